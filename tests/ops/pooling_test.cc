@@ -49,7 +49,8 @@ void each_tap(const PoolShape& s, F f) {
                   left = place % s.out_width * w.stride.width - w.padding.width;
     for (int64_t c = 0; c < s.channels; ++c, ++out) {
       for (int64_t tap = 0; tap < w.kernel.height * w.kernel.width; ++tap) {
-        const int64_t h = top + tap / w.kernel.width, v = left + tap % w.kernel.width;
+        const int64_t h = top + tap / w.kernel.width * w.dilation.height,
+                      v = left + tap % w.kernel.width * w.dilation.width;
         if (h < 0 || h >= s.height || v < 0 || v >= s.width) continue;
         f(out, tap, ((image * s.height + h) * s.width + v) * s.channels + c);
       }
@@ -86,10 +87,20 @@ void max_pool_backward(const OpCall& call) {
 std::vector<double> divisors(const PoolShape& s) {
   std::vector<double> pixels(static_cast<size_t>(outputs_of(s)), 0);
   each_tap(s, [&](int64_t out, int64_t, int64_t) { ++pixels[static_cast<size_t>(out)]; });
-  if (s.window.count_include_pad && !s.window.adaptive)
-    std::fill(pixels.begin(),
-              pixels.end(),
-              static_cast<double>(s.window.kernel.height * s.window.kernel.width));
+  const PoolAttributes& w = s.window;
+  if (!w.count_include_pad || w.adaptive) return pixels;
+  // Every place of the window that is not beyond the padding.
+  const int64_t bottom = s.height + (w.behind.height < 0 ? w.padding.height : w.behind.height),
+                right = s.width + (w.behind.width < 0 ? w.padding.width : w.behind.width);
+  for (size_t out = 0; out < pixels.size(); ++out) {
+    const int64_t place = static_cast<int64_t>(out) / s.channels,
+                  top = place / s.out_width % s.out_height * w.stride.height - w.padding.height,
+                  left = place % s.out_width * w.stride.width - w.padding.width;
+    pixels[out] = 0;
+    for (int64_t tap = 0; tap < w.kernel.height * w.kernel.width; ++tap) {
+      if (top + tap / w.kernel.width < bottom && left + tap % w.kernel.width < right) ++pixels[out];
+    }
+  }
   return pixels;
 }
 
@@ -214,6 +225,30 @@ TEST(PoolingTest, NotANumberIsTheLargest) {
 
 TEST(PoolingTest, AverageMatchesTheReferenceOnAllDevices) {
   for (const Case& at : cases()) check_on_all_devices(pooling(Kind::kAvg, at.x, at.window));
+}
+
+// Padding of other extents on each side, windows that reach beyond it, and taps that are apart.
+TEST(PoolingTest, UnevenWindowsMatchTheReferenceOnAllDevices) {
+  PoolAttributes uneven = {{3, 2}, {2, 2}, {1, 0}, true};
+  uneven.behind = {0, 1};
+  PoolAttributes beyond = {{3, 3}, {2, 3}, {1, 1}, true};
+  beyond.behind = {0, 1};
+  beyond.outputs = {5, 4};  // one more of each than fit
+  PoolAttributes apart = {{3, 2}, {2, 1}, {2, 1}, true};
+  apart.behind = {1, 2};
+  apart.dilation = {2, 3};
+  const Shape x = {2, 8, 9, 20};
+  for (const bool include : {true, false}) {
+    for (PoolAttributes window : {uneven, beyond}) {
+      window.count_include_pad = include;
+      check_gradient_of_reference(pooling(Kind::kAvg, {1, 8, 9, 1}, window));
+      check_on_all_devices(pooling(Kind::kAvg, x, window));
+    }
+  }
+  for (const PoolAttributes& window : {uneven, beyond, apart}) {
+    check_gradient_of_reference(pooling(Kind::kMax, {1, 8, 9, 1}, window));
+    check_on_all_devices(pooling(Kind::kMax, x, window));
+  }
 }
 
 // Fewer pixels than windows, as many, a multiple, and what is none; other ones in each direction.

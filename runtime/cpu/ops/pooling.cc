@@ -25,11 +25,30 @@ struct Places {
   int64_t begin, end;
 };
 
-// The pixels that a window covers.
-inline Places pixels_of(
-    int64_t window, int64_t kernel, int64_t stride, int64_t padding, int64_t size) {
+// The pixels that a window covers, `dilation` from one to the next.
+inline Places pixels_of(int64_t window,
+                        int64_t kernel,
+                        int64_t stride,
+                        int64_t padding,
+                        int64_t size,
+                        int64_t dilation = 1) {
   const int64_t first = window * stride - padding;
-  return {std::max<int64_t>(first, 0), std::min(first + kernel, size)};
+  const int64_t missing = first < 0 ? (-first + dilation - 1) / dilation : 0;  // taps before
+  return {first + missing * dilation, std::min(first + (kernel - 1) * dilation + 1, size)};
+}
+
+// Which tap lies so far from the first one; below 0: none.
+inline int64_t tap_at(int64_t distance, int64_t dilation) {
+  if (dilation == 1) return distance;
+  return distance % dilation == 0 ? distance / dilation : -1;
+}
+
+// Pixels of a window from `first` on that are on the image or in the padding, of which `behind` is
+// behind it.
+inline int64_t counted(
+    int64_t window, int64_t kernel, int64_t stride, int64_t padding, int64_t size, int64_t behind) {
+  const int64_t first = window * stride - padding;
+  return std::min(first + kernel, size + behind) - first;
 }
 
 // The windows that cover a pixel.
@@ -61,8 +80,12 @@ inline Places mean_columns(const PoolShape& s, int64_t column) {
 // What a window's sum is divided by.
 inline float window_area(const PoolShape& s, int64_t row, int64_t column) {
   const PoolAttributes& w = s.window;
-  if (w.count_include_pad && !w.adaptive)
-    return static_cast<float>(w.kernel.height * w.kernel.width);
+  if (w.count_include_pad && !w.adaptive) {
+    const Extent2d behind = w.padding_behind();
+    return static_cast<float>(
+        counted(row, w.kernel.height, w.stride.height, w.padding.height, s.height, behind.height) *
+        counted(column, w.kernel.width, w.stride.width, w.padding.width, s.width, behind.width));
+  }
   const Places rows = mean_rows(s, row), columns = mean_columns(s, column);
   return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
 }
@@ -100,27 +123,28 @@ void max_pool_forward_kernel(
   const auto channels = static_cast<size_t>(s.channels);
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.out_height, out_row = row % s.out_height;
-    const Places rows =
-        pixels_of(out_row, w.kernel.height, w.stride.height, w.padding.height, s.height);
+    const Places rows = pixels_of(
+        out_row, w.kernel.height, w.stride.height, w.padding.height, s.height, w.dilation.height);
     const int64_t top = out_row * w.stride.height - w.padding.height;
     for (int64_t column = 0; column < s.out_width; ++column) {
-      const Places columns =
-          pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
+      const Places columns = pixels_of(
+          column, w.kernel.width, w.stride.width, w.padding.width, s.width, w.dilation.width);
       const int64_t left = column * w.stride.width - w.padding.width;
       const int64_t at = (row * s.out_width + column) * s.channels;
       for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
         // The first pixel, whatever it is, comes before what is equal to it.
         Vec best = set(-std::numeric_limits<float>::infinity());
-        auto best_tap = hn::Set(
-            Integers(),
-            static_cast<int32_t>((rows.begin - top) * w.kernel.width + columns.begin - left));
-        for (int64_t h = rows.begin; h < rows.end; ++h) {
-          for (int64_t v = columns.begin; v < columns.end; ++v) {
+        int64_t tap_row = (rows.begin - top) / w.dilation.height;
+        const int64_t first_tap = (columns.begin - left) / w.dilation.width;
+        auto best_tap =
+            hn::Set(Integers(), static_cast<int32_t>(tap_row * w.kernel.width + first_tap));
+        for (int64_t h = rows.begin; h < rows.end; h += w.dilation.height, ++tap_row) {
+          auto number = static_cast<int32_t>(tap_row * w.kernel.width + first_tap);
+          for (int64_t v = columns.begin; v < columns.end; v += w.dilation.width, ++number) {
             const int64_t pixel = (image * s.height + h) * s.width + v;
             const Vec value = access.load(x + pixel * s.channels + static_cast<int64_t>(c));
             const auto larger = hn::Or(hn::Gt(value, best), hn::IsNaN(value));
-            const auto tap =
-                hn::Set(Integers(), static_cast<int32_t>((h - top) * w.kernel.width + v - left));
+            const auto tap = hn::Set(Integers(), number);
             best = hn::IfThenElse(larger, value, best);
             best_tap = hn::IfThenElse(hn::RebindMask(Integers(), larger), tap, best_tap);
           }
@@ -144,18 +168,23 @@ void max_pool_backward_kernel(const PoolShape& s,
   const auto channels = static_cast<size_t>(s.channels);
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.height, h = row % s.height;
-    const Places rows =
-        windows_of(h, w.kernel.height, w.stride.height, w.padding.height, s.out_height);
+    const int64_t reach_down = (w.kernel.height - 1) * w.dilation.height + 1;
+    const int64_t reach_across = (w.kernel.width - 1) * w.dilation.width + 1;
+    const Places rows = windows_of(h, reach_down, w.stride.height, w.padding.height, s.out_height);
     for (int64_t v = 0; v < s.width; ++v) {
       const Places columns =
-          windows_of(v, w.kernel.width, w.stride.width, w.padding.width, s.out_width);
+          windows_of(v, reach_across, w.stride.width, w.padding.width, s.out_width);
       float* const to = d_x + (row * s.width + v) * s.channels;
       for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
         Vec sum = hn::Zero(F32());
         for (int64_t out_row = rows.begin; out_row < rows.end; ++out_row) {
-          const int64_t down = h - (out_row * w.stride.height - w.padding.height);
+          const int64_t down =
+              tap_at(h - (out_row * w.stride.height - w.padding.height), w.dilation.height);
+          if (down < 0) continue;
           for (int64_t column = columns.begin; column < columns.end; ++column) {
-            const int64_t across = v - (column * w.stride.width - w.padding.width);
+            const int64_t across =
+                tap_at(v - (column * w.stride.width - w.padding.width), w.dilation.width);
+            if (across < 0) continue;
             const int64_t window = (image * s.out_height + out_row) * s.out_width + column;
             const int64_t at = window * s.channels + static_cast<int64_t>(c);
             const auto tap =

@@ -14,8 +14,10 @@ namespace {
 // One direction of the windows.
 struct Axis {
   int size, count;  // pixels, windows
-  int kernel, stride, padding;
+  int kernel, stride, padding, behind, dilation;
   bool adaptive;
+
+  __device__ __forceinline__ int reach() const { return (kernel - 1) * dilation + 1; }
 };
 
 // [begin, end) of one direction.
@@ -32,16 +34,30 @@ __device__ __forceinline__ Places adaptive_places(int i, int from, int to) {
 // The pixels that a window covers.
 __device__ __forceinline__ Places pixels_of(const Axis& a, int window) {
   if (a.adaptive) return adaptive_places(window, a.count, a.size);
-  const int first = window * a.stride - a.padding;
-  return {first < 0 ? 0 : first, first + a.kernel < a.size ? first + a.kernel : a.size};
+  const int first = window * a.stride - a.padding, end = first + a.reach();
+  const int missing = first < 0 ? (a.dilation - 1 - first) / a.dilation : 0;  // taps before
+  return {first + missing * a.dilation, end < a.size ? end : a.size};
 }
 
 // The windows that cover a pixel.
 __device__ __forceinline__ Places windows_of(const Axis& a, int pixel) {
   if (a.adaptive) return adaptive_places(pixel, a.size, a.count);
   const int last = (pixel + a.padding) / a.stride + 1;
-  const int before = pixel + a.padding - a.kernel;  // windows that begin here or earlier miss it
+  const int before = pixel + a.padding - a.reach();  // windows that begin here or earlier miss it
   return {before < 0 ? 0 : before / a.stride + 1, last < a.count ? last : a.count};
+}
+
+// Which tap of a window stands on the pixel; below 0: none.
+__device__ __forceinline__ int tap_at(const Axis& a, int window, int pixel) {
+  const int distance = pixel - (window * a.stride - a.padding);
+  if (a.dilation == 1) return distance;
+  return distance % a.dilation == 0 ? distance / a.dilation : -1;
+}
+
+// Places of a window on the image and in its padding.
+__device__ __forceinline__ int counted(const Axis& a, int window) {
+  const int first = window * a.stride - a.padding, end = a.size + a.behind;
+  return (first + a.kernel < end ? first + a.kernel : end) - first;
 }
 
 struct Windows {
@@ -51,12 +67,16 @@ struct Windows {
              static_cast<int>(s.window.kernel.height),
              static_cast<int>(s.window.stride.height),
              static_cast<int>(s.window.padding.height),
+             static_cast<int>(s.window.padding_behind().height),
+             static_cast<int>(s.window.dilation.height),
              s.window.adaptive},
         across{static_cast<int>(s.width),
                static_cast<int>(s.out_width),
                static_cast<int>(s.window.kernel.width),
                static_cast<int>(s.window.stride.width),
                static_cast<int>(s.window.padding.width),
+               static_cast<int>(s.window.padding_behind().width),
+               static_cast<int>(s.window.dilation.width),
                s.window.adaptive},
         channels(s.channels),
         count_include_pad(s.window.count_include_pad && !s.window.adaptive) {}
@@ -73,7 +93,7 @@ struct Windows {
   }
   // What a window's sum is divided by.
   __device__ __forceinline__ float area(int row, int column) const {
-    if (count_include_pad) return static_cast<float>(down.kernel * across.kernel);
+    if (count_include_pad) return static_cast<float>(counted(down, row) * counted(across, column));
     const Places rows = pixels_of(down, row), columns = pixels_of(across, column);
     return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
   }
@@ -92,21 +112,22 @@ struct MaxForward {
     const Axis &down = windows.down, &across = windows.across;
     const Pixel at(pixel, down.count, across.count);
     const Places rows = pixels_of(down, at.row), columns = pixels_of(across, at.column);
-    const int top = at.row * down.stride - down.padding;
-    const int left = at.column * across.stride - across.padding;
+    int tap_row = tap_at(down, at.row, rows.begin);
+    const int first_tap = tap_at(across, at.column, columns.begin);
     float best[N];
     // The first pixel, whatever it is, comes before what is equal to it.
     Vector<uint8_t, N> tap;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       best[i] = -std::numeric_limits<float>::infinity();
-      tap.at[i] = static_cast<uint8_t>((rows.begin - top) * across.kernel + columns.begin - left);
+      tap.at[i] = static_cast<uint8_t>(tap_row * across.kernel + first_tap);
     }
-    for (int h = rows.begin; h < rows.end; ++h) {
-      for (int v = columns.begin; v < columns.end; ++v) {
+    for (int h = rows.begin; h < rows.end; h += down.dilation, ++tap_row) {
+      int place_of_tap = tap_row * across.kernel + first_tap;
+      for (int v = columns.begin; v < columns.end; v += across.dilation, ++place_of_tap) {
         float values[N];
         load(x + windows.in(at.image, h, v) + channel, values);
-        const auto number = static_cast<uint8_t>((h - top) * across.kernel + v - left);
+        const auto number = static_cast<uint8_t>(place_of_tap);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           // NaN is above all.
@@ -137,10 +158,12 @@ struct MaxBackward {
     const Places rows = windows_of(down, at.row), columns = windows_of(across, at.column);
     float sums[N] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
-      const int tap_row = at.row - (row * down.stride - down.padding);
+      const int tap_row = tap_at(down, row, at.row);
+      if (tap_row < 0) continue;
       for (int column = columns.begin; column < columns.end; ++column) {
-        const int tap =
-            tap_row * across.kernel + at.column - (column * across.stride - across.padding);
+        const int tap_column = tap_at(across, column, at.column);
+        if (tap_column < 0) continue;
+        const int tap = tap_row * across.kernel + tap_column;
         const int64_t from = windows.out(at.image, row, column) + channel;
         const auto taps = *reinterpret_cast<const Vector<uint8_t, N>*>(place + from);
         float gradients[N];

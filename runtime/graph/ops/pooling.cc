@@ -15,8 +15,25 @@ Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes&
   LOCKSTEP_CHECK(a.padding.height < a.kernel.height && a.padding.width < a.kernel.width,
                  "{}: a window must not lie in the padding alone ",
                  name);
-  const int64_t height = window_count(x[1], a.kernel.height, a.stride.height, a.padding.height);
-  const int64_t width = window_count(x[2], a.kernel.width, a.stride.width, a.padding.width);
+  const Extent2d behind = a.padding_behind();
+  // As if padded on one side alone.
+  const int64_t height = a.outputs.height > 0
+                             ? a.outputs.height
+                             : window_count(x[1] + a.padding.height + behind.height,
+                                            a.kernel.height,
+                                            a.stride.height,
+                                            0,
+                                            a.dilation.height);
+  const int64_t width = a.outputs.width > 0 ? a.outputs.width
+                                            : window_count(x[2] + a.padding.width + behind.width,
+                                                           a.kernel.width,
+                                                           a.stride.width,
+                                                           0,
+                                                           a.dilation.width);
+  LOCKSTEP_CHECK((height - 1) * a.stride.height < x[1] + a.padding.height &&
+                     (width - 1) * a.stride.width < x[2] + a.padding.width,
+                 "{}: a window would lie behind the image ",
+                 name);
   LOCKSTEP_CHECK(
       height > 0 && width > 0, "{}: images {} are smaller than the window ", name, to_string(x));
   return {x[0], height, width, x[3]};
@@ -67,6 +84,7 @@ TensorId ops::avg_pool(GraphBuilder& builder,
                        const std::string& name,
                        TensorId x,
                        const PoolAttributes& attributes) {
+  LOCKSTEP_CHECK(attributes.dilation == Extent2d{}, "{}: dilation of a mean ", name);
   const TensorId y =
       builder.activation_tensor(name, pool_output(name, builder.shape(x), attributes));
   builder.append({OpKind::kAvgPool, name, {x}, {y}, attributes});

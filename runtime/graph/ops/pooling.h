@@ -5,8 +5,8 @@
 //   which tap of the window it was, row by row
 // max_pool_backward: d_x = sum of d_y over the windows whose largest pixel this is.
 //   inputs d_y, place; outputs d_x
-// avg_pool: y = the mean of each window, by channel; at the border over the kernel's area
-// (count_include_pad) or over the pixels that there are.
+// avg_pool: y = the mean of each window, by channel; at the border over the kernel's area within the
+// padding (count_include_pad) or over the pixels that there are.
 //   inputs x (N, H, W, C); outputs y (N, OH, OW, C)
 // avg_pool_backward: inputs d_y; outputs d_x
 // With PoolAttributes::adaptive, of O windows along S pixels number i covers those from
@@ -28,10 +28,19 @@ class GraphBuilder;
 
 struct PoolAttributes {
   Extent2d kernel, stride;
-  Extent2d padding{0, 0};         // on each side; less than the kernel
-  bool count_include_pad = true;  // avg_pool: divide by the kernel's area at the border too
+  Extent2d padding{0, 0};         // above and left; less than the kernel
+  bool count_include_pad = true;  // avg_pool: padding counts in what is divided by
   bool adaptive =
       false;  // avg_pool: windows by the extents; kernel and stride say their size alone
+  Extent2d behind{-1, -1};  // padding below and right; below 0: as above and left
+  // Windows, of which the last ones may reach beyond the padding; 0: as many as fit.
+  Extent2d outputs{0, 0};
+  Extent2d dilation{1, 1};  // max_pool: from tap to tap
+
+  Extent2d padding_behind() const {
+    return {behind.height < 0 ? padding.height : behind.height,
+            behind.width < 0 ? padding.width : behind.width};
+  }
 };
 
 namespace ops {
