@@ -58,6 +58,43 @@ class Residual(nn.Module):
         return self.head(means)
 
 
+class UNet(nn.Module):
+    """Norms by groups, images made smaller and larger in all ways, a skip."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.GroupNorm(4, 16), nn.SiLU())
+        self.down = nn.Sequential(nn.Conv2d(16, 24, 3, stride=2, padding=1), nn.GroupNorm(3, 24), nn.SiLU(),
+                                  nn.AvgPool2d(3, 2, ceil_mode=True, count_include_pad=False))
+        self.deep = nn.Sequential(nn.Conv2d(24, 24, 3, padding=1), nn.InstanceNorm2d(24, affine=True), nn.SiLU(),
+                                  nn.Upsample(scale_factor=2, mode="nearest"))
+        self.up = nn.ConvTranspose2d(24, 16, 4, stride=2, padding=1)
+        self.deeper = nn.ConvTranspose2d(16, 16, 3, stride=2, padding=1, output_padding=1, groups=4)
+        self.last = nn.Sequential(nn.Conv2d(48, 12, 3, padding=1), nn.GroupNorm(6, 12), nn.SiLU(),
+                                  nn.MaxPool2d(3, 2, 1, dilation=2))
+        self.head = nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x)
+        up = self.up(self.deep(self.down(x)))
+        small = nn.functional.interpolate(x, size=(16, 16), mode="bilinear", align_corners=False)
+        return self.head(self.last(torch.cat((x, up, self.deeper(small)), 1)).mean((2, 3)))
+
+
+class Recurrent(nn.Module):
+    """Features as a sequence, through recurrent layers in one direction and in both."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 12, num_layers=2, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(24, 10, batch_first=True)
+        self.head = nn.Linear(10 + 12, CLASSES)
+
+    def forward(self, x):
+        y, (_, cells) = self.lstm(x.reshape(-1, 10, 6))
+        return self.head(torch.cat((self.gru(y)[0][:, -1], cells[0]), 1))
+
+
 class Encoder(nn.Module):
     """Rows of pixels as tokens, two layers of attention, the mean of what they give."""
 
@@ -75,10 +112,13 @@ class Encoder(nn.Module):
         return self.head(self.norm(self.layers(x)).mean(1))
 
 
+FEATURE_CASES = ("mlp", "recurrent")
 CASES = {
     "mlp": lambda: nn.Sequential(nn.Linear(FEATURES, 50), nn.GELU(), nn.Linear(50, 40), nn.Tanh(), nn.LayerNorm(40),
                                  nn.Linear(40, 30, bias=False), nn.ReLU(), nn.Linear(30, CLASSES)),
     "residual": Residual,
+    "unet": UNet,
+    "recurrent": Recurrent,
     "resnet18": lambda: torchvision.models.resnet18(num_classes=CLASSES),
     "mobilenet_v3_small": lambda: torchvision.models.mobilenet_v3_small(num_classes=CLASSES, dropout=0),
     "efficientnet_b0": lambda: torchvision.models.efficientnet_b0(num_classes=CLASSES, dropout=0, stochastic_depth_prob=0),
@@ -146,7 +186,7 @@ output {{ tensorboard: false }}
 
 def compare(lockstep, name, steps):
     random = numpy.random.default_rng(1)
-    images = name != "mlp"
+    images = name not in FEATURE_CASES
     count = BATCH * steps
     x = (random.integers(0, 256, (count, SIDE, SIDE, 3), numpy.uint8) if images
          else random.standard_normal((count, FEATURES), numpy.float32))

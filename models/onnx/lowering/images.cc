@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
+#include "models/onnx/lowering/image_nodes.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/conv2d.h"
@@ -14,6 +14,8 @@
 namespace lockstep::onnx {
 namespace {
 
+constexpr int64_t kMostPixels = 256;  // of a largest one's window: which it was is kept in a byte
+
 // A window over the two axes of an image.
 struct Window {
   Extent2d kernel, stride, dilation;
@@ -21,21 +23,6 @@ struct Window {
 
   bool even() const { return before[0] == after[0] && before[1] == after[1]; }
 };
-
-Extent2d extent2d(const Node& node, const std::vector<int64_t>& list, const char* attribute) {
-  if (list.size() != 2)
-    refuse(
-        node,
-        fmt::format(
-            "{}: has {} numbers; only images of two axes are known here", attribute, list.size()));
-  return {list[0], list[1]};
-}
-
-void require_images(Lowering& lowering, const Node& node) {
-  const size_t rank = lowering.value(node.input(0)).extents.size();
-  if (rank != 4)
-    refuse(node, fmt::format("takes {} axes; only images (N, C, H, W) are known here", rank));
-}
 
 // As the attributes say. What auto_pad adds, and ceil_mode behind the image, follows from the extents of
 // `output`.
@@ -83,27 +70,28 @@ void set_images(Lowering& lowering, const Node& node, TensorId y) {
   lowering.set(node.output(0), y, /*channels_last=*/true);
 }
 
-// As exporters write where a layer has no bias.
-bool is_zero(const Value& value) {
-  return value.kind == ValueKind::kConstant &&
-         std::ranges::all_of(value.array.as_float(), [](float x) { return x == 0; });
-}
-
-PoolAttributes pool_of(Lowering& lowering, const Node& node, float value, TensorId& x) {
+// Windows may reach beyond the padding where ceil_mode says so.
+PoolAttributes pool_of(Lowering& lowering, const Node& node) {
   require_images(lowering, node);
-  const Extent2d kernel = extent2d(node, node.integers("kernel_shape"), "kernel_shape");
-  Window window = window_of(
-      node, lowering.value(node.input(0)).extents, lowering.value(node.output(0)).extents, kernel);
-  if (window.dilation.height != 1 || window.dilation.width != 1)
-    refuse(node, "dilations: must be 1; pools of others are not known here");
-  for (const auto& [before, extent] :
-       {std::pair(window.before[0], kernel.height), std::pair(window.before[1], kernel.width)})
-    if (before >= extent) refuse(node, "pads: a window would lie in the padding alone");
-  x = pad_unevenly(lowering, node, lowering.channels_last(node.input(0)), value, window);
+  const Extents &from = lowering.value(node.input(0)).extents,
+                &to = lowering.value(node.output(0)).extents;
+  const Window window =
+      window_of(node, from, to, extent2d(node, node.integers("kernel_shape"), "kernel_shape"));
+  const std::vector<int64_t> pads = node.integers("pads", {0, 0, 0, 0});
+  const bool listed = node.text("auto_pad", "NOTSET") == "NOTSET";
   PoolAttributes attributes;
-  attributes.kernel = kernel;
+  attributes.kernel = window.kernel;
   attributes.stride = window.stride;
+  attributes.dilation = window.dilation;
   attributes.padding = {window.before[0], window.before[1]};
+  attributes.behind = {listed ? pads[2] : window.after[0], listed ? pads[3] : window.after[1]};
+  attributes.outputs = {to[2], to[3]};
+  for (const auto& [before, extent] : {std::pair(window.before[0], window.kernel.height),
+                                       std::pair(window.before[1], window.kernel.width)})
+    if (before >= extent) refuse(node, "pads: a window would lie in the padding alone");
+  if ((to[2] - 1) * window.stride.height >= from[2] + window.before[0] ||
+      (to[3] - 1) * window.stride.width >= from[3] + window.before[1])
+    refuse(node, "ceil_mode: a window would lie behind the image");
   return attributes;
 }
 
@@ -111,24 +99,15 @@ PoolAttributes pool_of(Lowering& lowering, const Node& node, float value, Tensor
 
 void lower_conv(Lowering& lowering, const Node& node) {
   require_images(lowering, node);
-  const Lowering::Source source = lowering.source_of(node.input(1));
-  if (source.value < 0 || source.transposed)
-    refuse(node, "W: is computed; only weights of the file are known here");
-  const Extents& extents = lowering.value(source.value).extents;
+  const TensorId weight = weight_of_images(lowering, node);
+  GraphBuilder& builder = lowering.builder();
+  const Shape extents = builder.shape(weight);
   Window window = window_of(node,
                             lowering.value(node.input(0)).extents,
                             lowering.value(node.output(0)).extents,
-                            {extents[2], extents[3]});
+                            {extents[1], extents[2]});
   const TensorId x = pad_unevenly(lowering, node, lowering.channels_last(node.input(0)), 0, window);
-  const TensorId weight = lowering.parameter(source.value, Storage::kChannelsLast);
-  GraphBuilder& builder = lowering.builder();
-  builder.set_channels_last(weight, builder.shape(weight));
-  TensorId bias = kNoTensor;
-  if (node.input(2) >= 0 && !is_zero(lowering.value(lowering.origin_of(node.input(2))))) {
-    const Lowering::Source of_bias = lowering.source_of(node.input(2));
-    if (of_bias.value < 0) refuse(node, "B: is computed; only biases of the file are known here");
-    bias = lowering.parameter(of_bias.value);
-  }
+  const TensorId bias = bias_of_images(lowering, node);
   Conv2dAttributes attributes;
   attributes.stride = window.stride;
   attributes.padding = {window.before[0], window.before[1]};
@@ -169,28 +148,30 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
 }
 
 void lower_max_pool(Lowering& lowering, const Node& node) {
-  constexpr int64_t kMostPixels = 256;  // of a window: which it was is kept in a byte
   const std::vector<int64_t> kernel = node.integers("kernel_shape");
   if (elements(kernel) > kMostPixels)
     refuse(node,
            fmt::format(
                "kernel_shape: has {} pixels; allowed: at most {}", elements(kernel), kMostPixels));
-  TensorId x = kNoTensor;
-  const PoolAttributes attributes =
-      pool_of(lowering, node, -std::numeric_limits<float>::infinity(), x);
-  set_images(
-      lowering, node, ops::max_pool(lowering.builder(), lowering.name_of(node), x, attributes));
+  set_images(lowering,
+             node,
+             ops::max_pool(lowering.builder(),
+                           lowering.name_of(node),
+                           lowering.channels_last(node.input(0)),
+                           pool_of(lowering, node)));
 }
 
 void lower_average_pool(Lowering& lowering, const Node& node) {
-  TensorId x = kNoTensor;
-  PoolAttributes attributes = pool_of(lowering, node, 0, x);
+  PoolAttributes attributes = pool_of(lowering, node);
+  if (attributes.dilation != Extent2d{})
+    refuse(node, "dilations: must be 1; means over others are not known here");
   attributes.count_include_pad = node.integer("count_include_pad", 0) != 0;
-  const bool padded = x != lowering.channels_last(node.input(0));
-  if (padded && (!attributes.count_include_pad || node.integer("ceil_mode", 0) != 0))
-    refuse(node, "pads: must be the same on both sides; means over others are not known here");
-  set_images(
-      lowering, node, ops::avg_pool(lowering.builder(), lowering.name_of(node), x, attributes));
+  set_images(lowering,
+             node,
+             ops::avg_pool(lowering.builder(),
+                           lowering.name_of(node),
+                           lowering.channels_last(node.input(0)),
+                           attributes));
 }
 
 }  // namespace lockstep::onnx

@@ -50,6 +50,23 @@ void lower_rotary_embedding(Lowering& lowering, const Node& node);
 // pointwise.cc
 void lower_pointwise(Lowering& lowering, const Node& node);
 
+// norms.cc
+void lower_group_normalization(Lowering& lowering, const Node& node);
+void lower_instance_normalization(Lowering& lowering, const Node& node);
+void lower_local_response_norm(Lowering& lowering, const Node& node);
+// Where the node, a Reshape, begins what exporters write for a norm by groups (an instance norm between
+// two reshapes, and the gains and biases behind them), appends that and is true.
+bool lower_as_group_norm(Lowering& lowering, const Node& node);
+
+// resizing.cc
+void lower_resize(Lowering& lowering, const Node& node);
+
+// conv_transpose.cc
+void lower_conv_transpose(Lowering& lowering, const Node& node);
+
+// recurrences.cc
+void lower_recurrent(Lowering& lowering, const Node& node);
+
 // movement.cc
 void lower_reshape(Lowering& lowering, const Node& node);
 void lower_transpose(Lowering& lowering, const Node& node);

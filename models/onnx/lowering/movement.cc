@@ -27,6 +27,7 @@ std::vector<int64_t> list_of(Lowering& lowering,
 
 // Images whose pixels become one axis stay as they lie.
 void lower_reshape(Lowering& lowering, const Node& node) {
+  if (lower_as_group_norm(lowering, node)) return;
   GraphBuilder& builder = lowering.builder();
   const Extents& from = lowering.value(node.input(0)).extents;
   const Shape shape = shape_of(lowering.value(node.output(0)));

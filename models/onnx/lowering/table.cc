@@ -6,7 +6,7 @@
 namespace lockstep::onnx {
 
 // Here is what does not work on each element by itself; pointwise_functions.cc has the rest.
-LowerNode lower_of(const Node& node) {
+LowerNode lower_of(const std::string& op) {
   static const std::map<std::string, LowerNode> kTable = {
       {"Attention", lower_attention},
       {"AveragePool", lower_average_pool},
@@ -14,6 +14,7 @@ LowerNode lower_of(const Node& node) {
       {"Bernoulli", lower_bernoulli},
       {"Concat", lower_concat},
       {"Conv", lower_conv},
+      {"ConvTranspose", lower_conv_transpose},
       {"DepthToSpace", lower_depth_to_space},
       {"Dropout", lower_dropout},
       {"Einsum", lower_einsum},
@@ -25,8 +26,13 @@ LowerNode lower_of(const Node& node) {
       {"Gemm", lower_gemm},
       {"GlobalAveragePool", lower_global_pool},
       {"GlobalMaxPool", lower_global_pool},
+      {"GroupNormalization", lower_group_normalization},
+      {"GRU", lower_recurrent},
+      {"InstanceNormalization", lower_instance_normalization},
       {"LayerNormalization", lower_layer_normalization},
       {"LogSoftmax", lower_softmax},
+      {"LRN", lower_local_response_norm},
+      {"LSTM", lower_recurrent},
       {"MatMul", lower_mat_mul},
       {"MaxPool", lower_max_pool},
       {"Pad", lower_pad},
@@ -44,6 +50,8 @@ LowerNode lower_of(const Node& node) {
       {"ReduceSum", lower_reduction},
       {"ReduceSumSquare", lower_reduction},
       {"Reshape", lower_reshape},
+      {"Resize", lower_resize},
+      {"RNN", lower_recurrent},
       {"RotaryEmbedding", lower_rotary_embedding},
       {"Slice", lower_slice},
       {"Softmax", lower_softmax},
@@ -54,11 +62,11 @@ LowerNode lower_of(const Node& node) {
       {"Transpose", lower_transpose},
       {"Trilu", lower_trilu},
       {"Unsqueeze", lower_reshape},
+      {"Upsample", lower_resize},
   };
-  if (!node.domain.empty()) return nullptr;
-  const auto found = kTable.find(node.op);
+  const auto found = kTable.find(op);
   if (found != kTable.end()) return found->second;
-  return pointwise_of(node.op) != nullptr ? lower_pointwise : nullptr;
+  return pointwise_of(op) != nullptr ? lower_pointwise : nullptr;
 }
 
 }  // namespace lockstep::onnx

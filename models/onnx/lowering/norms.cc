@@ -1,0 +1,185 @@
+// Norms of images by groups of channels, and across channels.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/group_norm.h"
+#include "runtime/graph/ops/local_response_norm.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep::onnx {
+namespace {
+
+bool is_filled(const Value& value, float with) {
+  return value.kind == ValueKind::kConstant &&
+         std::ranges::all_of(value.array.as_float(), [&](float x) { return x == with; });
+}
+
+// One number for each channel, as a parameter has them; whatever extents of 1 stand around.
+TensorId channel_parameter(Lowering& lowering, int number, int64_t channels) {
+  const Lowering::Source source = lowering.source_of(number);
+  if (source.value < 0 || source.transposed ||
+      elements(lowering.value(source.value).extents) != channels)
+    return kNoTensor;
+  return lowering.unshared_parameter(source.value);
+}
+
+// A gain and a bias of channels, or of groups of them.
+struct Affine {
+  int gain = -1, bias = -1;  // values; below 0: none
+};
+
+// `count` numbers, each for channels that stand together, as a row (C).
+TensorId channel_row(Lowering& lowering, int number, int64_t channels) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.value(number).name;
+  TensorId row = lowering.plain(number);
+  const int64_t count = builder.shape(row).elements();
+  if (count != channels) {
+    row = ops::reshape(builder, name + ".column", row, {count, 1});
+    row = ops::expand(builder, name + ".groups", row, {count, channels / count});
+  }
+  return builder.shape(row) == Shape({channels})
+             ? row
+             : ops::reshape(builder, name + ".row", row, {channels});
+}
+
+// y = x gain + bias, for what is no parameter of each channel.
+TensorId apply(Lowering& lowering, const std::string& name, TensorId x, const Affine& affine) {
+  GraphBuilder& builder = lowering.builder();
+  const int64_t channels = builder.shape(x).columns();
+  std::vector<TensorId> inputs = {x};
+  PointwiseProgram program;
+  int y = program.input(0);
+  for (const auto& [number, function] : {std::pair(affine.gain, PointwiseFunction::kMul),
+                                         std::pair(affine.bias, PointwiseFunction::kAdd)}) {
+    if (number < 0) continue;
+    y = program.append(function, y, program.input(static_cast<int>(inputs.size())));
+    inputs.push_back(channel_row(lowering, number, channels));
+  }
+  program.set_result(y);
+  return inputs.size() == 1 ? x : ops::pointwise(builder, name, inputs, program);
+}
+
+// The group norm of value x as value `output`.
+void append_group_norm(Lowering& lowering,
+                       const Node& node,
+                       int x,
+                       const GroupNormAttributes& attributes,
+                       Affine affine,
+                       int output) {
+  const Extents& extents = lowering.value(x).extents;
+  const bool pixels = extents.size() > 2;
+  const TensorId input = pixels ? lowering.channels_last(x) : lowering.plain(x);
+  TensorId gamma = kNoTensor, beta = kNoTensor;
+  if (affine.gain >= 0) {
+    gamma = channel_parameter(lowering, affine.gain, extents[1]);
+    if (gamma != kNoTensor || is_filled(lowering.value(affine.gain), 1)) affine.gain = -1;
+  }
+  // A gain that is still to come stands before the bias.
+  if (affine.bias >= 0 && affine.gain < 0) {
+    beta = channel_parameter(lowering, affine.bias, extents[1]);
+    if (beta != kNoTensor || is_filled(lowering.value(affine.bias), 0)) affine.bias = -1;
+  }
+  const std::string name = lowering.name_of(node);
+  const TensorId y = ops::group_norm(lowering.builder(), name, input, gamma, beta, attributes);
+  lowering.set(output, apply(lowering, name + ".affine", y, affine), pixels);
+}
+
+bool is(const Node* node, const char* op) {
+  return node != nullptr && node->domain.empty() && node->op == op;
+}
+
+// What a node that alone reads the value does to it with numbers of the channels; below 0: none does.
+// The numbers may come to their extents (C, 1, 1) by a node of their own.
+int channel_operand(Lowering& lowering, const Node* node, int number, int64_t channels) {
+  int other = node->input(lowering.origin_of(node->input(0)) == number ? 1 : 0);
+  const Extents& extents = lowering.value(other).extents;
+  const size_t behind = lowering.value(number).extents.size() - 2;
+  if (elements(extents) != channels || extents.size() <= behind ||
+      extents[extents.size() - 1 - behind] != channels)
+    return -1;
+  for (const Node& producer : lowering.network().nodes) {
+    if (producer.output(0) != other || !(is(&producer, "Unsqueeze") || is(&producer, "Reshape")))
+      continue;
+    if (lowering.source_of(producer.input(0)).value < 0) return -1;
+    if (lowering.only_reader(other) != nullptr) lowering.pass_over(producer);
+    other = producer.input(0);
+    break;
+  }
+  return lowering.source_of(other).value >= 0 ? other : -1;
+}
+
+}  // namespace
+
+void lower_group_normalization(Lowering& lowering, const Node& node) {
+  append_group_norm(lowering,
+                    node,
+                    node.input(0),
+                    {node.integer("num_groups", 1), node.number("epsilon", 1e-5f)},
+                    {node.input(1), node.input(2)},
+                    node.output(0));
+}
+
+void lower_instance_normalization(Lowering& lowering, const Node& node) {
+  append_group_norm(lowering,
+                    node,
+                    node.input(0),
+                    {lowering.value(node.input(0)).extents[1], node.number("epsilon", 1e-5f)},
+                    {node.input(1), node.input(2)},
+                    node.output(0));
+}
+
+bool lower_as_group_norm(Lowering& lowering, const Node& node) {
+  const Extents &x = lowering.value(node.input(0)).extents,
+                &groups = lowering.value(node.output(0)).extents;
+  if (x.size() < 3 || groups.size() != 3 || groups[0] != x[0] || groups[1] < 1 ||
+      x[1] % groups[1] != 0)
+    return false;
+  const Node* const norm = lowering.only_reader(node.output(0));
+  if (!is(norm, "InstanceNormalization") || lowering.origin_of(norm->input(0)) != node.output(0) ||
+      !is_filled(lowering.value(norm->input(1)), 1) ||
+      !is_filled(lowering.value(norm->input(2)), 0))
+    return false;
+  const Node* const back = lowering.only_reader(norm->output(0));
+  if (!is(back, "Reshape") || lowering.value(back->output(0)).extents != x) return false;
+  lowering.pass_over(*norm);
+  lowering.pass_over(*back);
+  int output = back->output(0);
+  Affine affine;
+  for (const auto& [op, operand] :
+       {std::pair("Mul", &affine.gain), std::pair("Add", &affine.bias)}) {
+    const Node* const reader = lowering.only_reader(output);
+    if (!is(reader, op)) continue;
+    *operand = channel_operand(lowering, reader, output, x[1]);
+    if (*operand < 0) break;
+    lowering.pass_over(*reader);
+    output = reader->output(0);
+  }
+  append_group_norm(
+      lowering, *norm, node.input(0), {groups[1], norm->number("epsilon", 1e-5f)}, affine, output);
+  return true;
+}
+
+void lower_local_response_norm(Lowering& lowering, const Node& node) {
+  const int64_t size = node.integer("size", 0);
+  // Of an even window ONNX has the larger half behind the channel, the op before it.
+  if (size < 1 || size > kMostNormChannels || size % 2 == 0)
+    refuse(node,
+           fmt::format(
+               "size: value is {}; allowed: odd numbers from 1 to {}", size, kMostNormChannels));
+  if (lowering.value(node.input(0)).extents.size() < 3)
+    refuse(node, "takes vectors; only images are known here");
+  const TensorId y = ops::local_response_norm(lowering.builder(),
+                                              lowering.name_of(node),
+                                              lowering.channels_last(node.input(0)),
+                                              {.size = size,
+                                               .alpha = node.number("alpha", 1e-4f),
+                                               .beta = node.number("beta", 0.75f),
+                                               .k = node.number("bias", 1)});
+  lowering.set(node.output(0), y, /*channels_last=*/true);
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,162 @@
+// Recurrent layers over sequences (T, N, F).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/concat.h"
+#include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/recurrent.h"
+
+namespace lockstep::onnx {
+namespace {
+
+Cell cell_of(const Node& node) {
+  const size_t functions = node.op == "LSTM" ? 3 : node.op == "GRU" ? 2 : 1;
+  const auto found = node.attributes.find("activations");
+  std::vector<std::string> given;
+  if (found != node.attributes.end()) {
+    if (const auto* const list = std::get_if<std::vector<std::string>>(&found->second))
+      given = *list;
+    for (std::string& function : given)
+      std::ranges::transform(
+          function, function.begin(), [](unsigned char c) { return tolower(c); });
+  }
+  const std::vector<std::string> usual = {"sigmoid", "tanh", "tanh"};
+  bool relu = false;
+  for (size_t i = 0; i < given.size(); ++i) {
+    relu = relu || given[i] == "relu";
+    const bool known = functions == 1 ? given[i] == "tanh" || given[i] == "relu"
+                                      : given[i] == usual[i % functions];
+    if (!known || (functions == 1 && given[i] != given[0]))
+      refuse(node,
+             fmt::format("activations: value is {}; allowed: {}",
+                         given[i],
+                         functions == 1 ? "Tanh or Relu, in all directions"
+                                        : "the usual ones, Sigmoid and Tanh"));
+  }
+  if (node.op == "LSTM") return Cell::kLstm;
+  if (node.op == "GRU") return Cell::kGru;
+  return relu ? Cell::kRelu : Cell::kTanh;
+}
+
+Direction direction_of(const Node& node) {
+  const std::string direction = node.text("direction", "forward");
+  return direction == "forward"   ? Direction::kForward
+         : direction == "reverse" ? Direction::kReverse
+                                  : Direction::kBoth;
+}
+
+// Whether samples stand before times and directions.
+bool is_batch_first(const Node& node) { return node.integer("layout", 0) != 0; }
+
+// What only other layers have.
+void check(Lowering& lowering, const Node& node) {
+  if (node.op == "GRU" && node.integer("linear_before_reset", 0) == 0)
+    refuse(node, "linear_before_reset: value is 0; allowed: 1, as PyTorch has it");
+  if (node.integer("input_forget", 0) != 0) refuse(node, "input_forget: value is 1; allowed: 0");
+  if (node.number("clip", 0) != 0) refuse(node, "clip: is not known here");
+  if (node.input(7) >= 0) {
+    const Value& peepholes = lowering.value(node.input(7));
+    const bool none =
+        peepholes.kind == ValueKind::kConstant &&
+        std::ranges::all_of(peepholes.array.as_float(), [](float x) { return x == 0; });
+    if (!none) refuse(node, "P: peepholes are not known here");
+  }
+  if (node.input(4) < 0) return;
+  const Value& lengths = lowering.value(node.input(4));
+  const int64_t times = lowering.value(node.input(0)).extents[is_batch_first(node) ? 1 : 0];
+  const bool all = lengths.kind == ValueKind::kConstant &&
+                   std::ranges::all_of(lengths.array.as_int64(),
+                                       [&](int64_t length) { return length == times; });
+  if (!all)
+    refuse(node, fmt::format("sequence_lens: allowed: a constant of {}, the whole length", times));
+}
+
+// A parameter of the file, or what is computed of some: exporters write gates in ONNX's order by nodes.
+TensorId weight_of(Lowering& lowering, int number) {
+  const Lowering::Source source = lowering.source_of(number);
+  return source.value >= 0 && !source.transposed &&
+                 lowering.can_have(source.value, Storage::kAsInFile)
+             ? lowering.parameter(source.value)
+             : lowering.plain(number);
+}
+
+bool is_zero(const Value& value) {
+  return value.kind == ValueKind::kConstant &&
+         std::ranges::all_of(value.array.as_float(), [](float x) { return x == 0; });
+}
+
+// A value of three axes, samples second.
+TensorId by_time(Lowering& lowering, const Node& node, int number) {
+  const TensorId x = lowering.plain(number);
+  if (!is_batch_first(node)) return x;
+  const std::string name = lowering.value(number).name + ".by_time";
+  return ops::transpose(lowering.builder(), name, x, {1, 0, 2});
+}
+
+// Of no tensor where it is not there, or all zeros.
+TensorId state_of(Lowering& lowering, const Node& node, int number) {
+  if (number < 0 || is_zero(lowering.value(lowering.origin_of(number)))) return kNoTensor;
+  return by_time(lowering, node, number);
+}
+
+// The states (D, N, H) after each direction's last step, of all states (D, T, N, H).
+TensorId last_states(Lowering& lowering,
+                     const std::string& name,
+                     TensorId states,
+                     Direction direction) {
+  GraphBuilder& builder = lowering.builder();
+  const Shape all = builder.shape(states);
+  std::vector<TensorId> parts;
+  for (int64_t d = 0; d < all[0]; ++d) {
+    const bool reverse = direction == Direction::kReverse || d == 1;
+    parts.push_back(ops::slice(builder,
+                               fmt::format("{}.{}", name, d),
+                               states,
+                               {d, reverse ? 0 : all[1] - 1, 0, 0},
+                               {1, 1, 1, 1},
+                               {1, 1, all[2], all[3]}));
+  }
+  const TensorId joined =
+      parts.size() == 1 ? parts[0] : ops::concat(builder, name + ".joined", parts, 0);
+  return ops::reshape(builder, name, joined, {all[0], all[2], all[3]});
+}
+
+}  // namespace
+
+void lower_recurrent(Lowering& lowering, const Node& node) {
+  shape_of(lowering.value(node.input(0)));  // has an element
+  const RecurrentAttributes attributes = {cell_of(node), direction_of(node)};
+  check(lowering, node);
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  ops::RecurrentInputs inputs;
+  inputs.x = by_time(lowering, node, node.input(0));
+  inputs.w = weight_of(lowering, node.input(1));
+  inputs.r = weight_of(lowering, node.input(2));
+  if (node.input(3) >= 0 && !is_zero(lowering.value(lowering.origin_of(node.input(3)))))
+    inputs.bias = weight_of(lowering, node.input(3));
+  inputs.initial_h = state_of(lowering, node, node.input(5));
+  if (node.op == "LSTM") inputs.initial_c = state_of(lowering, node, node.input(6));
+  const auto [y, cells] = ops::recurrent(builder, name, inputs, attributes);
+  const bool batch_first = is_batch_first(node);
+  if (node.output(0) >= 0)
+    lowering.set_transposed(
+        node.output(0),
+        y,
+        batch_first ? std::vector<int>{2, 1, 0, 3} : std::vector<int>{1, 0, 2, 3});
+  for (const auto& [place, states, what] :
+       {std::tuple(size_t{1}, y, ".last"), std::tuple(size_t{2}, cells, ".last_cells")}) {
+    const int output = node.output(place);
+    if (output < 0 || !lowering.is_read(output)) continue;
+    const TensorId last = last_states(lowering, name + what, states, attributes.direction);
+    if (batch_first)
+      lowering.set_transposed(output, last, {1, 0, 2});
+    else
+      lowering.set(output, last);
+  }
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,136 @@
+// Images made larger and smaller. Which pixels an output reads follows from the modes, and is known when
+// the graph is built.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/resize.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// As the attributes say, with what old opsets meant without them.
+struct Modes {
+  bool linear;
+  std::string coordinates, nearest;
+};
+
+Modes modes_of(const Node& node) {
+  const std::string mode = node.text("mode", "nearest");
+  if (mode != "nearest" && mode != "linear" && mode != "bilinear")
+    refuse(node, fmt::format("mode: value is {}; allowed: nearest, linear", mode));
+  const bool old = node.op == "Upsample" || node.opset < 11;
+  Modes modes{mode != "nearest",
+              old ? "asymmetric" : node.text("coordinate_transformation_mode", "half_pixel"),
+              old ? "floor" : node.text("nearest_mode", "round_prefer_floor")};
+  constexpr const char* kCoordinates[] = {
+      "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"};
+  constexpr const char* kNearest[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
+  if (std::ranges::count(kCoordinates, modes.coordinates) == 0)
+    refuse(node,
+           fmt::format("coordinate_transformation_mode: value is {}; allowed: half_pixel, "
+                       "half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric",
+                       modes.coordinates));
+  if (std::ranges::count(kNearest, modes.nearest) == 0)
+    refuse(node,
+           fmt::format("nearest_mode: value is {}; allowed: round_prefer_floor, "
+                       "round_prefer_ceil, floor, ceil",
+                       modes.nearest));
+  if (node.integer("antialias", 0) != 0) refuse(node, "antialias: value is 1; allowed: 0");
+  if (node.text("keep_aspect_ratio_policy", "stretch") != "stretch")
+    refuse(node,
+           fmt::format("keep_aspect_ratio_policy: value is {}; allowed: stretch",
+                       node.text("keep_aspect_ratio_policy", "")));
+  return modes;
+}
+
+// Of each axis; where the node gives sizes, what they come to.
+std::vector<double> scales_of(Lowering& lowering, const Node& node) {
+  const Extents &from = lowering.value(node.input(0)).extents,
+                &to = lowering.value(node.output(0)).extents;
+  std::vector<double> scales(from.size());
+  for (size_t axis = 0; axis < from.size(); ++axis)
+    scales[axis] = static_cast<double>(to[axis]) / static_cast<double>(from[axis]);
+  std::vector<double> given;
+  const int input = node.input(node.op == "Upsample" || node.opset < 11 ? 1 : 2);
+  if (node.has("scales")) {
+    const std::vector<float> numbers = node.numbers("scales");
+    given.assign(numbers.begin(), numbers.end());
+  } else if (input >= 0) {
+    if (lowering.value(input).kind != ValueKind::kConstant)
+      refuse(node, "scales: are computed; must be a constant");
+    given = lowering.value(input).array.as_double();
+  }
+  std::vector<int64_t> axes(given.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (node.has("axes")) axes = node.integers("axes");
+  for (size_t i = 0; i < given.size(); ++i)
+    scales[static_cast<size_t>(axes[i] < 0 ? axes[i] + 4 : axes[i])] = given[i];
+  return scales;
+}
+
+// Where output `i` of `to` lies among `from` places. Scales that are given may come to a part of an output
+// at the end.
+double place_of(const Modes& modes, int64_t i, int64_t from, int64_t to, double scale) {
+  const auto at = static_cast<double>(i), extent = static_cast<double>(from);
+  if (modes.coordinates == "asymmetric") return at / scale;
+  if (modes.coordinates == "align_corners")
+    return to == 1 ? 0 : at * (extent - 1) / (scale * extent - 1);
+  if (modes.coordinates == "pytorch_half_pixel" && to == 1) return 0;
+  const double half = (at + 0.5) / scale - 0.5;
+  if (modes.coordinates != "half_pixel_symmetric") return half;
+  const double whole = static_cast<double>(to) / (scale * extent);
+  return extent / 2 * (1 - whole) + half;
+}
+
+double nearest(const std::string& mode, double place) {
+  if (mode == "floor") return std::floor(place);
+  if (mode == "ceil") return std::ceil(place);
+  return mode == "round_prefer_ceil" ? std::floor(place + 0.5) : std::ceil(place - 0.5);
+}
+
+ResizeAxis axis_of(const Modes& modes, int64_t from, int64_t to, double scale) {
+  const auto last = static_cast<double>(from - 1);
+  ResizeAxis axis;
+  for (int64_t i = 0; i < to; ++i) {
+    const double place = place_of(modes, i, from, to, scale);
+    ResizeAxis::Read read;
+    if (modes.linear) {
+      const double within = std::clamp(place, 0.0, last);
+      read.first = static_cast<int64_t>(within);
+      read.second = std::min(read.first + 1, from - 1);
+      read.weight = static_cast<float>(within - static_cast<double>(read.first));
+    } else {
+      read.first = read.second =
+          static_cast<int64_t>(std::clamp(nearest(modes.nearest, place), 0.0, last));
+    }
+    axis.reads.push_back(read);
+  }
+  return axis;
+}
+
+}  // namespace
+
+void lower_resize(Lowering& lowering, const Node& node) {
+  const Extents &from = lowering.value(node.input(0)).extents,
+                &to = lowering.value(node.output(0)).extents;
+  if (from.size() != 4)
+    refuse(node,
+           fmt::format("takes {} axes; only images (N, C, H, W) are known here", from.size()));
+  if (from[0] != to[0] || from[1] != to[1])
+    refuse(node, "scales: of samples and channels must be 1");
+  shape_of(lowering.value(node.output(0)));  // has an element
+  const Modes modes = modes_of(node);
+  const std::vector<double> scales = scales_of(lowering, node);
+  const TensorId y = ops::resize(lowering.builder(),
+                                 lowering.name_of(node),
+                                 lowering.channels_last(node.input(0)),
+                                 axis_of(modes, from[2], to[2], scales[2]),
+                                 axis_of(modes, from[3], to[3], scales[3]));
+  lowering.set(node.output(0), y, /*channels_last=*/true);
+}
+
+}  // namespace lockstep::onnx
