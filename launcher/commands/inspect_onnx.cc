@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "launcher/commands/onnx_training.h"
 #include "models/onnx/network.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
@@ -83,7 +84,34 @@ std::string text_of(const std::map<std::string, int64_t>& counts) {
   return text;
 }
 
-void print(const File& file, bool tensors) {
+std::string role_of(const Initializer& initializer, const OnnxTraining& training) {
+  if (!training.refusal.empty()) return "";
+  const auto found = training.tensors.find(initializer.name);
+  return found == training.tensors.end() ? ", constant" : ", " + found->second;
+}
+
+std::string large(double number) {
+  for (const auto& [unit, size] : {std::pair("T", 1e12), {"G", 1e9}, {"M", 1e6}, {"k", 1e3}})
+    if (number >= size) return fmt::format("{:.3g} {}", number / size, unit);
+  return fmt::format("{:.0f} ", number);
+}
+
+void print(const OnnxTraining& training) {
+  if (!training.refusal.empty()) {
+    print_line("cannot be trained as it is: " + training.refusal);
+    return;
+  }
+  print_line(fmt::format("trains on {}: {} parameters learn, {} running statistics, {} constants",
+                         training.sample,
+                         training.parameters,
+                         training.statistics,
+                         training.constants));
+  print_line("as " + text_of(training.ops));
+  if (!training.generic.empty()) print_line("and, node by node, as " + text_of(training.generic));
+  print_line(large(static_cast<double>(training.flops)) + "FLOPs in the forward pass of a sample");
+}
+
+void print(const File& file, const OnnxTraining& training, bool tensors) {
   print_line(fmt::format("ONNX, opset {}, version {} of the format, written by {}",
                          file.opset,
                          file.ir_version,
@@ -117,12 +145,14 @@ void print(const File& file, bool tensors) {
                          nodes == 1 ? "" : "s",
                          nodes == 0 ? "" : ": ",
                          text_of(count_ops(file))));
+  print(training);
   if (!tensors) return;
   for (const Initializer& initializer : file.initializers)
-    print_line(fmt::format("  {:<44}{} {}",
+    print_line(fmt::format("  {:<44}{} {}{}",
                            initializer.name,
                            onnx::name_of(initializer.array.type),
-                           onnx::to_string(initializer.array.extents)));
+                           onnx::to_string(initializer.array.extents),
+                           role_of(initializer, training)));
 }
 
 Json json_of(const FileValue& value, bool input) {
@@ -134,7 +164,25 @@ Json json_of(const FileValue& value, bool input) {
   return json;
 }
 
-Json json_of(const File& file) {
+Json json_of(const OnnxTraining& training) {
+  Json json;
+  json["refusal"] = training.refusal;
+  if (!training.refusal.empty()) return json;
+  json["sample"] = training.sample;
+  json["parameters"] = training.parameters;
+  json["statistics"] = training.statistics;
+  json["constants"] = training.constants;
+  json["forward_flops"] = training.flops;
+  json["ops"] = Json::object();
+  for (const auto& [op, count] : training.ops) json["ops"][op] = count;
+  json["generic_ops"] = Json::object();
+  for (const auto& [op, count] : training.generic) json["generic_ops"][op] = count;
+  json["tensors"] = Json::object();
+  for (const auto& [name, role] : training.tensors) json["tensors"][name] = role;
+  return json;
+}
+
+Json json_of(const File& file, const OnnxTraining& training) {
   Json json;
   json["file"] = file.path;
   json["opset"] = file.opset;
@@ -152,6 +200,7 @@ Json json_of(const File& file) {
   json["bytes"] = static_cast<int64_t>(totals.bytes);
   json["nodes"] = Json::object();
   for (const auto& [op, count] : count_ops(file)) json["nodes"][op] = count;
+  json["training"] = json_of(training);
   return json;
 }
 
@@ -162,11 +211,12 @@ bool is_onnx_path(const std::string& path) { return path.ends_with(".onnx"); }
 void show_onnx(const std::string& path, bool tensors, const std::string& json) {
   const File file = onnx::read_file(path);
   fmt::print("{}\n", escape_controls(path));
-  print(file, tensors);
+  const OnnxTraining training = training_of_onnx(path);
+  print(file, training, tensors);
   std::fflush(stdout);
   if (json.empty()) return;
   // Names in a file may be any bytes.
-  const std::string text = json_of(file).dump({.indent = 2, .replace_invalid = true});
+  const std::string text = json_of(file, training).dump({.indent = 2, .replace_invalid = true});
   write_file_atomically(json, text + "\n");
 }
 

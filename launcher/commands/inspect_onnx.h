@@ -8,7 +8,7 @@ namespace lockstep {
 bool is_onnx_path(const std::string& path);
 
 // Prints what the file is: inputs with the axes that it leaves open, outputs, parameters, opset, who wrote
-// it, and how many nodes of each op; with `tensors` each initializer. `json`, where it is not empty, receives that.
+// it, how many nodes of each op, and what training it is (onnx_training.h); with `tensors` each initializer. `json`, where it is not empty, receives that.
 // Throws ConfigError where the file is no network.
 void show_onnx(const std::string& path, bool tensors, const std::string& json);
 

@@ -39,6 +39,7 @@ struct Initializer {
   float value = 0;  // the constant; standard deviation; bound of U(-value, value)
   // Given: the elements, row by row.
   std::function<std::vector<float>()> elements = nullptr;
+  bool anew = false;  // goes before weights that are read from elsewhere (train.init_from)
 };
 
 struct Tensor {

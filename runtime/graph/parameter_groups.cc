@@ -12,6 +12,32 @@
 
 namespace lockstep {
 
+namespace {
+
+// What a group says of a parameter's first elements. The inputs of an output are what a row has.
+Initializer initializer_of(GroupConfig::Initialize how, const Tensor& parameter) {
+  using Initialize = GroupConfig::Initialize;
+  using Kind = Initializer::Kind;
+  if (how == Initialize::kZeros) return {.kind = Kind::kConstant, .value = 0, .anew = true};
+  if (how == Initialize::kOnes) return {.kind = Kind::kConstant, .value = 1, .anew = true};
+  if (how == Initialize::kKeep || parameter.shape.rank() < 2) return parameter.initializer;
+  const int64_t rows = parameter.shape[0], inputs = parameter.shape.elements() / rows;
+  // (O, H, W, C): each input goes to outputs at H x W places.
+  const Shape& kernel =
+      parameter.channels_last.rank() == 4 ? parameter.channels_last : parameter.shape;
+  const int64_t outputs = kernel.rank() == 4 ? kernel[0] * kernel[1] * kernel[2] : rows;
+  const auto root = [](double x) { return static_cast<float>(std::sqrt(x)); };
+  if (how == Initialize::kKaiming)
+    return {.kind = Kind::kNormal, .value = root(2.0 / static_cast<double>(inputs)), .anew = true};
+  if (how == Initialize::kXavier)
+    return {.kind = Kind::kUniform,
+            .value = root(6.0 / static_cast<double>(inputs + outputs)),
+            .anew = true};
+  return {.kind = Kind::kNormal, .value = 0.02f, .anew = true};
+}
+
+}  // namespace
+
 void set_parameter_groups(const TrainConfig& train, const std::string& section, Graph& graph) {
   if (train.layer_lr_decay < 1 && graph.blocks == 0)
     refuse_value("train.layer_lr_decay",
@@ -32,6 +58,7 @@ void set_parameter_groups(const TrainConfig& train, const std::string& section, 
       parameter.frozen = parameter.frozen || group.freeze;
       parameter.lr_scale = group.lr_scale;
       if (group.weight_decay >= 0) parameter.weight_decay = group.weight_decay;
+      parameter.initializer = initializer_of(group.initialize, parameter);
     }
     if (!any)
       refuse_value(path,

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// Sets the rate, the weight decay and whether it is frozen of every parameter of a forward graph of
-// which a group counts, the first that matches its name; then multiplies the rates by layer_lr_decay
+// Sets the rate, the weight decay, the first elements and whether it is frozen of every parameter of a
+// forward graph of which a group counts, the first that matches its name; then multiplies the rates by layer_lr_decay
 // to the power of the levels that lie between a parameter and the head. Running statistics stay as
 // they are. Throws ConfigError with the field's path: of a group that matches no parameter, and of a
 // decay where the model, at `section` of the config, has no blocks.

@@ -72,6 +72,7 @@ void Trainer::begin_weights() {
   initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
   const WeightsRead read =
       read_initial_weights(parts_.config, named_slices(parts_.plan.layout), weights.data());
+  initialize_anew(parts_.plan.layout, parts_.config.seed, weights.data());
   if (parts_.communicator.rank() == 0) {
     for (const std::string& note : read.notes) log_warn("{}", note);
   }

@@ -43,10 +43,10 @@ def nothing_runs(program):
 def whole_check(program, folder):
     out = folder / "whole"
     done, report = run_check(program, out, "--only", "kernels,parity,ranks,bits,refusals",
-                             gpu_bytes=80 * GIB)
+                             "--budget", "2000", gpu_bytes=80 * GIB)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    assert report["complete"] and len(report["checks"]) > 100, report
+    assert report["complete"] and len(report["checks"]) > 50, report
     assert "stand-in" in report["environment"]["libraries"], report["environment"]
     with tarfile.open(folder / "whole.tar.gz") as archive:
         names = archive.getnames()

@@ -22,6 +22,11 @@ BUDGET_S = 480  # of each stage
 PRECISIONS = ("FP32", "BF16", "FP16", "TF32")
 
 
+def some(machine, of, every):
+    """All; where only the check itself is tried, each `every`th."""
+    return of[::every] if machine.small else of
+
+
 def worst(a, b, key="loss"):
     """The largest relative difference of two runs' losses; infinite where one is missing or no
     number."""
@@ -43,8 +48,8 @@ def kernels(machine, report):
     cases = machine.lockstep("selftest", "--list").stdout.strip().splitlines()
     report.check("kernels", "the self-test has cases", bool(cases))
     own_convolutions = 0
-    for precision in PRECISIONS:
-        for case in cases:
+    for precision in some(machine, PRECISIONS, 2):
+        for case in some(machine, cases, 4):
             result = machine.out / f"selftest-{plain_name(precision + ' ' + case)}.json"
             done = machine.lockstep("selftest", "--precision", precision, "--only", case, "--json",
                                     result, limit_s=60)
@@ -81,7 +86,7 @@ def parity(machine, report):
         eager, _, eager_done = machine.train(text, "--eager", smaller=configs.SMALL)
         same_hash(machine, report, "parity", f"{name}: replayed steps have the bits of eager ones",
                   (result, gpu_done), (eager, eager_done))
-        for precision, limit in (("TF32", 0.02), ("BF16", 0.05), ("FP16", 0.02)):
+        for precision, limit in some(machine, (("BF16", 0.05), ("TF32", 0.02), ("FP16", 0.02)), 3):
             _, lines, done = machine.train(text, *in_precision(precision), smaller=configs.SMALL)
             report.check("parity", f"{name}: 100 losses in {precision} follow FP32",
                          lines and worst(gpu, lines) < limit,
@@ -136,7 +141,7 @@ def bits(machine, report):
     """On one rank: the same bits from run to run, replayed or queued anew, recomputed, saved and
     resumed."""
     gpt, resnet = configs.few_steps(configs.GPT), configs.few_steps(configs.RESNET)
-    for precision in ("FP32", "BF16"):
+    for precision in some(machine, ("BF16", "FP32"), 2):
         for name, text in (("GPT", gpt), ("ResNet-20", resnet),
                            ("GPT with LAMB", configs.with_lamb(gpt))):
             runs = SameBits(machine, report, "bits", f"{name}, {precision}", text,
@@ -166,7 +171,7 @@ def ranks(machine, report):
         if not goes_between:
             return
         machine.environment.update(between)
-    for precision in ("FP32", "BF16"):
+    for precision in some(machine, ("FP32", "BF16"), 2):
         how = in_precision(precision)
         runs = SameBits(machine, report, "ranks", f"GPT, {precision}", gpt, *how)
         for stage in (0, 1, 2, 3):
@@ -177,7 +182,7 @@ def ranks(machine, report):
                    ranks=2, **shared)
         SameBits(machine, report, "ranks", f"ResNet-20, {precision}", resnet, *how).check(
             "2 ranks", "--share-gpu", ranks=2, **shared)
-    for wire in ("BF16", "FP16"):
+    for wire in some(machine, ("BF16", "FP16"), 2):
         runs = SameBits(machine, report, "ranks", f"GPT, BF16, {wire} on the wire", gpt,
                         *in_precision("BF16"), "--set", f"comm.wire_dtype={wire}")
         for stage in (0, 1, 2):
@@ -396,7 +401,7 @@ def parse(arguments):
                         help="some stages alone; 'list' names them")
     parser.add_argument("--budget", type=int, default=BUDGET_S, metavar="SECONDS",
                         help="that each stage may take")
-    parser.add_argument("--small", action="store_true", help="tiny models: to try the check itself")
+    parser.add_argument("--small", action="store_true", help="tiny models, and not all of the runs: to try the check itself")
     options = parser.parse_args(arguments)
     options.stages = [name for name in options.only.split(",") if name] or [
         name for name in STAGES if not options.quick or name not in BENCHMARKS]

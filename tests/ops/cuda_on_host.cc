@@ -64,7 +64,7 @@ std::vector<OpDevice> cuda_devices() {
   std::vector<Way> ways = {in_order("forward", fibers::Order::kForward),
                            in_order("reverse", fibers::Order::kReverse),
                            in_order("shuffled", fibers::Order::kShuffled)};
-  if (kSanitized) {  // all types and orders are tested without sanitizers
+  if (sanitized()) {  // all types and orders are tested without sanitizers
     types.pop_back();
     ways.erase(ways.begin(), ways.end() - 1);
   }

@@ -415,7 +415,7 @@ std::vector<OpDevice> cpu_devices() {
                       .run = plain_run};
   OpDevice baseline = vectors;
   // With sanitizers one number has to do: that all give the same bits is tested without them.
-  for (const int threads : kSanitized ? std::vector{3} : std::vector{1, 2, 3}) {
+  for (const int threads : sanitized() ? std::vector{3} : std::vector{1, 2, 3}) {
     for (const int64_t target : {HWY_AVX3, HWY_AVX2}) {
       if (cpu_has(target)) vectors.ways.push_back(way(hwy::TargetName(target), target, threads));
     }

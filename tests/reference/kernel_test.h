@@ -191,7 +191,7 @@ class ScopedTarget {
 
 // And the kernels are compiled for it.
 inline bool cpu_has(int64_t target) {
-  if (kSanitized && target == HWY_AVX3) return false;  // as the build leaves it out
+  if (sanitized() && target == HWY_AVX3) return false;  // as the build leaves it out
   return (hwy::SupportedTargets() & target) != 0;
 }
 

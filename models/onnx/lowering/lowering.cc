@@ -156,15 +156,32 @@ void Lowering::trace(size_t number) {
   }
 }
 
+bool Lowering::is_done(size_t number) const {
+  const int output = network_.nodes[number].output(0);
+  return passed_over_[number] ||
+         (output >= 0 && (origin_of(output) != output || source_of(output).value >= 0));
+}
+
+// A node that there is no op for, with those behind it of which this is true, too.
+void Lowering::refuse_op(size_t number) const {
+  std::map<std::string, int> others;
+  for (size_t i = number + 1; i < network_.nodes.size(); ++i) {
+    const Node& node = network_.nodes[i];
+    if (!is_done(i) && lower_of(node) == nullptr)
+      ++others[node.domain.empty() ? node.op : node.domain + "." + node.op];
+  }
+  std::string text;
+  for (const auto& [op, count] : others)
+    text += fmt::format("{}{} {}", text.empty() ? "; nor for " : ", ", count, op);
+  refuse(network_.nodes[number], "cannot be trained: there is no such op here" + text);
+}
+
 void Lowering::run() {
   for (size_t i = 0; i < network_.nodes.size(); ++i) {
+    if (is_done(i)) continue;
     const Node& node = network_.nodes[i];
-    const int output = node.output(0);
-    if (passed_over_[i] ||
-        (output >= 0 && (origin_of(output) != output || source_of(output).value >= 0)))
-      continue;
-    const LowerNode lower = node.domain.empty() ? lower_of(node.op) : nullptr;
-    if (lower == nullptr) refuse(node, "cannot be trained: there is no such op here");
+    const LowerNode lower = lower_of(node);
+    if (lower == nullptr) refuse_op(i);
     lower(*this, node);
     require_outputs(node);
   }

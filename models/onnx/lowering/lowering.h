@@ -45,7 +45,7 @@ class Lowering {
   // Borrows both. The inputs of the network are set before run().
   Lowering(const Network& network, GraphBuilder& builder);
 
-  // Appends the ops of all nodes. Throws ConfigError for a node that there is no op for, or an output
+  // Appends the ops of all nodes. Throws ConfigError for nodes that there is no op for, or an output
   // of it that is read and that the op does not have, with Node::description().
   void run();
 
@@ -124,6 +124,8 @@ class Lowering {
     }
   };
 
+  bool is_done(size_t number) const;
+  [[noreturn]] void refuse_op(size_t number) const;
   void trace(size_t number);
   void append_deferred(int number);
   TensorId make_constant(int number);
@@ -157,6 +159,6 @@ TensorId append_pointwise(Lowering& lowering, const Value& value, const Deferred
 // Appends the ops of a node.
 using LowerNode = void (*)(Lowering& lowering, const Node& node);
 // Null where there is none.
-LowerNode lower_of(const std::string& op);
+LowerNode lower_of(const Node& node);
 
 }  // namespace lockstep::onnx

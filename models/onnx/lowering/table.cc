@@ -6,7 +6,7 @@
 namespace lockstep::onnx {
 
 // Here is what does not work on each element by itself; pointwise_functions.cc has the rest.
-LowerNode lower_of(const std::string& op) {
+LowerNode lower_of(const Node& node) {
   static const std::map<std::string, LowerNode> kTable = {
       {"Attention", lower_attention},
       {"AveragePool", lower_average_pool},
@@ -64,9 +64,10 @@ LowerNode lower_of(const std::string& op) {
       {"Unsqueeze", lower_reshape},
       {"Upsample", lower_resize},
   };
-  const auto found = kTable.find(op);
+  if (!node.domain.empty()) return nullptr;
+  const auto found = kTable.find(node.op);
   if (found != kTable.end()) return found->second;
-  return pointwise_of(op) != nullptr ? lower_pointwise : nullptr;
+  return pointwise_of(node.op) != nullptr ? lower_pointwise : nullptr;
 }
 
 }  // namespace lockstep::onnx

@@ -73,20 +73,28 @@ void fill(const Initializer& initializer,
   });
 }
 
+void initialize(const ParameterLayout& layout, size_t number, uint64_t seed, float* parameters) {
+  const ParameterSlot& slot = layout.slots[number];
+  if (slot.initializer.kind == Initializer::Kind::kGiven) {
+    const std::vector<float> elements = slot.initializer.elements();
+    LOCKSTEP_CHECK(elements.size() == static_cast<size_t>(slot.elements));
+    std::ranges::copy(elements, parameters + slot.offset);
+    return;
+  }
+  const RngStream stream{seed, 0, 0, kRngInit | static_cast<uint32_t>(number)};
+  fill(slot.initializer, stream, parameters + slot.offset, slot.elements);
+}
+
 }  // namespace
 
 void initialize_parameters(const ParameterLayout& layout, uint64_t seed, float* parameters) {
-  for (size_t number = 0; number < layout.slots.size(); ++number) {
-    const ParameterSlot& slot = layout.slots[number];
-    if (slot.initializer.kind == Initializer::Kind::kGiven) {
-      const std::vector<float> elements = slot.initializer.elements();
-      LOCKSTEP_CHECK(elements.size() == static_cast<size_t>(slot.elements));
-      std::ranges::copy(elements, parameters + slot.offset);
-      continue;
-    }
-    const RngStream stream{seed, 0, 0, kRngInit | static_cast<uint32_t>(number)};
-    fill(slot.initializer, stream, parameters + slot.offset, slot.elements);
-  }
+  for (size_t number = 0; number < layout.slots.size(); ++number)
+    initialize(layout, number, seed, parameters);
+}
+
+void initialize_anew(const ParameterLayout& layout, uint64_t seed, float* parameters) {
+  for (size_t number = 0; number < layout.slots.size(); ++number)
+    if (layout.slots[number].initializer.anew) initialize(layout, number, seed, parameters);
 }
 
 std::vector<NamedSlice> named_slices(const ParameterLayout& layout) {

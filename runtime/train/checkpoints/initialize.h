@@ -14,6 +14,9 @@ namespace lockstep {
 // so that the values depend on the seed and the model alone. Padding is left as it is.
 void initialize_parameters(const ParameterLayout& layout, uint64_t seed, float* parameters);
 
+// The same, but only for what begins anew whatever weights were read (Initializer::anew).
+void initialize_anew(const ParameterLayout& layout, uint64_t seed, float* parameters);
+
 // The layout as checkpoints name it.
 std::vector<NamedSlice> named_slices(const ParameterLayout& layout);
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include "tests/reference/sanitizers.h"
 #include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
@@ -35,18 +36,14 @@ class Corruption : public ::testing::Test {
 };
 
 // With sanitizers a fifth of the bits has to do; each place within a byte has its turn.
-#ifdef __SANITIZE_ADDRESS__
-constexpr size_t kBitStep = 5;
-#else
-constexpr size_t kBitStep = 1;
-#endif
+size_t bit_step() { return test::sanitized() ? 5 : 1; }
 
 TEST_F(Corruption, EverySingleFlippedBit) {
   for (const fs::path& path : files()) {
     const std::string original = bytes_of(path);
     const int fd = ::open(path.c_str(), O_WRONLY);
     ASSERT_GE(fd, 0);
-    for (size_t bit = 0; bit < original.size() * 8; bit += kBitStep) {
+    for (size_t bit = 0; bit < original.size() * 8; bit += bit_step()) {
       const off_t at = static_cast<off_t>(bit / 8);
       const char flipped = static_cast<char>(original[bit / 8] ^ (1 << bit % 8));
       ASSERT_EQ(::pwrite(fd, &flipped, 1, at), 1);

@@ -70,6 +70,40 @@ TEST(ParameterGroups, TheFirstThatMatchesCounts) {
   EXPECT_EQ(parameter(graph, "out.weight").lr_scale, 1);
 }
 
+TEST(ParameterGroups, MatricesBeginAnewAsAskedFor) {
+  GraphBuilder builder(Purpose::kTraining);
+  const TensorId x = builder.input("x", {4, 6}, DType::kF32);
+  const Initializer given = {.kind = Initializer::Kind::kGiven};
+  const TensorId weight = builder.parameter("weight", {3, 6}, given, true);
+  const TensorId bias = builder.parameter("bias", {3}, given, false);
+  const TensorId y = ops::linear(builder, "y", x, weight, bias, Activation::kNone);
+  ops::mean_squared_error(builder, y, builder.input("target", {4, 3}, DType::kF32));
+  const Graph graph = std::move(builder).finish();
+  const auto initializer = [&](GroupConfig::Initialize how, const char* name) {
+    TrainConfig train;
+    train.groups = {{.match = ".", .initialize = how}};
+    Graph changed = graph;
+    set_parameter_groups(train, "onnx", changed);
+    return parameter(changed, name).initializer;
+  };
+  using Initialize = GroupConfig::Initialize;
+  using Kind = Initializer::Kind;
+  EXPECT_EQ(initializer(Initialize::kKeep, "weight").kind, Kind::kGiven);
+  EXPECT_FALSE(initializer(Initialize::kKeep, "weight").anew);
+  EXPECT_EQ(initializer(Initialize::kKaiming, "weight").kind, Kind::kNormal);
+  EXPECT_NEAR(initializer(Initialize::kKaiming, "weight").value, std::sqrt(2.0 / 6), 1e-6);
+  EXPECT_EQ(initializer(Initialize::kXavier, "weight").kind, Kind::kUniform);
+  EXPECT_NEAR(initializer(Initialize::kXavier, "weight").value, std::sqrt(6.0 / 9), 1e-6);
+  EXPECT_EQ(initializer(Initialize::kNormal, "weight").value, 0.02f);
+  for (const Initialize how : {Initialize::kKaiming, Initialize::kXavier, Initialize::kNormal}) {
+    EXPECT_TRUE(initializer(how, "weight").anew);
+    EXPECT_EQ(initializer(how, "bias").kind, Kind::kGiven);
+  }
+  EXPECT_EQ(initializer(Initialize::kOnes, "bias").value, 1);
+  EXPECT_EQ(initializer(Initialize::kZeros, "bias").value, 0);
+  EXPECT_TRUE(initializer(Initialize::kZeros, "bias").anew);
+}
+
 TEST(ParameterGroups, RatesFallFromTheHeadToTheEmbedding) {
   TrainConfig train;
   train.layer_lr_decay = 0.5f;

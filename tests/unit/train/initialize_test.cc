@@ -46,6 +46,17 @@ TEST(Initialize, HasTheSpreadThatIsAskedFor) {
   EXPECT_EQ(values[90'008], 0.0f);
 }
 
+TEST(Initialize, WhatBeginsAnewGoesBeforeWeightsThatWereRead) {
+  ParameterLayout layout = layout_of(50'000);
+  std::vector<float> values(static_cast<size_t>(layout.elements), 7.0f), fresh = values;
+  initialize_parameters(layout, 3, fresh.data());
+  layout.slots[1].initializer.anew = true;
+  initialize_anew(layout, 3, values.data());
+  EXPECT_EQ(values[0], 7);
+  EXPECT_EQ(values[60'000], fresh[60'000]);
+  EXPECT_EQ(values[90'000], 7);
+}
+
 TEST(Initialize, DependsOnTheSeedAndNothingElse) {
   const ParameterLayout layout = layout_of(50'000), moved = layout_of(60'000);
   std::vector<float> a(static_cast<size_t>(layout.elements)),
