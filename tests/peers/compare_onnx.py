@@ -66,7 +66,7 @@ class UNet(nn.Module):
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.GroupNorm(4, 16), nn.SiLU())
         self.down = nn.Sequential(nn.Conv2d(16, 24, 3, stride=2, padding=1), nn.GroupNorm(3, 24), nn.SiLU(),
                                   nn.AvgPool2d(3, 2, ceil_mode=True, count_include_pad=False))
-        self.deep = nn.Sequential(nn.Conv2d(24, 24, 3, padding=1), nn.InstanceNorm2d(24, affine=True), nn.SiLU(),
+        self.deep = nn.Sequential(nn.Conv2d(24, 24, 3, padding=1, bias=False), nn.InstanceNorm2d(24, affine=True), nn.SiLU(),
                                   nn.Upsample(scale_factor=2, mode="nearest"))
         self.up = nn.ConvTranspose2d(24, 16, 4, stride=2, padding=1)
         self.deeper = nn.ConvTranspose2d(16, 16, 3, stride=2, padding=1, output_padding=1, groups=4)
