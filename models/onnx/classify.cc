@@ -36,6 +36,28 @@ const std::set<std::string_view> kMoving = {"Transpose",
 
 const std::set<std::string_view> kOfExtents = {"Shape", "Size", "EyeLike"};
 
+// Through which no gradient comes: what they make only jumps.
+bool is_step(const Node& node) {
+  static const std::set<std::string_view> kSteps = {"ArgMax",
+                                                    "ArgMin",
+                                                    "Ceil",
+                                                    "Equal",
+                                                    "Floor",
+                                                    "Greater",
+                                                    "GreaterOrEqual",
+                                                    "IsInf",
+                                                    "IsNaN",
+                                                    "Less",
+                                                    "LessOrEqual",
+                                                    "Round",
+                                                    "Shape",
+                                                    "Sign",
+                                                    "Size"};
+  if (kSteps.count(node.op) > 0) return true;
+  static const std::set<int64_t> kFloatingTypes = {1, 10, 11, 16};  // numbers in ONNX
+  return node.op == "Cast" && node.has("to") && kFloatingTypes.count(node.integer("to", 1)) == 0;
+}
+
 // Names that PyTorch's exporters give what they computed themselves: "val_12", "/layer/Constant_output_0", and an
 // operation with a number, "unsqueeze_14". Not "embedding_2": the rows of a table of positions, which learn.
 bool is_invented(const std::string& name, bool one_element) {
@@ -69,13 +91,17 @@ bool is_mask(const Array& array) {
 class Classifier {
  public:
   explicit Classifier(const File& file)
-      : file_(file), source_(file.values.size(), -1), varies_(file.values.size(), false) {
+      : file_(file),
+        source_(file.values.size(), -1),
+        varies_(file.values.size(), false),
+        flows_(file.values.size(), true) {
     classes_.parameter.resize(file.values.size(), false);
     for (size_t i = 0; i < file.nodes.size(); ++i)
       for (const int output : file.nodes[i].outputs)
         if (output >= 0) source_[static_cast<size_t>(output)] = static_cast<int>(i);
     for (const int input : file.inputs) varies_[static_cast<size_t>(input)] = true;
     spread();
+    spread_back();
   }
 
   Classes run() {
@@ -97,6 +123,28 @@ class Classifier {
     }
   }
 
+  // From outputs to inputs of nodes. What nothing reads counts as an output.
+  void spread_back() {
+    std::vector<bool> read(file_.values.size(), false);
+    const auto for_inputs = [&](const Node& node, const auto& visit) {
+      for (const int input : node.inputs)
+        if (input >= 0) visit(static_cast<size_t>(input));
+    };
+    for (const Node& node : file_.nodes)
+      for_inputs(node, [&](size_t input) { read[input] = true; });
+    for (const int output : file_.outputs) read[static_cast<size_t>(output)] = false;
+    for (size_t value = 0; value < read.size(); ++value) flows_[value] = !read[value];
+    for (auto node = file_.nodes.rbegin(); node != file_.nodes.rend(); ++node)
+      if (comes_back(*node) && !is_step(*node))
+        for_inputs(*node, [&](size_t input) { flows_[input] = true; });
+  }
+
+  bool comes_back(const Node& node) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(), [&](int output) {
+      return output >= 0 && flows_[static_cast<size_t>(output)];
+    });
+  }
+
   // Whether an input other than that at `place` depends on the network's inputs.
   bool others_vary(const Node& node, size_t place) const {
     for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -113,7 +161,7 @@ class Classifier {
 
   void visit(int number) {
     const Node& node = file_.nodes[static_cast<size_t>(number)];
-    if (!node.domain.empty()) return;
+    if (!node.domain.empty() || !comes_back(node)) return;
     const std::string& op = node.op;
     const auto is = [&](std::initializer_list<std::string_view> ops) {
       return std::find(ops.begin(), ops.end(), op) != ops.end();
@@ -205,6 +253,7 @@ class Classifier {
   const File& file_;
   std::vector<int> source_;   // by value: the node that computes it, or -1
   std::vector<bool> varies_;  // by value: whether it depends on an input of the network
+  std::vector<bool> flows_;   // by value: whether a gradient comes back to it
   Classes classes_;
 };
 

@@ -149,7 +149,7 @@ struct MergedInitializer {
 
 // Floating-point initializers that stand in the place of a parameter of some node whose other inputs depend on
 // the network's (weights, biases, gains, tables; Constant nodes in the place of weights and tables), directly or
-// through nodes that only move their elements. Not statistics, masks, nor operands by whose names an exporter
+// through nodes that only move their elements, and to which a gradient comes back. Not statistics, masks, nor operands by whose names an exporter
 // calls what it computed itself.
 Classes classify(const File& file);
 // In the order of values. Parameters of modules that a model calls several times are among them.

@@ -6,6 +6,7 @@
 
 #include "models/onnx/lowering/axes.h"
 #include "models/onnx/lowering/layers.h"
+#include "models/onnx/lowering/pointwise_functions.h"
 #include "runtime/graph/ops/gather.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rearrange.h"
@@ -42,42 +43,144 @@ void lower_gather_elements(Lowering& lowering, const Node& node) {
   lowering.set(node.output(0), ops::gather_elements(builder, name, x, indices, axis));
 }
 
-// By known indices (..., K): each names the first K axes behind those of the batch.
+namespace {
+
+// The rows of x, (batch axes, first K axes behind them; the rest), that indices (..., K) name.
+struct NamedRows {
+  int64_t batch = 1, inner = 1;
+  std::vector<int64_t> extents;  // of the K axes
+  int64_t count = 1;             // of indices
+
+  int64_t places() const {
+    return std::accumulate(extents.begin(), extents.end(), batch, std::multiplies<>());
+  }
+};
+
+NamedRows named_rows(const Extents& from, const Extents& indices, size_t batch_axes) {
+  NamedRows rows;
+  const auto depth = static_cast<size_t>(indices.back());
+  for (size_t axis = 0; axis < from.size(); ++axis) {
+    if (axis < batch_axes)
+      rows.batch *= from[axis];
+    else if (axis < batch_axes + depth)
+      rows.extents.push_back(from[axis]);
+    else
+      rows.inner *= from[axis];
+  }
+  for (size_t axis = 0; axis + 1 < indices.size(); ++axis) rows.count *= indices[axis];
+  return rows;
+}
+
+// Numbers of rows of known indices.
+std::vector<int32_t> row_numbers(const NamedRows& rows, const std::vector<int64_t>& indices) {
+  std::vector<int32_t> numbers;
+  for (int64_t i = 0; i < rows.count; ++i) {
+    int64_t number = i / (rows.count / rows.batch);
+    for (size_t k = 0; k < rows.extents.size(); ++k) {
+      const int64_t index = indices[static_cast<size_t>(i) * rows.extents.size() + k];
+      number = number * rows.extents[k] + (index < 0 ? index + rows.extents[k] : index);
+    }
+    numbers.push_back(static_cast<int32_t>(number));
+  }
+  return numbers;
+}
+
+// The same of indices that are computed.
+TensorId computed_row_numbers(GraphBuilder& builder,
+                              const std::string& name,
+                              const NamedRows& rows,
+                              TensorId indices) {
+  const auto depth = static_cast<int64_t>(rows.extents.size());
+  const TensorId each = ops::reshape(builder, name + ".indices", indices, {rows.count, depth});
+  PointwiseProgram program;
+  std::vector<int32_t> batch;
+  for (int64_t i = 0; i < rows.count; ++i)
+    batch.push_back(static_cast<int32_t>(i / (rows.count / rows.batch)));
+  std::vector<TensorId> inputs = {builder.constant(name + ".batch", {rows.count, 1}, batch)};
+  int number = program.input(0);
+  for (int64_t k = 0; k < depth; ++k) {
+    inputs.push_back(ops::slice(builder, name + ".index", each, {0, k}, {1, 1}, {rows.count, 1}));
+    const int extent = program.constant(static_cast<float>(rows.extents[static_cast<size_t>(k)]));
+    const int index = program.input(static_cast<int>(k) + 1);
+    const int below = program.append(PointwiseFunction::kLess, index, program.constant(0));
+    const int from_end = program.append(PointwiseFunction::kAdd, index, extent);
+    const int from_start = program.append(PointwiseFunction::kWhere, below, from_end, index);
+    number = program.append(PointwiseFunction::kAdd,
+                            program.append(PointwiseFunction::kMul, number, extent),
+                            from_start);
+  }
+  program.set_result(number);
+  const TensorId numbers =
+      ops::pointwise(builder, name + ".numbers", inputs, program, /*integers=*/true);
+  return ops::reshape(builder, name + ".places", numbers, {rows.count});
+}
+
+}  // namespace
+
 void lower_gather_nd(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
-  const Extents& from = lowering.value(node.input(0)).extents;
-  const Extents& named = lowering.value(node.input(1)).extents;
-  const std::vector<int64_t> indices = constant_list(lowering, node, 1);
-  const auto batch_axes = static_cast<size_t>(node.integer("batch_dims", 0));
-  const auto depth = static_cast<size_t>(named.back());
-  const auto product = [](auto begin, auto end) {
-    return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
-  };
-  const auto first = from.begin() + static_cast<int64_t>(batch_axes);
-  const auto rest = first + static_cast<int64_t>(depth);
-  const int64_t batch = product(from.begin(), first), inner = product(rest, from.end());
-  const int64_t places = product(first, rest);
-  if (batch * places > std::numeric_limits<int32_t>::max())
-    refuse(node, fmt::format("names {} places; there are at most 2^31 here", batch * places));
-  const auto count = static_cast<int64_t>(indices.size()) / std::max<int64_t>(1, named.back());
-  std::vector<int32_t> flat;
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t place = i / (count / batch);
-    for (size_t k = 0; k < depth; ++k) {
-      const int64_t extent = first[static_cast<int64_t>(k)];
-      const int64_t index = indices[static_cast<size_t>(i) * depth + k];
-      place = place * extent + (index < 0 ? index + extent : index);
-    }
-    flat.push_back(static_cast<int32_t>(place));
-  }
   const std::string name = lowering.name_of(node);
-  const TensorId rows =
-      ops::reshape(builder, name + ".rows", lowering.plain(node.input(0)), {batch * places, inner});
-  const TensorId y =
-      ops::gather(builder, name, rows, builder.constant(name + ".places", {count}, flat), 0);
-  lowering.set(
-      node.output(0),
-      ops::reshape(builder, name + ".extents", y, shape_of(lowering.value(node.output(0)))));
+  const Value& indices = lowering.value(lowering.origin_of(node.input(1)));
+  const NamedRows rows = named_rows(lowering.value(node.input(0)).extents,
+                                    indices.extents,
+                                    static_cast<size_t>(node.integer("batch_dims", 0)));
+  const bool known = indices.kind == ValueKind::kConstant;
+  // Computed ones are numbers of single precision on the way.
+  const int64_t most = known ? std::numeric_limits<int32_t>::max() : int64_t{1} << 24;
+  if (rows.places() > most || (!known && rows.extents.size() >= PointwiseProgram::kMostInputs))
+    refuse(node,
+           fmt::format("names {} places by {} indices; allowed: at most {} by {}",
+                       rows.places(),
+                       rows.extents.size(),
+                       most,
+                       PointwiseProgram::kMostInputs - 1));
+  const TensorId numbers =
+      known ? builder.constant(
+                  name + ".places", {rows.count}, row_numbers(rows, indices.array.as_int64()))
+            : computed_row_numbers(builder, name, rows, lowering.plain(node.input(1)));
+  const TensorId x = ops::reshape(
+      builder, name + ".rows", lowering.plain(node.input(0)), {rows.places(), rows.inner});
+  lowering.set(node.output(0),
+               ops::reshape(builder,
+                            name + ".extents",
+                            ops::gather(builder, name, x, numbers, 0),
+                            shape_of(lowering.value(node.output(0)))));
+}
+
+// values[1] where an element of the new axis has the index's number, else values[0].
+void lower_one_hot(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const Value& values = lowering.value(lowering.origin_of(node.input(2)));
+  if (values.kind != ValueKind::kConstant) refuse(node, "values: are computed; must be a constant");
+  const std::vector<float> off_on = values.array.as_float();
+  const Value& to = lowering.value(node.output(0));
+  const Shape shape = shape_of(to);
+  const int axis = axis_of(node.integer("axis", -1), to.extents.size());
+  Shape with_axis, along;
+  for (int d = 0; d < shape.rank(); ++d) {
+    with_axis.append(d == axis ? 1 : shape[d]);
+    along.append(d == axis ? shape[d] : 1);
+  }
+  std::vector<int32_t> count(static_cast<size_t>(shape[axis]));
+  std::iota(count.begin(), count.end(), 0);
+  PointwiseProgram program;
+  const int index = program.input(0), place = program.input(1);
+  const int below = program.append(PointwiseFunction::kLess, index, program.constant(0));
+  const int depth = program.constant(static_cast<float>(shape[axis]));
+  const int from_end = program.append(PointwiseFunction::kAdd, index, depth);
+  const int from_start = program.append(PointwiseFunction::kWhere, below, from_end, index);
+  const int hit = program.append(PointwiseFunction::kEqual, from_start, place);
+  program.append(
+      PointwiseFunction::kWhere, hit, program.constant(off_on[1]), program.constant(off_on[0]));
+  const TensorId indices =
+      ops::reshape(builder, name + ".indices", lowering.plain(node.input(0)), with_axis);
+  lowering.set(node.output(0),
+               ops::pointwise(builder,
+                              name,
+                              {indices, builder.constant(name + ".places", along, count)},
+                              program,
+                              is_whole(to.type)));
 }
 
 void lower_tile(Lowering& lowering, const Node& node) {

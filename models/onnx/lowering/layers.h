@@ -16,6 +16,8 @@ void lower_einsum(Lowering& lowering, const Node& node);
 
 // reductions.cc
 void lower_reduction(Lowering& lowering, const Node& node);
+void lower_cum_sum(Lowering& lowering, const Node& node);
+void lower_arg_max(Lowering& lowering, const Node& node);
 void lower_global_pool(Lowering& lowering, const Node& node);
 void lower_softmax(Lowering& lowering, const Node& node);
 
@@ -23,6 +25,7 @@ void lower_softmax(Lowering& lowering, const Node& node);
 void lower_gather(Lowering& lowering, const Node& node);
 void lower_gather_elements(Lowering& lowering, const Node& node);
 void lower_gather_nd(Lowering& lowering, const Node& node);
+void lower_one_hot(Lowering& lowering, const Node& node);
 void lower_tile(Lowering& lowering, const Node& node);
 void lower_depth_to_space(Lowering& lowering, const Node& node);
 void lower_space_to_depth(Lowering& lowering, const Node& node);

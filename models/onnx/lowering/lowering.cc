@@ -374,7 +374,7 @@ TensorId Lowering::running_statistic(const Node& node, int number, float momentu
 
 TensorId Lowering::make_constant(int number) {
   const Value& known = value(number);
-  if (is_floating(known.type))
+  if (!is_whole(known.type))
     return builder_.constant(known.name, shape_of(known), known.array.as_float());
   std::vector<int32_t> integers;
   for (const int64_t element : known.array.as_int64())

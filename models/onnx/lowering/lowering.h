@@ -63,7 +63,7 @@ class Lowering {
   TensorId channels_last(int number);
   bool is_channels_last(int number) const;
   // Says what an input of the network or an output of a node is: as the value has it, or (N, ..., C)
-  // for (N, C, ...). Truth values are numbers, of any type.
+  // for (N, C, ...). Whole numbers are i32; all else is of the compute type, and so is truth, 1 or 0.
   void set(int number, TensorId tensor, bool channels_last = false);
   // Dimension d of the output is dimension permutation[d] of the tensor.
   void set_transposed(int number, TensorId tensor, std::vector<int> permutation);

@@ -1,4 +1,4 @@
-// Sums, means and the like over axes, and softmax.
+// Sums, means and the like over axes, places of the largest elements, and softmax.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "models/onnx/lowering/axes.h"
 #include "models/onnx/lowering/layers.h"
 #include "models/onnx/lowering/pointwise_functions.h"
+#include "runtime/graph/ops/batched_matmul.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/pooling.h"
 #include "runtime/graph/ops/rearrange.h"
@@ -85,6 +86,12 @@ TensorId as_numbers(Lowering& lowering, const std::string& name, TensorId x) {
   return builder[x].dtype == DType::kI32 ? apply(builder, name + ".numbers", x, {F::kIdentity}) : x;
 }
 
+TensorId as_whole(GraphBuilder& builder, const std::string& name, TensorId x) {
+  PointwiseProgram same;
+  same.input(0);
+  return ops::pointwise(builder, name + ".whole", {x}, same, /*integers=*/true);
+}
+
 }  // namespace
 
 // Images stay as they lie, unless some but not all of their pixels' axes go.
@@ -114,13 +121,76 @@ void lower_reduction(Lowering& lowering, const Node& node) {
   const TensorId x = as_numbers(
       lowering, name, last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0)));
   y = reduced(builder, node, name, x, axes);
-  if (is_whole(to.type)) {
-    PointwiseProgram same;
-    same.input(0);
-    y = ops::pointwise(builder, name + ".whole", {y}, same, /*integers=*/true);
-  }
+  if (is_whole(to.type)) y = as_whole(builder, name, y);
   if (kept) return lowering.set(node.output(0), y, last);
   lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape_of(to)));
+}
+
+// Sums up to each element are products with a matrix of ones and zeros.
+void lower_cum_sum(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const Value& to = lowering.value(node.output(0));
+  const Shape shape = shape_of(to);
+  const int rank = shape.rank();
+  const int axis = axis_of(constant_list(lowering, node, 1)[0], to.extents.size());
+  const bool exclusive = node.integer("exclusive", 0) != 0;
+  const bool reverse = node.integer("reverse", 0) != 0;
+  const int64_t n = shape[axis];
+  std::vector<float> ones;
+  for (int64_t from = 0; from < n; ++from) {
+    for (int64_t at = 0; at < n; ++at) {
+      const bool before = reverse ? from > at : from < at;
+      ones.push_back(before || (!exclusive && from == at) ? 1.0f : 0.0f);
+    }
+  }
+  std::vector<int> swapped(static_cast<size_t>(rank));
+  std::iota(swapped.begin(), swapped.end(), 0);
+  std::swap(swapped[static_cast<size_t>(axis)], swapped.back());
+  TensorId x = as_numbers(lowering, name, lowering.plain(node.input(0)));
+  if (axis != rank - 1) x = ops::transpose(builder, name + ".last", x, swapped);
+  const Shape order = builder.shape(x);
+  x = ops::reshape(builder, name + ".rows", x, {order.rows(), n});
+  x = ops::batched_matmul(
+      builder, name, x, builder.constant(name + ".ones", {n, n}, ones), false, false, 1);
+  x = ops::reshape(builder, name + ".extents", x, order);
+  if (axis != rank - 1) x = ops::transpose(builder, name + ".back", x, swapped);
+  lowering.set(node.output(0), is_whole(to.type) ? as_whole(builder, name, x) : x);
+}
+
+// The first place of the largest element, or the last one: of the places that hold it the nearest to
+// that end, counted from 1 from the other one, is the largest.
+void lower_arg_max(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const Extents& from = lowering.value(node.input(0)).extents;
+  const auto rank = static_cast<int>(from.size());
+  const int axis = axis_of(node.integer("axis", 0), from.size());
+  const bool last = node.integer("select_last_index", 0) != 0;
+  const auto n = static_cast<float>(from[static_cast<size_t>(axis)]);
+  const TensorId x = as_numbers(lowering, name, lowering.plain(node.input(0)));
+  const ReduceKind kind = node.op == "ArgMax" ? ReduceKind::kMax : ReduceKind::kMin;
+  const TensorId best = ops::reduce(builder, name + ".best", x, kind, {axis}, true);
+  Shape along;
+  for (int d = 0; d < rank; ++d) along.append(d == axis ? from[static_cast<size_t>(d)] : 1);
+  std::vector<int32_t> count(static_cast<size_t>(n));
+  std::iota(count.begin(), count.end(), 1);
+  if (!last) std::reverse(count.begin(), count.end());
+  PointwiseProgram holds, place;
+  const int hit = holds.append(F::kEqual, holds.input(0), holds.input(1));
+  holds.append(F::kMul, hit, holds.input(2));
+  const TensorId counted = builder.constant(name + ".places", along, count);
+  const TensorId held = ops::pointwise(builder, name + ".held", {x, best, counted}, holds);
+  const TensorId nearest =
+      ops::reduce(builder, name + ".nearest", held, ReduceKind::kMax, {axis}, true);
+  if (last)
+    place.append(F::kSub, place.input(0), place.constant(1));
+  else
+    place.append(F::kSub, place.constant(n), place.input(0));
+  const TensorId y = ops::pointwise(builder, name, {nearest}, place, /*integers=*/true);
+  lowering.set(
+      node.output(0),
+      ops::reshape(builder, name + ".extents", y, shape_of(lowering.value(node.output(0)))));
 }
 
 // Over all axes but the first two.

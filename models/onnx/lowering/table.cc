@@ -8,6 +8,8 @@ namespace lockstep::onnx {
 // Here is what does not work on each element by itself; pointwise_functions.cc has the rest.
 LowerNode lower_of(const Node& node) {
   static const std::map<std::string, LowerNode> kTable = {
+      {"ArgMax", lower_arg_max},
+      {"ArgMin", lower_arg_max},
       {"Attention", lower_attention},
       {"AveragePool", lower_average_pool},
       {"BatchNormalization", lower_batch_normalization},
@@ -15,6 +17,7 @@ LowerNode lower_of(const Node& node) {
       {"Concat", lower_concat},
       {"Conv", lower_conv},
       {"ConvTranspose", lower_conv_transpose},
+      {"CumSum", lower_cum_sum},
       {"DepthToSpace", lower_depth_to_space},
       {"Dropout", lower_dropout},
       {"Einsum", lower_einsum},
@@ -35,6 +38,7 @@ LowerNode lower_of(const Node& node) {
       {"LSTM", lower_recurrent},
       {"MatMul", lower_mat_mul},
       {"MaxPool", lower_max_pool},
+      {"OneHot", lower_one_hot},
       {"Pad", lower_pad},
       {"RMSNormalization", lower_rms_normalization},
       {"RandomUniform", lower_random_uniform},

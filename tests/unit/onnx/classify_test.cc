@@ -148,5 +148,25 @@ TEST(OnnxClassify, NamesInitializersThatTheExporterMerged) {
   EXPECT_NE(merged[0].nodes[1].find("Add_2"), std::string::npos);
 }
 
+// Rounded, compared, or only counted: no gradient comes back.
+TEST(Classify, WhatHasNoGradientIsConstant) {
+  FileBuilder builder;
+  const int x = builder.input("x", {{2}, {3}});
+  const int learns = builder.floats("learns", {3}), rounded = builder.floats("rounded", {3}),
+            compared = builder.floats("compared", {3}), cast = builder.floats("cast", {3});
+  const int round = builder.node("Round", {builder.node("Add", {x, rounded})});
+  const int less = builder.node("Less", {builder.node("Mul", {x, compared}), x});
+  const int whole = builder.node("Cast", {builder.node("Add", {x, cast})}, {{"to", int64_t{7}}});
+  const int back = builder.node("Cast", {whole}, {{"to", int64_t{1}}});
+  int y = builder.node("Where", {less, builder.node("Mul", {x, learns}), round});
+  y = builder.node("Add", {y, back});
+  builder.output(y);
+  const Classes classes = classify(builder.file());
+  EXPECT_TRUE(classes.parameter[static_cast<size_t>(learns)]);
+  for (const int constant : {rounded, compared, cast})
+    EXPECT_FALSE(classes.parameter[static_cast<size_t>(constant)])
+        << builder.file().values[static_cast<size_t>(constant)].name;
+}
+
 }  // namespace
 }  // namespace lockstep::onnx

@@ -92,6 +92,23 @@ std::vector<Case> cases() {
     all.push_back({op, {x}, {{"axes", Integers{2}}}, 11});
     all.push_back({op, {x}});
   }
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    for (const int64_t last : {0, 1}) {
+      all.push_back({op, {x}, {{"axis", int64_t{1}}, {"select_last_index", last}}, 23, false});
+      all.push_back({op,
+                     {x},
+                     {{"axis", int64_t{-1}}, {"keepdims", int64_t{0}}, {"select_last_index", last}},
+                     23,
+                     false});
+    }
+  }
+  for (const int64_t reverse : {0, 1}) {
+    for (const int64_t exclusive : {0, 1}) {
+      const Attributes ways = {{"reverse", reverse}, {"exclusive", exclusive}};
+      all.push_back({"CumSum", {x, whole({1}, {})}, ways});
+      all.push_back({"CumSum", {x, whole({-1}, {})}, ways});
+    }
+  }
   all.push_back({"ReduceLogSum", {positive, list({1})}});
   all.push_back({"Softmax", {x}, {{"axis", int64_t{1}}}});
   all.push_back({"Softmax", {x}, {{"axis", int64_t{1}}}, 11});
