@@ -1,5 +1,5 @@
 // Attention and the rotary embedding of positions.
-#include "runtime/graph/ops/attention.h"
+#include "models/onnx/lowering/attention.h"
 
 #include <fmt/format.h>
 
@@ -16,6 +16,53 @@
 #include "runtime/graph/ops/softmax.h"
 
 namespace lockstep::onnx {
+
+TensorId in_order(Lowering& lowering, int number, const std::vector<int>& order) {
+  const auto [tensor, permutation] = lowering.as_it_lies(number);
+  std::vector<int> composed;
+  for (const int axis : order) composed.push_back(permutation[static_cast<size_t>(axis)]);
+  if (std::ranges::is_sorted(composed)) return tensor;
+  return ops::transpose(
+      lowering.builder(), lowering.value(number).name + ".ordered", tensor, composed);
+}
+
+MaskKind kind_of_mask(const Value& mask) {
+  constexpr float kForgotten = -1e4f;  // a softmax gives it nothing
+  if (mask.kind != ValueKind::kConstant || mask.extents.size() < 2) return MaskKind::kOther;
+  const int64_t rows = mask.extents[mask.extents.size() - 2], columns = mask.extents.back();
+  if (mask.array.size() != rows * columns) return MaskKind::kOther;
+  const std::vector<float> elements = mask.array.as_float();
+  const bool truth = mask.type == ElementType::kBool;
+  bool all = true, causal = rows == columns;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      const float element = elements[static_cast<size_t>(r * columns + c)];
+      const bool seen = truth ? element != 0 : element == 0;
+      all &= seen;
+      causal &= c <= r ? seen : truth ? !seen : element <= kForgotten;
+    }
+  }
+  return all ? MaskKind::kNone : causal ? MaskKind::kCausal : MaskKind::kOther;
+}
+
+TensorId append_self_attention(GraphBuilder& builder,
+                               const std::string& name,
+                               const std::vector<TensorId>& by_tokens,
+                               AttentionAttributes attributes) {
+  std::vector<TensorId> parts;
+  for (const TensorId part : by_tokens) {
+    const Shape shape = builder.shape(part);
+    parts.push_back(
+        ops::reshape(builder, name + ".rows", part, {shape[0], shape[1], shape[2] * shape[3]}));
+  }
+  const Shape q = builder.shape(by_tokens[0]);
+  attributes.heads = q[2];
+  attributes.kv_heads = builder.shape(by_tokens[1])[2];
+  if (!builder.training()) attributes.dropout = 0;
+  const TensorId qkv = ops::concat(builder, name + ".qkv", parts, 2);
+  return ops::reshape(builder, name + ".heads", ops::attention(builder, name, qkv, attributes), q);
+}
+
 namespace {
 
 using F = PointwiseFunction;
@@ -24,17 +71,12 @@ const std::vector<int> kHeadsAndTokens = {0, 2, 1, 3};  // (B, T, H, D) and (B, 
 
 // A value (B, H, T, D), or (B, T, H D), as (B, T, H, D).
 TensorId by_tokens(Lowering& lowering, int number, int64_t heads) {
-  GraphBuilder& builder = lowering.builder();
   const Extents& extents = lowering.value(number).extents;
-  const std::string& name = lowering.value(number).name;
-  if (extents.size() == 3)
-    return ops::reshape(builder,
-                        name + ".heads",
-                        lowering.plain(number),
-                        {extents[0], extents[1], heads, extents[2] / heads});
-  const auto [tensor, permutation] = lowering.as_it_lies(number);
-  if (permutation == kHeadsAndTokens) return tensor;
-  return ops::transpose(builder, name + ".tokens", lowering.plain(number), kHeadsAndTokens);
+  if (extents.size() == 4) return in_order(lowering, number, kHeadsAndTokens);
+  return ops::reshape(lowering.builder(),
+                      lowering.value(number).name + ".heads",
+                      lowering.plain(number),
+                      {extents[0], extents[1], heads, extents[2] / heads});
 }
 
 // The same as (B, H, T, D).
@@ -54,28 +96,6 @@ void set_by_tokens(Lowering& lowering, const Node& node, TensorId x) {
                ops::reshape(lowering.builder(), lowering.name_of(node) + ".rows", x, shape));
 }
 
-enum class Mask { kNone, kCausal, kOther };
-
-// What a mask leaves out that is known before the start.
-Mask kind_of(const Value& mask) {
-  if (mask.kind != ValueKind::kConstant || mask.extents.size() < 2) return Mask::kOther;
-  const int64_t rows = mask.extents[mask.extents.size() - 2], columns = mask.extents.back();
-  if (mask.array.size() != rows * columns) return Mask::kOther;
-  const std::vector<float> elements = mask.array.as_float();
-  bool all = true, causal = rows == columns;
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) {
-      const float element = elements[static_cast<size_t>(r * columns + c)];
-      const bool truth = mask.type == ElementType::kBool;
-      const bool seen = truth ? element != 0 : element == 0;
-      const bool hidden = truth ? element == 0 : element == -std::numeric_limits<float>::infinity();
-      all &= seen;
-      causal &= c <= r ? seen : hidden;
-    }
-  }
-  return all ? Mask::kNone : causal ? Mask::kCausal : Mask::kOther;
-}
-
 class AttentionLowering {
  public:
   AttentionLowering(Lowering& lowering, const Node& node)
@@ -93,9 +113,9 @@ class AttentionLowering {
     if (lowering.value(node.input(0)).extents.size() == 3) head_size_ /= heads_;
     scale_ = node.number("scale", 1 / std::sqrt(static_cast<float>(head_size_)));
     if (!masked_) return;
-    const Mask kind = kind_of(lowering.value(lowering.origin_of(node.input(3))));
-    if (kind != Mask::kOther) masked_ = false;
-    causal_ |= kind == Mask::kCausal;
+    const MaskKind kind = kind_of_mask(lowering.value(lowering.origin_of(node.input(3))));
+    if (kind != MaskKind::kOther) masked_ = false;
+    causal_ |= kind == MaskKind::kCausal;
   }
 
   void run() {
@@ -128,27 +148,16 @@ class AttentionLowering {
   }
 
   void run_fused() {
-    std::vector<TensorId> parts;
-    for (size_t place = 0; place < 3; ++place) {
-      const TensorId part =
-          by_tokens(lowering_, node_.input(place), place == 0 ? heads_ : kv_heads_);
-      const Shape shape = builder_.shape(part);
-      parts.push_back(ops::reshape(builder_,
-                                   fmt::format("{}.rows{}", name_, place),
-                                   part,
-                                   {shape[0], shape[1], shape[2] * shape[3]}));
-    }
     AttentionAttributes attributes;
-    attributes.heads = heads_;
-    attributes.kv_heads = kv_heads_;
     attributes.causal = causal_;
-    const TensorId qkv = ops::concat(builder_, name_ + ".qkv", parts, 2);
-    const TensorId y = ops::attention(builder_, name_, qkv, attributes);
-    const Shape shape = builder_.shape(y);
-    set_by_tokens(
-        lowering_,
-        node_,
-        ops::reshape(builder_, name_ + ".heads", y, {shape[0], shape[1], heads_, head_size_}));
+    set_by_tokens(lowering_,
+                  node_,
+                  append_self_attention(builder_,
+                                        name_,
+                                        {by_tokens(lowering_, node_.input(0), heads_),
+                                         by_tokens(lowering_, node_.input(1), kv_heads_),
+                                         by_tokens(lowering_, node_.input(2), kv_heads_)},
+                                        attributes));
   }
 
   // With what earlier steps have left in front of it.

@@ -120,8 +120,10 @@ Lowering::Lowering(const Network& network, GraphBuilder& builder)
       sources_(network.values.size()),
       origins_(network.values.size()),
       readers_(network.values.size()),
+      producers_(network.values.size(), -1),
       learns_(network.values.size(), false),
-      passed_over_(network.nodes.size(), false) {
+      passed_over_(network.nodes.size(), false),
+      lowered_(network.nodes.size(), false) {
   std::iota(origins_.begin(), origins_.end(), 0);
   for (size_t i = 0; i < network.values.size(); ++i) {
     if (network.values[i].kind != ValueKind::kParameter) continue;
@@ -134,6 +136,8 @@ Lowering::Lowering(const Network& network, GraphBuilder& builder)
 // Where the node's outputs come from.
 void Lowering::trace(size_t number) {
   const Node& node = network_.nodes[number];
+  for (const int output : node.outputs)
+    if (output >= 0) producers_[static_cast<size_t>(output)] = static_cast<int>(number);
   const bool known = node.input(0) >= 0 && node.output(0) >= 0;
   const bool copies = known && is_copy(node, value(node.input(0)), value(node.output(0)));
   for (const int input : node.inputs) {
@@ -177,14 +181,35 @@ void Lowering::refuse_op(size_t number) const {
 }
 
 void Lowering::run() {
-  for (size_t i = 0; i < network_.nodes.size(); ++i) {
-    if (is_done(i)) continue;
-    const Node& node = network_.nodes[i];
-    const LowerNode lower = lower_of(node);
-    if (lower == nullptr) refuse_op(i);
-    lower(*this, node);
-    require_outputs(node);
+  for (size_t i = 0; i < network_.nodes.size(); ++i) lower_node(i);
+}
+
+void Lowering::lower_node(size_t number) {
+  if (lowered_[number] || is_done(number)) return;
+  lowered_[number] = true;
+  const Node& node = network_.nodes[number];
+  const LowerNode lower = lower_of(node);
+  if (lower == nullptr) refuse_op(number);
+  lower(*this, node);
+  require_outputs(node);
+}
+
+bool Lowering::lower_ahead(int number, const Node& node) {
+  std::set<size_t> needed;
+  std::vector<int> values = {number};
+  while (!values.empty()) {
+    const int producer = producers_[static_cast<size_t>(values.back())];
+    values.pop_back();
+    if (producer < 0) continue;
+    const auto place = static_cast<size_t>(producer);
+    const Node& found = network_.nodes[place];
+    if (&found == &node) return false;
+    if (lowered_[place] || passed_over_[place] || !needed.insert(place).second) continue;
+    for (const int input : found.inputs)
+      if (input >= 0) values.push_back(input);
   }
+  for (const size_t place : needed) lower_node(place);
+  return true;
 }
 
 void Lowering::require_outputs(const Node& node) const {

@@ -106,6 +106,8 @@ class Lowering {
 
   // The only node that reads the value, or a copy of it; null where there are others, or it is an output.
   const Node* only_reader(int number) const;
+  // Lowers now all that the value is computed by. False, and then nothing is done, where `node` is of it.
+  bool lower_ahead(int number, const Node& node);
   // Whether a node reads the value, or it is an output.
   bool is_read(int number) const;
   // What a node has done for another one, which is passed over then.
@@ -125,6 +127,7 @@ class Lowering {
   };
 
   bool is_done(size_t number) const;
+  void lower_node(size_t number);
   [[noreturn]] void refuse_op(size_t number) const;
   void trace(size_t number);
   void append_deferred(int number);
@@ -139,8 +142,9 @@ class Lowering {
   std::vector<Source> sources_;                // by value
   std::vector<int> origins_;                   // by value
   std::vector<std::vector<size_t>> readers_;   // by value: the nodes
+  std::vector<int> producers_;                 // by value: the node, or -1
   std::vector<bool> learns_;                   // by value
-  std::vector<bool> passed_over_;              // by node
+  std::vector<bool> passed_over_, lowered_;    // by node
   std::map<int, DeferredPointwise> deferred_;  // by value
   std::vector<LoweredParameter> parameters_;
   std::map<int, size_t> parameter_of_;  // by value: place in parameters_

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "models/onnx/lowering/attention.h"
 #include "models/onnx/lowering/layers.h"
 #include "models/onnx/rules/einsum.h"
 #include "runtime/graph/ops/batched_matmul.h"
@@ -48,8 +49,9 @@ Scaled scale_of(Lowering& lowering, int product) {
 
 }  // namespace
 
-// With the number that it is multiplied by.
+// With the number that it is multiplied by; or all of the attention that it begins.
 void lower_batched_mat_mul(Lowering& lowering, const Node& node) {
+  if (lower_written_attention(lowering, node)) return;
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const auto [a, a_transposed] = operand(lowering, node, node.input(0), true);

@@ -86,6 +86,14 @@ TensorId as_numbers(Lowering& lowering, const std::string& name, TensorId x) {
   return builder[x].dtype == DType::kI32 ? apply(builder, name + ".numbers", x, {F::kIdentity}) : x;
 }
 
+// Sums and places of whole numbers are floats on the way.
+void require_exact(Lowering& lowering, const Node& node) {
+  if (lowering.builder().options().compute != DType::kF32)
+    refuse(
+        node,
+        "counts in whole numbers, which FP32 alone holds exactly; set execution.precision: FP32");
+}
+
 TensorId as_whole(GraphBuilder& builder, const std::string& name, TensorId x) {
   PointwiseProgram same;
   same.input(0);
@@ -121,7 +129,10 @@ void lower_reduction(Lowering& lowering, const Node& node) {
   const TensorId x = as_numbers(
       lowering, name, last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0)));
   y = reduced(builder, node, name, x, axes);
-  if (is_whole(to.type)) y = as_whole(builder, name, y);
+  if (is_whole(to.type)) {
+    require_exact(lowering, node);
+    y = as_whole(builder, name, y);
+  }
   if (kept) return lowering.set(node.output(0), y, last);
   lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape_of(to)));
 }
@@ -155,7 +166,11 @@ void lower_cum_sum(Lowering& lowering, const Node& node) {
       builder, name, x, builder.constant(name + ".ones", {n, n}, ones), false, false, 1);
   x = ops::reshape(builder, name + ".extents", x, order);
   if (axis != rank - 1) x = ops::transpose(builder, name + ".back", x, swapped);
-  lowering.set(node.output(0), is_whole(to.type) ? as_whole(builder, name, x) : x);
+  if (is_whole(to.type)) {
+    require_exact(lowering, node);
+    x = as_whole(builder, name, x);
+  }
+  lowering.set(node.output(0), x);
 }
 
 // The first place of the largest element, or the last one: of the places that hold it the nearest to
@@ -168,6 +183,7 @@ void lower_arg_max(Lowering& lowering, const Node& node) {
   const int axis = axis_of(node.integer("axis", 0), from.size());
   const bool last = node.integer("select_last_index", 0) != 0;
   const auto n = static_cast<float>(from[static_cast<size_t>(axis)]);
+  if (constexpr int kExactInAll = 256; n > kExactInAll) require_exact(lowering, node);
   const TensorId x = as_numbers(lowering, name, lowering.plain(node.input(0)));
   const ReduceKind kind = node.op == "ArgMax" ? ReduceKind::kMax : ReduceKind::kMin;
   const TensorId best = ops::reduce(builder, name + ".best", x, kind, {axis}, true);

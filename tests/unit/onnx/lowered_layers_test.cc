@@ -37,6 +37,10 @@ size_t ops_of(const LoweredCase& of, OpKind kind) {
   return testing::LoweredNetwork(network, 0, Purpose::kInference).ops(kind);
 }
 
+LoweredCase of_nodes(std::vector<Drawn> inputs, const AddNodes& nodes) {
+  return {std::move(inputs), nodes, nodes};
+}
+
 // ---- Attention ----
 
 struct Heads {
@@ -176,6 +180,60 @@ TEST(LoweredAttention, OfThreeAxesHasItsHeadsInOne) {
       1);
 }
 
+// As files before opset 23 have it: k is transposed beforehand, v is computed after the first product.
+enum class Written { kPlain, kDivided, kAdded, kChosen, kMasked, kDropped };
+
+AddNodes written_attention(Heads h, Written way) {
+  return [=](FileBuilder& builder, const Inputs& inputs) {
+    const int k = builder.node("Transpose", {inputs[1]}, {{"perm", Integers{0, 1, 3, 2}}});
+    int x = builder.node("MatMul", {inputs[0], k});
+    const int v = builder.node("Neg", {inputs[2]});
+    x = way == Written::kDivided ? builder.node("Div", {x, number(builder, std::sqrt(3.0))})
+                                 : builder.node("Mul", {x, number(builder, 0.25)});
+    std::vector<double> seen, hidden;
+    for (int64_t i = 0; i < h.queries * h.keys; ++i) {
+      seen.push_back(i % h.keys <= i / h.keys ? 1 : 0);
+      hidden.push_back(seen.back() == 1 ? 0 : -1e30);
+    }
+    const ElementType type = builder.file().initializers.front().array.type;
+    const Extents square = {h.queries, h.keys};
+    if (way == Written::kAdded)
+      x = builder.node("Add", {builder.initializer("m", array_of(type, square, hidden)), x});
+    if (way == Written::kChosen) {
+      const int mask = builder.initializer("m", array_of(ElementType::kBool, square, seen));
+      x = builder.node("Where", {mask, x, number(builder, -1e30)});
+    }
+    if (way == Written::kMasked) x = builder.node("Add", {x, inputs[3]});
+    x = builder.node("Softmax", {x}, {{"axis", int64_t{-1}}});
+    if (way == Written::kDropped) x = builder.node("Dropout", {x}, {{"ratio", 0.25f}});
+    return builder.node("MatMul", {x, v});
+  };
+}
+
+TEST(LoweredAttention, WrittenAsProductsIsOneOp) {
+  const Heads h{.kv_heads = 4};
+  const Drawn heads{{h.batch, h.heads, h.keys, h.size}};
+  for (const Written way : {Written::kPlain, Written::kDivided, Written::kAdded, Written::kChosen})
+    expect_all(of_nodes({heads, heads, heads}, written_attention(h, way)), 1);
+  const Drawn mask{{h.queries, h.keys}};
+  expect_all(of_nodes({heads, heads, heads, mask}, written_attention(h, Written::kMasked)), 0);
+  EXPECT_EQ(ops_of(of_nodes({heads, heads, heads}, written_attention(h, Written::kDropped)),
+                   OpKind::kAttention),
+            1u);
+}
+
+// v hangs on the scores, so that it is not there before them.
+TEST(LoweredAttention, OfAValueThatTheScoresDecideIsSteps) {
+  const Drawn heads{{2, 4, 5, 3}};
+  const AddNodes nodes = [](FileBuilder& builder, const Inputs& inputs) {
+    const int k = builder.node("Transpose", {inputs[1]}, {{"perm", Integers{0, 1, 3, 2}}});
+    const int x = builder.node("Softmax", {builder.node("MatMul", {inputs[0], k})});
+    const int v = builder.node("MatMul", {x, inputs[2]});
+    return builder.node("MatMul", {x, v});
+  };
+  expect_all(of_nodes({heads, heads, heads}, nodes), 0);
+}
+
 // ---- Norms ----
 
 AddNodes norm_in_steps(bool centred, const Integers& axes) {
@@ -287,10 +345,6 @@ void expect_ops(const LoweredCase& of, std::map<OpKind, size_t> counts) {
   for (const auto& [kind, count] : counts) EXPECT_EQ(ops_of(of, kind), count) << name_of(kind);
   expect_outputs(of, 1);
   expect_slopes(of);
-}
-
-LoweredCase of_nodes(std::vector<Drawn> inputs, const AddNodes& nodes) {
-  return {std::move(inputs), nodes, nodes};
 }
 
 // A chain is one op; as TorchScript writes GELU it reads x four times.

@@ -1,0 +1,162 @@
+// Attention as exporters write it before opset 23, and with dropout in every opset:
+//   MatMul(q, k^T) [Mul or Div by a number] [Add of a mask, or Where] Softmax [Dropout] MatMul(., v)
+#include <algorithm>
+#include <cmath>
+
+#include "models/onnx/lowering/attention.h"
+#include "runtime/graph/ops/pointwise.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// Follows the only readers from the product of q and k on.
+class WrittenAttention {
+ public:
+  WrittenAttention(const Lowering& lowering, const Node& product)
+      : lowering_(lowering), product_(product), value_(product.output(0)) {}
+
+  // Whether it ends in a product with v; then the rest is known.
+  bool matches() {
+    if (!has_heads(product_.input(0)) || !has_heads(product_.input(1))) return false;
+    const Extents& q = extents(product_.input(0));
+    if (extents(product_.input(1)) != Extents{q[0], q[1], q[3], q[2]}) return false;
+    take_scale();
+    if (!take_mask()) return false;
+    const Node* softmax = reader("Softmax");
+    if (softmax == nullptr || !is_over_the_last_axis(*softmax)) return false;
+    take(*softmax);
+    if (!take_dropout()) return false;
+    const Node* last = reader("MatMul");
+    if (last == nullptr || lowering_.origin_of(last->input(0)) != value_) return false;
+    v_ = last->input(1);
+    take(*last);
+    return has_heads(v_) && extents(v_) == q;
+  }
+
+  int q() const { return product_.input(0); }
+  int transposed_k() const { return product_.input(1); }
+  int v() const { return v_; }
+  int output() const { return value_; }
+  // Beside 1 / sqrt(D), which the op has.
+  float scale() const {
+    return scale_ * std::sqrt(static_cast<float>(extents(product_.input(0))[3]));
+  }
+  const AttentionAttributes& attributes() const { return attributes_; }
+  const std::vector<const Node*>& nodes() const { return nodes_; }
+
+ private:
+  const Extents& extents(int number) const { return lowering_.value(number).extents; }
+  bool has_heads(int number) const { return extents(number).size() == 4; }
+
+  // The only reader of the value, where it is this op.
+  const Node* reader(const char* op) const {
+    const Node* found = lowering_.only_reader(value_);
+    return found != nullptr && found->domain.empty() && found->op == op ? found : nullptr;
+  }
+  void take(const Node& node) {
+    nodes_.push_back(&node);
+    value_ = node.output(0);
+  }
+  // The constant number at a place, or none.
+  const Value* number(int value) const {
+    const Value& found = lowering_.value(lowering_.origin_of(value));
+    return found.kind == ValueKind::kConstant && found.array.size() == 1 ? &found : nullptr;
+  }
+  // The operand that is not the value.
+  int other(const Node& node) const {
+    return node.input(lowering_.origin_of(node.input(0)) == value_ ? 1 : 0);
+  }
+
+  void take_scale() {
+    const Node* times = reader("Mul");
+    const Node* over = reader("Div");
+    if (times != nullptr) {
+      if (const Value* factor = number(other(*times))) {
+        scale_ = factor->array.as_float()[0];
+        take(*times);
+      }
+    } else if (over != nullptr && lowering_.origin_of(over->input(0)) == value_) {
+      if (const Value* divisor = number(over->input(1))) {
+        scale_ = 1 / divisor->array.as_float()[0];
+        take(*over);
+      }
+    }
+  }
+
+  // False where there is one that the op does not have.
+  bool take_mask() {
+    attributes_.causal = false;
+    const Node* added = reader("Add");
+    const Node* chosen = reader("Where");
+    if (added == nullptr && chosen == nullptr) return true;
+    int mask = -1;
+    if (added != nullptr) {
+      mask = other(*added);
+    } else {
+      constexpr float kForgotten = -1e4f;
+      const Value* hidden = number(chosen->input(2));
+      if (lowering_.origin_of(chosen->input(1)) != value_ || hidden == nullptr ||
+          hidden->array.as_float()[0] > kForgotten)
+        return false;
+      mask = chosen->input(0);
+    }
+    const MaskKind kind = kind_of_mask(lowering_.value(lowering_.origin_of(mask)));
+    attributes_.causal = kind == MaskKind::kCausal;
+    take(added != nullptr ? *added : *chosen);
+    return kind != MaskKind::kOther;
+  }
+
+  bool is_over_the_last_axis(const Node& softmax) const {
+    const int64_t axis = softmax.integer("axis", softmax.opset < 13 ? 1 : -1);
+    return axis == -1 || axis == 3;
+  }
+
+  // False where its share is not known.
+  bool take_dropout() {
+    const Node* dropout = reader("Dropout");
+    if (dropout == nullptr) return true;
+    attributes_.dropout = dropout->number("ratio", 0.5f);
+    if (dropout->input(1) >= 0) {
+      const Value* ratio = number(dropout->input(1));
+      if (ratio == nullptr) return false;
+      attributes_.dropout = ratio->array.as_float()[0];
+    }
+    take(*dropout);
+    return attributes_.dropout >= 0 && attributes_.dropout < 1;
+  }
+
+  const Lowering& lowering_;
+  const Node& product_;
+  int value_, v_ = -1;
+  float scale_ = 1;
+  AttentionAttributes attributes_;
+  std::vector<const Node*> nodes_;
+};
+
+}  // namespace
+
+bool lower_written_attention(Lowering& lowering, const Node& product) {
+  WrittenAttention found(lowering, product);
+  if (!found.matches() || !lowering.lower_ahead(found.v(), product)) return false;
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(product);
+  TensorId q = in_order(lowering, found.q(), {0, 2, 1, 3});
+  constexpr float kAlike = 1e-6f;
+  if (std::abs(found.scale() - 1) > kAlike) {
+    PointwiseProgram scaled;
+    const int x = scaled.input(0);
+    scaled.append(PointwiseFunction::kMul, x, scaled.constant(found.scale()));
+    q = ops::pointwise(builder, name + ".scaled", {q}, scaled);
+  }
+  const TensorId y = append_self_attention(builder,
+                                           name,
+                                           {q,
+                                            in_order(lowering, found.transposed_k(), {0, 3, 1, 2}),
+                                            in_order(lowering, found.v(), {0, 2, 1, 3})},
+                                           found.attributes());
+  for (const Node* node : found.nodes()) lowering.pass_over(*node);
+  lowering.set_transposed(found.output(), y, {0, 2, 1, 3});
+  return true;
+}
+
+}  // namespace lockstep::onnx
