@@ -44,7 +44,9 @@ struct Net {
     for (const int learns : parameters) classes.parameter[static_cast<size_t>(learns)] = true;
     const Network network = bind(builder.file(), classes, {});
     extents = network.values[static_cast<size_t>(network.outputs[0])].extents;
-    return testing::LoweredNetwork(network, 0, Purpose::kInference).output();
+    const testing::LoweredNetwork lowered(network, 0, Purpose::kInference);
+    pointwise_ops = lowered.ops(OpKind::kPointwise) - 1;  // without that of LoweredNetwork
+    return lowered.output();
   }
   // What the refusal says.
   std::string refusal(int value) {
@@ -59,7 +61,8 @@ struct Net {
   Array input;
   FileBuilder builder;
   std::vector<int> parameters;
-  Extents extents;  // of what ran last
+  Extents extents;           // of what ran last
+  size_t pointwise_ops = 0;  // the same
   int x = -1;
 
  private:
@@ -153,6 +156,7 @@ TEST(OnnxLoweredNorms, AnInstanceNormBetweenReshapesIsAGroupNorm) {
       return std::function<double(int64_t)>([otherwise](int64_t) { return otherwise; });
     };
     expect_close(net.run(y), group_norm(net.input, 3, number(1, 's'), number(0, 'b')));
+    EXPECT_EQ(net.pointwise_ops, 0u) << form << ": Mul and Add are part of the norm";
   }
 }
 
