@@ -83,6 +83,7 @@ CommandSpec program() {
                       eval_command(),
                       predict_command(),
                       generate_command(),
+                      sample_command(),
                       plan_command(),
                       launch_command(),
                       scale_command(),

@@ -11,12 +11,14 @@ namespace {
 
 void check_mixup(const TrainConfig& train, const ModelTraits& traits) {
   if (train.mixup == 0) return;
-  if (!traits.wants_images()) {
-    refuse_value(
-        "train.mixup",
-        train.mixup,
-        fmt::format("0, or above it only with a model of images: {}",
-                    sections_where([](const auto& other) { return other.wants_images(); })));
+  const auto mixes = [](const ModelTraits& model) {
+    return model.wants_images() && !model.diffusion;
+  };
+  if (!mixes(traits)) {
+    refuse_value("train.mixup",
+                 train.mixup,
+                 fmt::format("0, or above it only with a model that tells the class of images: {}",
+                             sections_where(mixes)));
   }
   if (train.global_batch == train.lanes) {
     refuse_value("train.mixup",

@@ -154,6 +154,13 @@ void add_image_models(std::vector<SmallModel>& models) {
   images.height = 12;
   images.width = 16;
   models.push_back({"vit", vit, images, 3});
+  DitConfig dit;
+  dit.layers = 2;
+  dit.heads = 2;
+  dit.width = 36;
+  dit.patch = 4;
+  dit.classes = 10;
+  models.push_back({"dit", dit, images, 3});
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ CommandSpec replay_command();
 CommandSpec eval_command();
 CommandSpec predict_command();
 CommandSpec generate_command();
+CommandSpec sample_command();
 CommandSpec plan_command();
 CommandSpec scale_command();
 CommandSpec selftest_command();

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "collectives/agreement.h"
+#include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/tensor_names.h"
@@ -20,8 +21,6 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/writer.h"
-#include "runtime/config/parse.h"
-#include "runtime/train/checkpoints/resume_check.h"
 
 namespace lockstep {
 namespace {
@@ -59,18 +58,6 @@ ModelTraits model_of(const std::vector<NamedSlice>& layout) {
   return traits_by_tensors(has_tensor).value_or(ModelTraits{});
 }
 
-// The model that the checkpoint's run had, and what its weights began as.
-RunConfig config_of(const std::filesystem::path& folder, const CheckpointState& state) {
-  const auto imported = state.extra.find(kImportedConfigKey);
-  const auto text = imported != state.extra.end() ? imported : state.extra.find(kConfigKey);
-  if (text == state.extra.end())
-    throw CheckpointError(
-        "{}: does not say of which model it is, as it was written before configs were kept; train "
-        "a step from it and export that",
-        folder.string());
-  return parse_config(text->second, folder.string(), {});
-}
-
 std::optional<FileDtype> dtype_of(const std::string& name) {
   if (name == "f32") return FileDtype::kF32;
   if (name == "bf16") return FileDtype::kBf16;
@@ -86,7 +73,7 @@ void write_lora(const ExportOptions& options,
                 const std::filesystem::path& folder,
                 const CheckpointState& state,
                 const float* parameters) {
-  const RunConfig config = config_of(folder, state);
+  const RunConfig config = config_of_checkpoint(folder, state);
   const ModelTraits model = traits_of(config.model);
   const bool is_causal_lm =
       model.input == ModelInput::kTokens && model.text_task == TextTask::kNextToken;
@@ -105,7 +92,7 @@ void write_hugging_face(const ExportOptions& options,
                         const std::filesystem::path& folder,
                         const CheckpointState& state,
                         float* parameters) {
-  const RunConfig config = config_of(folder, state);
+  const RunConfig config = config_of_checkpoint(folder, state);
   huggingface::merge_lora(config, state.layout, parameters);
   std::string like = options.like;
   if (like.empty() && huggingface::is_model_folder(config.train.init_from))
@@ -131,7 +118,7 @@ void write_onnx(const ExportOptions& options,
                 const std::filesystem::path& folder,
                 const CheckpointState& state,
                 const float* parameters) {
-  const RunConfig config = config_of(folder, state);
+  const RunConfig config = config_of_checkpoint(folder, state);
   const auto* network = std::get_if<OnnxConfig>(&config.model);
   if (network == nullptr)
     throw ConfigError("--format onnx: the model is model.{}; allowed: model.onnx",

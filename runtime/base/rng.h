@@ -32,6 +32,7 @@ enum RngPurpose : uint32_t {
   kRngAugment = 6u << 24,
   kRngMixup = 7u << 24,
   kRngPowerSgd = 8u << 24,
+  kRngNoise = 9u << 24,
   kRngMoments = 15u << 24,
 };
 

@@ -3,6 +3,7 @@
 // (traits_of); nobody else names a family.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,12 @@ enum class TextTask {
   kHiddenStates     // () i32 that nobody reads: such a model is not trained
 };
 
+struct DiffusionTraits {
+  DiffusionSchedule schedule = DiffusionSchedule::kLinear;
+  DiffusionTarget target = DiffusionTarget::kEpsilon;
+  bool without_classes = true;  // it learns images of no class, too: class number `outputs`
+};
+
 struct ModelTraits {
   std::string section = {};  // of the config, below model: "gpt"
   ModelInput input = ModelInput::kFeatures;
@@ -42,6 +49,9 @@ struct ModelTraits {
   const char* outputs_field = "outputs";
   // The tensor (V, ...) whose rows are the vocabulary, for `generate`; null: it generates nothing.
   const char* vocabulary_tensor = nullptr;
+  // It learns to take noise off images: targets are their class labels, but the loss compares
+  // images. It predicts nothing of a sample; `lockstep sample` makes new ones with it.
+  std::optional<DiffusionTraits> diffusion = std::nullopt;
   bool has_blocks = false;  // which execution.recompute can compute again
 
   // Beginnings of tensors' names that torchvision spells otherwise: ours and theirs. And a tensor

@@ -13,6 +13,7 @@ enum class Task {
 };
 
 inline Task task_of(const ModelTraits& model) {
+  if (model.diffusion) return Task::kOther;
   const bool of_text = model.input == ModelInput::kTokens;
   const bool classifies_text = model.text_task == TextTask::kSequenceClass ||
                                model.text_task == TextTask::kSequenceValues ||

@@ -27,6 +27,17 @@ void check_image(const ImageConfig& image) {
                  fmt::format("0, or at least data.image.size, which is {}", image.size));
 }
 
+// Of models that make images from nothing, whose scale must be known.
+void check_scale(const DataConfig& data, const ModelTraits& model) {
+  for (const auto& [field, given] : {std::pair("data.image.mean", &data.image.mean),
+                                     std::pair("data.image.std", &data.image.std)}) {
+    if (!given->empty())
+      refuse_value(field,
+                   fmt::format("[{}]", fmt::join(*given, ", ")),
+                   fmt::format("none with model.{}, whose pixels are in [-1, 1]", model.section));
+  }
+}
+
 void check_augment(const AugmentConfig& augment) {
   if (const auto& crop = augment.random_resized_crop) {
     check_range("data.augment.random_resized_crop.scale", crop->scale);
@@ -59,6 +70,7 @@ void check_data_for_model(const DataConfig& data, const ModelTraits& model) {
                     model.wants_images() ? "a model of images" : "model." + model.section));
   format->check_for_model(model);
   check_order(data, model);
+  if (model.diffusion) check_scale(data, model);
   if (format->has_images(model.input)) return;
   if (!(data.image == ImageConfig{}))
     throw ConfigError("data.image: given; allowed: only where the data are images, not {}",

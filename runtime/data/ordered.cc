@@ -71,7 +71,7 @@ class OrderedDataset final : public Dataset {
 
 bool has_class_labels(const ModelTraits& model) {
   if (model.input == ModelInput::kTokens) return model.text_task == TextTask::kSequenceClass;
-  return model.loss == Loss::kSoftmaxCrossEntropy;
+  return model.diffusion || model.loss == Loss::kSoftmaxCrossEntropy;
 }
 
 void refuse_if_given(bool given, const char* field, const char* unless) {

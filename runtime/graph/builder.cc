@@ -67,12 +67,14 @@ std::shared_ptr<const std::vector<std::byte>> bytes_of(const std::vector<From>& 
 
 TensorId GraphBuilder::constant(const std::string& name,
                                 Shape shape,
-                                const std::vector<float>& numbers) {
+                                const std::vector<float>& numbers,
+                                std::optional<DType> type) {
   LOCKSTEP_CHECK(static_cast<int64_t>(numbers.size()) == shape.elements());
-  const TensorId id = tensor(name, shape, options_.compute, Role::kConstant);
-  graph_[id].constant = options_.compute == DType::kBF16  ? bytes_of<BFloat16>(numbers)
-                        : options_.compute == DType::kF16 ? bytes_of<Float16>(numbers)
-                                                          : bytes_of<float>(numbers);
+  const DType stored = type.value_or(options_.compute);
+  const TensorId id = tensor(name, shape, stored, Role::kConstant);
+  graph_[id].constant = stored == DType::kBF16  ? bytes_of<BFloat16>(numbers)
+                        : stored == DType::kF16 ? bytes_of<Float16>(numbers)
+                                                : bytes_of<float>(numbers);
   return id;
 }
 

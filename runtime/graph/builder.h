@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,8 +67,12 @@ class GraphBuilder {
   TensorId parameter(const std::string& name, Shape shape, Initializer initializer, bool decay);
   // Zeros at first, of the compute type; what a run leaves in it the next one finds.
   TensorId state(const std::string& name, Shape shape);
-  // A table that never changes: numbers, rounded to the compute type, or integers (i32).
-  TensorId constant(const std::string& name, Shape shape, const std::vector<float>& numbers);
+  // A table that never changes: numbers, rounded to the compute type or the one that is given, or
+  // integers (i32).
+  TensorId constant(const std::string& name,
+                    Shape shape,
+                    const std::vector<float>& numbers,
+                    std::optional<DType> type = std::nullopt);
   TensorId constant(const std::string& name, Shape shape, const std::vector<int32_t>& integers);
 
   // A parameter that each step moves by the share `momentum` towards what the batch shows, instead

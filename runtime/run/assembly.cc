@@ -184,6 +184,10 @@ Assembly assemble(RunConfig config,
         "{}: value is HIDDEN_STATES, which has no loss; allowed: the other tasks, or `lockstep "
         "predict`",
         model.field("task"));
+  if (model.diffusion && purpose == RunPurpose::kPredict)
+    throw ConfigError(
+        "model: is {}, which predicts nothing of a sample; allowed: `lockstep sample`",
+        model.section);
   if (may_assume_data)
     run.data = open_or_assume_data(config.data, model, config.seed);
   else if (purpose == RunPurpose::kPredict)

@@ -207,6 +207,14 @@ class Idx final : public DataFormat {
                  "none with data.idx, which has its own mean and std");
   }
 
+  void check_for_model(const ModelTraits& model) const override {
+    constexpr float kHalf = 0.5f;
+    if (!model.diffusion || (idx_.mean == kHalf && idx_.std == kHalf)) return;
+    refuse_value(idx_.mean == kHalf ? "data.idx.std" : "data.idx.mean",
+                 idx_.mean == kHalf ? idx_.std : idx_.mean,
+                 fmt::format("0.5 with model.{}, whose pixels are in [-1, 1]", model.section));
+  }
+
   bool gives(ModelInput input) const override { return input != ModelInput::kTokens; }
   bool has_eval() const override { return !idx_.eval_images.empty(); }
   std::vector<std::string> files() const override {

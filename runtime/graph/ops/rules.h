@@ -17,11 +17,14 @@ TensorId append_activation_backward(GradientBuilder& builder,
                                     Activation activation);
 
 // The gradient of a parameter that no other op may use, so that it is always overwritten; kNoTensor
-// for kNoTensor. Of a frozen one an activation, which nobody reads: a row that the kernels of norms find
-// on their way.
+// for kNoTensor. Of a frozen one, and of a constant in its place, an activation, which nobody reads: a
+// row that the kernels of norms find on their way.
 inline TensorId unshared_gradient(GradientBuilder& builder, const Op& op, TensorId parameter) {
   if (parameter != kNoTensor && builder.graph()[parameter].frozen)
     return builder.new_gradient(parameter);
+  if (parameter != kNoTensor && builder.graph()[parameter].role == Role::kConstant)
+    return builder.new_statistics("d_" + builder.graph()[parameter].name,
+                                  builder.graph().shape(parameter));
   const auto [gradient, accumulate] = builder.parameter_gradient(parameter);
   LOCKSTEP_CHECK(!accumulate, "{}: the parameters of a norm cannot be shared ", op.name);
   return gradient;

@@ -1,9 +1,9 @@
 #include "runtime/train/checkpoints/initialize.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/base/error.h"
+#include "runtime/base/normal.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/threads.h"
 #include "runtime/plan/plan.h"
@@ -11,46 +11,10 @@
 namespace lockstep {
 namespace {
 
-// The value below which a standard normal lies with probability p, 0 < p < 1: P. J. Acklam's
-// rational approximation, relative error below 1.2e-9. In its middle part, which is 95% of the
-// values, it needs no function of the C library.
-double normal_quantile(double p) {
-  constexpr double kA[] = {-3.969683028665376e+01,
-                           2.209460984245205e+02,
-                           -2.759285104469687e+02,
-                           1.383577518672690e+02,
-                           -3.066479806614716e+01,
-                           2.506628277459239e+00};
-  constexpr double kB[] = {-5.447609879822406e+01,
-                           1.615858368580409e+02,
-                           -1.556989798598866e+02,
-                           6.680131188771972e+01,
-                           -1.328068155288572e+01};
-  constexpr double kC[] = {-7.784894002430293e-03,
-                           -3.223964580411365e-01,
-                           -2.400758277161838e+00,
-                           -2.549732539343734e+00,
-                           4.374664141464968e+00,
-                           2.938163982698783e+00};
-  constexpr double kD[] = {
-      7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00, 3.754408661907416e+00};
-  constexpr double kTail = 0.02425;
-  if (p >= kTail && p <= 1 - kTail) {
-    const double q = p - 0.5, r = q * q;
-    return (((((kA[0] * r + kA[1]) * r + kA[2]) * r + kA[3]) * r + kA[4]) * r + kA[5]) * q /
-           (((((kB[0] * r + kB[1]) * r + kB[2]) * r + kB[3]) * r + kB[4]) * r + 1);
-  }
-  const double q = std::sqrt(-2 * std::log(p < kTail ? p : 1 - p));
-  const double x = (((((kC[0] * q + kC[1]) * q + kC[2]) * q + kC[3]) * q + kC[4]) * q + kC[5]) /
-                   ((((kD[0] * q + kD[1]) * q + kD[2]) * q + kD[3]) * q + 1);
-  return p < kTail ? x : -x;
-}
-
 float value_from_word(const Initializer& initializer, uint32_t word) {
   switch (initializer.kind) {
     case Initializer::Kind::kConstant: return initializer.value;
-    case Initializer::Kind::kNormal:
-      return initializer.value * static_cast<float>(normal_quantile((word + 0.5) * 0x1p-32));
+    case Initializer::Kind::kNormal: return initializer.value * normal_from_word(word);
     case Initializer::Kind::kUniform: return initializer.value * (2 * uniform_from_word(word) - 1);
     case Initializer::Kind::kGiven: break;
   }

@@ -50,6 +50,9 @@ int64_t EvaluationPass::samples() const {
 
 void EvaluationPass::run(const Visitor& visitor) {
   loader_.restart(0);
+  const BatchGeometry geometry = parts_.geometry();
+  lane_.seed = parts_.config.seed;
+  int64_t first = 0;  // sample of the step
   while (const LaneBatch* batches = loader_.next()) {
     for (size_t i = 0; i < static_cast<size_t>(parts_.local_lanes()); ++i) {
       // Those that gather parameters for each other run equally often.
@@ -58,12 +61,16 @@ void EvaluationPass::run(const Visitor& visitor) {
       const LaneBatch batch = stage_.place(i, batches[i]);
       const int64_t rows = executors_.planned(batch.tokens).graph.loss_rows_per_sample;
       lane_.valid_rows = batch.valid_samples * rows;
+      lane_.first_sample =
+          first + (geometry.first_lane + static_cast<int64_t>(i) * geometry.lane_stride) *
+                      geometry.lane_batch;
       executors_.of(batch.tokens)
           .run(lane_, batch.input, batch.target, nullptr, nullptr, result_.data(), prediction_);
       parts_.backend.synchronize();
       if (!empty) visitor.lane_done(i, batches[i], rows);
     }
     visitor.step_done();
+    first += geometry.global_batch();
   }
 }
 

@@ -140,6 +140,7 @@ LaneContext TrainingStep::lane_context(int64_t done, int local_lane, const LaneB
   lane.lane = static_cast<uint32_t>(reducer_.lanes()[local_lane]);
   lane.valid_rows =
       batch.valid_samples * executors_.planned(batch.tokens).graph.loss_rows_per_sample;
+  lane.first_sample = lane.lane * parts_.geometry().lane_batch;
   lane.gradient_scale = static_cast<float>(
       loss_scale_.value() /
       static_cast<double>(parts_.config.train.global_batch * parts_.training.loss_rows_per_sample));

@@ -455,7 +455,7 @@ INSTANTIATE_TEST_SUITE_P(Schedule, Refusal, testing::ValuesIn(kScheduleCases), l
 TEST(Missing, ModelDataAndOptimizerAreRequired) {
   EXPECT_EQ(refusal(""),
             "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet, mobilenet_v2, "
-            "llama, vit, bert, onnx");
+            "llama, vit, bert, onnx, dit");
   EXPECT_EQ(refusal("model { mlp {} }"),
             "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, "
             "image_folder, tar_shards, records, npy, labelled_text, conversations, tagged_text");
@@ -463,7 +463,7 @@ TEST(Missing, ModelDataAndOptimizerAreRequired) {
             "optimizer: missing; allowed: one of sgd, adam, adamw, lars, lamb, lion, muon");
   EXPECT_EQ(refusal("model {} data { synthetic {} } optimizer { sgd {} } train { steps: 1 }"),
             "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet, mobilenet_v2, "
-            "llama, vit, bert, onnx");
+            "llama, vit, bert, onnx, dit");
 }
 
 }  // namespace

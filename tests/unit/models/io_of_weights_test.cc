@@ -56,6 +56,14 @@ TEST(IoOfWeights, FindsTheSizeOfTheImages) {
   EXPECT_EQ(io_for(VggConfig{}, {{"classifier.0.weight", {4096, 25088}}}).height, 224);
   EXPECT_EQ(io_for(LenetConfig{}, {{"fc1.weight", {120, 400}}}).height, 32);
   EXPECT_EQ(io_for(LenetConfig{}, {{"fc1.weight", {120, 16 * 53 * 53}}}).height, 224);
+  const ModelIo io = io_for(DitConfig{},
+                            {{"pos_embed", {12, 10, 384}},
+                             {"x_embedder.proj.weight", {384, 1, 2, 2}},
+                             {"y_embedder.embedding_table.weight", {8, 384}}});
+  EXPECT_EQ(io.height, 24);
+  EXPECT_EQ(io.width, 20);
+  EXPECT_EQ(io.channels, 1);
+  EXPECT_EQ(io.classes, 7);
   EXPECT_EQ(io_for(VitConfig{}, {{"vit.embeddings.position_embeddings", {26, 768}}}).height, 80);
 }
 

@@ -48,6 +48,15 @@ Shape shape_of(const Graph& graph, const std::string& name) {
   return {};
 }
 
+// DiT-XL/2 on four channels, as the authors' autoencoder has them.
+DitConfig dit_xl() {
+  DitConfig config;
+  config.layers = 28;
+  config.heads = 16;
+  config.width = 1152;
+  return config;
+}
+
 TEST(VisionModels, HaveTheParametersOfTorchvision) {
   const ModelIo io = images(224);
   EXPECT_EQ(trained(build(resnet(18), io)), 11'689'512);
@@ -85,6 +94,8 @@ TEST(VisionModels, HaveTheParametersOfThePapers) {
   EXPECT_EQ(trained(build(config, io)), 269'722);
   config.depth = 110;
   EXPECT_EQ(trained(build(config, io)), 1'727'962);
+  // The authors' 675,129,632, less what says how sure the network is of each of its 4 channels.
+  EXPECT_EQ(trained(build(dit_xl(), images(32, 4))), 675'129'632 - 16 * (1152 + 1));
   io.channels = 1;
   io.mean.resize(1);
   io.std.resize(1);
@@ -155,6 +166,7 @@ TEST(VisionModels, FlopsAreThreeForwardPasses) {
   EXPECT_NEAR(giga(AlexnetConfig{}, images(224)), 0.714, 0.001);
   EXPECT_NEAR(giga(MobilenetV2Config{}, images(224)), 0.301, 0.001);
   EXPECT_NEAR(giga(VitConfig{}, images(224)), 17.564, 0.001);  // as torchvision counts
+  EXPECT_NEAR(giga(dit_xl(), images(32, 4)), 118.64, 0.05);    // as the authors count
   ResnetConfig small = resnet(18);
   small.stem = ResnetConfig::Stem::kCifar;
   EXPECT_NEAR(giga(small, images(32)), 0.556, 0.001);

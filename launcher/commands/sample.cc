@@ -1,0 +1,267 @@
+// lockstep sample RUN --out FILE.png
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "collectives/agreement.h"
+#include "launcher/commands/checkpoint_config.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/results.h"
+#include "launcher/ranks/devices.h"
+#include "models/huggingface/lora_layers.h"
+#include "models/registry.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+#include "runtime/base/time.h"
+#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/config/limits.h"
+#include "runtime/data/images/png_encoder.h"
+#include "runtime/generate/image_denoiser.h"
+#include "runtime/generate/image_sampler.h"
+#include "runtime/graph/ops/diffusion_noise.h"
+#include "runtime/run/threads.h"
+
+namespace lockstep {
+namespace {
+
+struct SampleOptions {
+  CommonOptions common;
+  std::string checkpoint;
+  std::string out;
+  int64_t count = 0;
+  std::vector<int32_t> classes;
+  ImageSampling sampling;
+  int64_t columns = 0;
+  bool average = false;
+};
+
+// Rows of the network's batch: enough for products to be fast, few enough for little memory.
+constexpr int64_t kRowsAtOnce = 32;
+constexpr int64_t kMostColumns = 16;  // unless more are asked for
+
+// A checkpoint and the model that it is of.
+struct SampledModel {
+  std::filesystem::path folder;
+  CheckpointState state;
+  RunConfig config;  // of which the model is resolved
+  ModelIo io;
+  ModelTraits traits;
+};
+
+SampledModel open_model(const SampleOptions& options) {
+  SampledModel model;
+  model.folder = resolve_checkpoint(options.checkpoint);
+  model.state = read_state(model.folder);
+  model.config = config_of_checkpoint(model.folder, model.state);
+  const auto samples = [](const ModelTraits& traits) { return traits.diffusion.has_value(); };
+  if (!samples(traits_of(model.config.model)))
+    throw ConfigError("{}: the model is {}, which makes no images; allowed: {}",
+                      model.folder.string(),
+                      name_of(model.config.model),
+                      sections_where(samples));
+  model.io = io_of_weights(model.config.model,
+                           [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
+                             for (const NamedSlice& slice : model.state.layout) {
+                               if (slice.name == name) return file_extents(slice);
+                             }
+                             return std::nullopt;
+                           });
+  model.config.model = resolve_model(model.config.model, model.io);
+  model.traits = traits_of(model.config.model);
+  return model;
+}
+
+void check_options(const SampleOptions& options, const SampledModel& model) {
+  const DiffusionTraits& diffusion = *model.traits.diffusion;
+  if (diffusion.schedule != DiffusionSchedule::kFlowMatching &&
+      options.sampling.steps > kDiffusionTimes)
+    throw ConfigError("--steps: value is {}; allowed: 1 to {}, the times of {} {}",
+                      options.sampling.steps,
+                      kDiffusionTimes,
+                      model.traits.field("schedule"),
+                      name_of(diffusion.schedule));
+  if (options.sampling.uses_none() && !diffusion.without_classes)
+    throw ConfigError(
+        "--guidance: value is {}; allowed: 1, as the network has learned no images without their "
+        "class ({} is 0)",
+        options.sampling.guidance,
+        model.traits.field("label_dropout"));
+  for (const int32_t number : options.classes) {
+    if (number < 0 || number >= model.traits.outputs)
+      throw ConfigError(
+          "--classes: value is {}; allowed: 0 to {}", number, model.traits.outputs - 1);
+  }
+  if (model.io.channels != 1 && model.io.channels != 3)
+    throw ConfigError("--out: the images have {} channels; allowed: 1 or 3, as a PNG file has them",
+                      model.io.channels);
+}
+
+// The class of each image: those that are asked for, or all, again and again.
+std::vector<int32_t> classes_of(const SampleOptions& options, const SampledModel& model) {
+  std::vector<int32_t> among = options.classes;
+  for (int32_t i = 0; options.classes.empty() && i < model.traits.outputs; ++i) among.push_back(i);
+  const size_t count = options.count > 0 ? static_cast<size_t>(options.count) : among.size();
+  std::vector<int32_t> classes;
+  for (size_t i = 0; i < count; ++i) classes.push_back(among[i % among.size()]);
+  return classes;
+}
+
+// As many as there are classes, so that each has a column.
+int64_t columns_of(const SampleOptions& options, const SampledModel& model, int64_t count) {
+  if (options.columns > 0) return std::min(options.columns, count);
+  const int64_t classes =
+      options.classes.empty() ? model.traits.outputs : static_cast<int64_t>(options.classes.size());
+  if (classes > 1 && classes <= std::min(kMostColumns, count)) return classes;
+  return std::min(kMostColumns,
+                  static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count)))));
+}
+
+// Images one beside the other, row by row, in black borders.
+struct Grid {
+  std::vector<uint8_t> pixels;  // (height, width, channels)
+  ImageSize size;
+};
+
+Grid grid_of(const std::vector<float>& images, const ModelIo& io, int64_t columns) {
+  constexpr int64_t kBorder = 2;
+  const int64_t elements = io.height * io.width * io.channels;
+  const int64_t count = static_cast<int64_t>(images.size()) / elements;
+  const int64_t height = (count + columns - 1) / columns * (io.height + kBorder) + kBorder;
+  const int64_t width = columns * (io.width + kBorder) + kBorder;
+  Grid grid{std::vector<uint8_t>(static_cast<size_t>(height * width * io.channels)),
+            {static_cast<int>(height), static_cast<int>(width)}};
+  for (int64_t i = 0; i < static_cast<int64_t>(images.size()); ++i) {
+    const int64_t image = i / elements, row = i % elements / (io.width * io.channels);
+    const int64_t top = image / columns * (io.height + kBorder) + kBorder;
+    const int64_t left = image % columns * (io.width + kBorder) + kBorder;
+    const float pixel = std::clamp((images[static_cast<size_t>(i)] + 1) * 127.5f, 0.0f, 255.0f);
+    grid.pixels[static_cast<size_t>(((top + row) * width + left) * io.channels +
+                                    i % (io.width * io.channels))] =
+        static_cast<uint8_t>(std::lround(pixel));
+  }
+  return grid;
+}
+
+void read_weights(const SampleOptions& options,
+                  const SampledModel& model,
+                  const std::vector<NamedSlice>& slices,
+                  float* flat) {
+  if (!options.average)
+    return huggingface::read_merged(model.folder, model.state, model.config, slices, flat);
+  size_t end = 0;
+  for (const NamedSlice& slice : slices)
+    end = std::max(end, static_cast<size_t>(slice.offset + slice.shape.elements()));
+  read_average(model.folder, model.state, slices, {flat, end});
+}
+
+void sample(const SampleOptions& options, Device& device) {
+  check_result_path("--out", options.out);
+  check_result_path("--json", options.common.json);
+  const SampledModel model = open_model(options);
+  check_options(options, model);
+  set_compute_threads(choose_threads(model.config, 1));
+  const std::vector<int32_t> classes = classes_of(options, model);
+  const auto count = static_cast<int64_t>(classes.size());
+  const int64_t rows = options.sampling.rows_per_image();
+  ImageDenoiser denoiser(device.make_backend({}),
+                         model.config.model,
+                         model.io,
+                         std::min(kRowsAtOnce, count * rows),
+                         [&](const std::vector<NamedSlice>& slices, float* flat) {
+                           read_weights(options, model, slices, flat);
+                         });
+  const double start_ms = now_ms();
+  const std::vector<float> images = sample_images(
+      denoiser, model.traits, classes, options.sampling, [](int64_t done, int64_t all) {
+        log_debug("step {} of {}", done, all);
+      });
+  const double seconds = (now_ms() - start_ms) / 1000;
+  const Grid grid = grid_of(images, model.io, columns_of(options, model, count));
+  const PixelView view{grid.pixels.data(),
+                       grid.size.width * model.io.channels,
+                       static_cast<int>(model.io.channels),
+                       grid.size};
+  write_file_atomically(options.out, encode_png(view));
+  const std::string hash = hash_text_of(checksum_of(grid.pixels.data(), grid.pixels.size()));
+  fmt::print("step {}: {} images of {} x {} pixels in {:.1f} s, pixels {}; in {}\n",
+             model.state.step,
+             count,
+             model.io.height,
+             model.io.width,
+             seconds,
+             hash,
+             options.out);
+  std::fflush(stdout);
+  if (options.common.json.empty()) return;
+  Json json;
+  json["step"] = model.state.step;
+  json["classes"] = classes;
+  json["steps"] = options.sampling.steps;
+  json["guidance"] = options.sampling.guidance;
+  json["seed"] = options.sampling.seed;
+  json["seconds"] = seconds;
+  json["pixels_hash"] = hash;
+  json["weights_hash"] = hash_text_of(model.state.weights_hash);
+  write_file_atomically(options.common.json, json.dump({.indent = 2}) + "\n");
+}
+
+ExitCode run_sample(Session& session, const SampleOptions& options) {
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  const std::unique_ptr<Device> device = choose_device(session, options.common);
+  run_on_root(session.communicator(), [&] { sample(options, *device); });
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec sample_command() {
+  auto options = std::make_shared<SampleOptions>();
+  CommandSpec command{.name = "sample",
+                      .help = "Make images with a diffusion model, as a PNG file"};
+  command.add("CHECKPOINT",
+              &options->checkpoint,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
+              {.required = true});
+  add_device_options(command, options->common);
+  add_output_options(command, options->common);
+  command.add("--out",
+              &options->out,
+              "The PNG file to write: the images one beside the other, row by row",
+              {.required = true});
+  command.add("--count",
+              &options->count,
+              "Images to make; 0: one of each class",
+              {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
+  command.add("--classes",
+              &options->classes,
+              "Classes of the images, taken in turn; left out: all",
+              {.with_commas = true});
+  command.add("--steps",
+              &options->sampling.steps,
+              "Steps from noise to image: of DDIM or, with FLOW_MATCHING, of Euler's method",
+              {.show_default = true, .allowed = WholeNumbers{1, 100'000}});
+  command.add("--guidance",
+              &options->sampling.guidance,
+              "How far to go from what the network says without the class to what it says with it, "
+              "and beyond; 1: with it, 0: without",
+              {.show_default = true, .allowed = Between{0, 1000}});
+  command.add(
+      "--seed", &options->sampling.seed, "Another seed, other images", {.show_default = true});
+  command.add("--columns",
+              &options->columns,
+              "Images in a row of the file; 0: as many as classes, or 16 at most",
+              {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
+  command.add("--average",
+              &options->average,
+              "The average of the weights (train.ema_decay) in their place");
+  command.run = [options](Session& session) { return run_sample(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep

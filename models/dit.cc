@@ -1,0 +1,399 @@
+// Diffusion Transformer (Peebles and Xie 2022): a Vision Transformer that takes noise off images.
+// What is known beside the image, its time and class, is one vector, from which every block takes a
+// shift, a scale and a gate for each of its two branches (adaLN-Zero). Norms have no parameters.
+//
+// Tensors are named as in the authors' code. Positions are sines and cosines, a frozen parameter
+// (rows, columns, C), by which weights tell the size of the images.
+//
+// Initialisation: U(-b, b) with b = sqrt(6 / (fan in + fan out)) for matrices, N(0, 0.02) for
+// classes and times; what makes shifts, scales and gates begins with zeros, and so does the last
+// layer: at first a block adds nothing, and the output is 0.
+#include <cmath>
+
+#include "models/image_model.h"
+#include "models/model.h"
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/graph/diffusion_schedule.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/cast.h"
+#include "runtime/graph/ops/concat.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/diffusion_noise.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/layer_norm.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kPatches = "x_embedder.proj";
+constexpr const char* kPositions = "pos_embed";
+constexpr const char* kClasses = "y_embedder.embedding_table.weight";
+
+using F = PointwiseFunction;
+
+// (rows, columns, C): of the first half of the features sines, then cosines of the column, of the
+// second half those of the row.
+std::vector<float> sine_positions(int64_t rows, int64_t columns, int64_t width) {
+  std::vector<float> positions;
+  const int64_t quarter = width / 4;
+  const auto append = [&](int64_t at) {
+    for (const bool sine : {true, false}) {
+      for (int64_t i = 0; i < quarter; ++i) {
+        const double angle =
+            static_cast<double>(at) /
+            std::pow(10000.0, static_cast<double>(i) / static_cast<double>(quarter));
+        positions.push_back(static_cast<float>(sine ? std::sin(angle) : std::cos(angle)));
+      }
+    }
+  };
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) {
+      append(column);
+      append(row);
+    }
+  }
+  return positions;
+}
+
+// What the network is told of its images.
+struct Conditions {
+  TensorId times;    // (N) f32
+  TensorId classes;  // (N) i32
+};
+
+class DitBuilder {
+ public:
+  DitBuilder(const DitConfig& config, const ModelIo& io, GraphBuilder& builder)
+      : config_(config),
+        builder_(builder),
+        rows_(io.height / config.patch),
+        columns_(io.width / config.patch),
+        channels_(io.channels) {}
+
+  // Of noised images (N, H, W, C): what the network says of each element, (N, H W C).
+  TensorId add_layers(TensorId images, const Conditions& told) {
+    const int64_t width = config_.width;
+    samples_ = builder_.shape(images)[0];
+    ones_ = builder_.constant(
+        "norm.ones", {width}, std::vector<float>(static_cast<size_t>(width), 1.0f));
+    TensorId x = tokens(images);
+    const TensorId condition =
+        ops::activation(builder_, "c.silu", condition_of(told), Activation::kSilu);
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      builder_.begin_block();
+      x = block("blocks." + std::to_string(i) + ".", x, condition);
+      builder_.end_block();
+    }
+    const std::string last = "final_layer.";
+    const TensorId changes = changes_of(last, condition, 2);
+    const TensorId shift = change(last, changes, 0), scale = change(last, changes, 1);
+    x = modulated(last + "norm_final", x, shift, scale);
+    x = linear(last + "linear", x, config_.patch * config_.patch * channels_, kZeros);
+    return images_of(x);
+  }
+
+ private:
+  enum Initial { kUniform, kNormal, kZeros };
+
+  // (N, T, C)
+  TensorId tokens(TensorId images) {
+    const int64_t patch = config_.patch, width = config_.width;
+    const Shape shape = {width, patch, patch, channels_};
+    const TensorId weight =
+        builder_.parameter(fmt::format("{}.weight", kPatches),
+                           shape,
+                           initializer(kUniform, patch * patch * channels_, width),
+                           true);
+    builder_.set_channels_last(weight, shape);
+    Conv2dAttributes attributes;
+    attributes.stride = {patch, patch};
+    const TensorId patches =
+        ops::conv2d(builder_, kPatches, images, weight, bias(kPatches, width), attributes);
+    const auto elements = [rows = rows_, columns = columns_, width] {
+      return sine_positions(rows, columns, width);
+    };
+    const TensorId positions =
+        builder_.parameter(kPositions,
+                           {rows_, columns_, width},
+                           {.kind = Initializer::Kind::kGiven, .elements = elements},
+                           false);
+    builder_[positions].frozen = true;
+    const Shape one = {1, rows_ * columns_, width};
+    PointwiseProgram sum;
+    sum.append(F::kAdd, sum.input(0), sum.input(1));
+    return ops::pointwise(builder_,
+                          "x",
+                          {reshape("patches", patches, {samples_, rows_ * columns_, width}),
+                           reshape("positions", positions, one)},
+                          sum);
+  }
+
+  // (N, C): the sum of what time and class say.
+  TensorId condition_of(const Conditions& told) {
+    const int64_t width = config_.width;
+    const TensorId first =
+        linear("t_embedder.mlp.0", frequencies(told.times), width, kNormal, Activation::kSilu);
+    const TensorId time = linear("t_embedder.mlp.2", first, width, kNormal);
+    const TensorId table = builder_.parameter(
+        kClasses, {config_.classes + 1, width}, initializer(kNormal, 0, 0), true);
+    const TensorId ids = reshape("y.ids", told.classes, {samples_, 1});
+    const TensorId label = ops::embedding(builder_, "y_embedder", ids, table, kNoTensor);
+    return ops::add(builder_, "c", time, reshape("y", label, {samples_, width}));
+  }
+
+  // (N, 256): cosines and sines of the times at 128 frequencies.
+  TensorId frequencies(TensorId times) {
+    constexpr int64_t kFrequencies = 128;
+    std::vector<float> rates;
+    for (int64_t i = 0; i < kFrequencies; ++i)
+      rates.push_back(
+          static_cast<float>(std::pow(10000.0, -static_cast<double>(i) / kFrequencies)));
+    const TensorId table =
+        builder_.constant("t.frequencies", {1, kFrequencies}, rates, DType::kF32);
+    const TensorId column = reshape("t.column", times, {samples_, 1});
+    std::vector<TensorId> parts;
+    for (const auto& [name, function] :
+         {std::pair("t.cos", F::kCos), std::pair("t.sin", F::kSin)}) {
+      PointwiseProgram program;
+      program.append(function, program.append(F::kMul, program.input(0), program.input(1)));
+      parts.push_back(ops::pointwise(builder_, name, {column, table}, program));
+    }
+    return ops::concat(builder_, "t", parts, 1);
+  }
+
+  TensorId block(const std::string& name, TensorId x, TensorId condition) {
+    const int64_t width = config_.width;
+    const TensorId changes = changes_of(name, condition, 6);
+    TensorId parts[6];  // shift, scale and gate of attention, then of the MLP
+    for (int64_t k = 0; k < 6; ++k) parts[k] = change(name, changes, k);
+    TensorId y = modulated(name + "norm1", x, parts[0], parts[1]);
+    y = linear(name + "attn.qkv", y, 3 * width, kUniform, Activation::kNone, {width, width, width});
+    y = ops::attention(builder_, name + "attn", y, {.heads = config_.heads, .causal = false});
+    y = linear(name + "attn.proj", y, width, kUniform);
+    x = gated(name + "attn.sum", x, parts[2], y);
+    y = modulated(name + "norm2", x, parts[3], parts[4]);
+    y = linear(name + "mlp.fc1", y, mlp_width(), kUniform, Activation::kGeluTanh);
+    y = linear(name + "mlp.fc2", y, width, kUniform);
+    return gated(name + "mlp.sum", x, parts[5], y);
+  }
+
+  // (N, count, C): what the condition changes.
+  TensorId changes_of(const std::string& name, TensorId condition, int64_t count) {
+    const std::string layer = name + "adaLN_modulation.1";
+    const TensorId all = linear(layer, condition, count * config_.width, kZeros);
+    return reshape(layer + ".parts", all, {samples_, count, config_.width});
+  }
+  // (N, 1, C): one of them.
+  TensorId change(const std::string& name, TensorId changes, int64_t number) {
+    return ops::slice(builder_,
+                      name + "change." + std::to_string(number),
+                      changes,
+                      {0, number, 0},
+                      {1, 1, 1},
+                      {samples_, 1, config_.width});
+  }
+
+  // norm(x) (1 + scale) + shift
+  TensorId modulated(const std::string& name, TensorId x, TensorId shift, TensorId scale) {
+    constexpr float kEpsilon = 1e-6f;
+    const TensorId normed =
+        ops::layer_norm(builder_, name, x, kNoTensor, ones_, kNoTensor, kEpsilon).second;
+    PointwiseProgram program;
+    const int factor = program.append(F::kAdd, program.input(2), program.constant(1));
+    program.append(F::kAdd, program.append(F::kMul, program.input(0), factor), program.input(1));
+    return ops::pointwise(builder_, name + ".modulated", {normed, shift, scale}, program);
+  }
+
+  // x + gate * branch
+  TensorId gated(const std::string& name, TensorId x, TensorId gate, TensorId branch) {
+    PointwiseProgram program;
+    program.append(
+        F::kAdd, program.input(0), program.append(F::kMul, program.input(1), program.input(2)));
+    return ops::pointwise(builder_, name, {x, gate, branch}, program);
+  }
+
+  // From tokens (N, T, patch patch channels) to (N, H W channels).
+  TensorId images_of(TensorId x) {
+    const int64_t patch = config_.patch;
+    const TensorId apart =
+        reshape("out.patches", x, {samples_, rows_, columns_, patch, patch * channels_});
+    const TensorId rows = ops::transpose(builder_, "out.rows", apart, {0, 1, 3, 2, 4});
+    return reshape("out", rows, {samples_, rows_ * columns_ * patch * patch * channels_});
+  }
+
+  TensorId reshape(const std::string& name, TensorId x, const Shape& shape) {
+    return ops::reshape(builder_, name, x, shape);
+  }
+
+  static Initializer initializer(Initial initial, int64_t inputs, int64_t outputs) {
+    switch (initial) {
+      case kUniform:
+        return {Initializer::Kind::kUniform, std::sqrt(6 / static_cast<float>(inputs + outputs))};
+      case kNormal: return {Initializer::Kind::kNormal, 0.02f};
+      case kZeros: break;
+    }
+    return {};
+  }
+
+  TensorId bias(const std::string& name, int64_t outputs) {
+    return builder_.parameter(name + ".bias", {outputs}, {}, false);
+  }
+
+  TensorId linear(const std::string& name,
+                  TensorId x,
+                  int64_t outputs,
+                  Initial initial,
+                  Activation activation = Activation::kNone,
+                  std::vector<int64_t> row_parts = {}) {
+    const int64_t inputs = builder_.shape(x).columns();
+    const TensorId weight = builder_.parameter(
+        name + ".weight", {outputs, inputs}, initializer(initial, inputs, outputs), true);
+    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
+    return ops::linear(builder_, name, x, weight, bias(name, outputs), activation);
+  }
+
+  int64_t mlp_width() const {
+    return std::max<int64_t>(
+        1,
+        std::lround(static_cast<double>(config_.mlp_ratio) * static_cast<double>(config_.width)));
+  }
+
+  const DitConfig& config_;
+  GraphBuilder& builder_;
+  int64_t rows_, columns_, channels_;  // of patches; of the images
+  int64_t samples_ = 0;
+  TensorId ones_ = kNoTensor;
+};
+
+class Dit final : public Model {
+ public:
+  explicit Dit(const DitConfig& config) : config_(config) {}
+
+  void check() const override {
+    if (config_.width % 4 != 0) refuse_value("model.dit.width", config_.width, "a multiple of 4");
+    if (config_.width % config_.heads != 0)
+      refuse_value("model.dit.heads",
+                   config_.heads,
+                   fmt::format("a divisor of model.dit.width, which is {}", config_.width));
+    if (straight() && config_.target != DiffusionTarget::kVelocity)
+      refuse_value("model.dit.target",
+                   name_of(config_.target),
+                   "VELOCITY with model.dit.schedule FLOW_MATCHING");
+  }
+
+  ModelTraits traits() const override {
+    return {.input = ModelInput::kImages,
+            .loss = Loss::kMeanSquaredError,
+            .outputs = config_.classes,
+            .outputs_field = "classes",
+            .diffusion = DiffusionTraits{.schedule = config_.schedule,
+                                         .target = config_.target,
+                                         .without_classes = config_.label_dropout > 0},
+            .has_blocks = true};
+  }
+
+  ModelConfig resolve(const ModelIo& io) const override {
+    if (io.height % config_.patch != 0 || io.width % config_.patch != 0)
+      refuse_value("model.dit.patch",
+                   config_.patch,
+                   fmt::format("a divisor of height and width of the images, which are {} x {}",
+                               io.height,
+                               io.width));
+    DitConfig config = config_;
+    config.classes = resolve_classes(config.classes, io, DitConfig::kName);
+    return config;
+  }
+
+  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
+    ModelIo io;
+    io.height = extent(extents_of, kPositions, 0, 14) * config_.patch;
+    io.width = extent(extents_of, kPositions, 1, 14) * config_.patch;
+    io.channels = extent(extents_of, fmt::format("{}.weight", kPatches), 1, 3);
+    io.classes = extent(extents_of, kClasses, 0, 2) - 1;
+    return io;
+  }
+
+  // For inference of noised images (N, H, W, C) f32 and (N, 2) f32, the time and the class of each:
+  // what the network says of them, (N, H W C).
+  Graph build(const ModelIo& io,
+              int64_t lane_batch,
+              int64_t /*tokens*/,
+              const GraphOptions& options) const override {
+    GraphBuilder builder(options);
+    DitBuilder layers(config_, io, builder);
+    const Shape images = {lane_batch, io.height, io.width, io.channels};
+    if (options.purpose == Purpose::kInference) {
+      const TensorId noised = builder.input("noised", images, DType::kF32);
+      const TensorId told = builder.input("conditions", {lane_batch, 2}, DType::kF32);
+      builder.keep(layers.add_layers(ops::cast(builder, "noised.cast", noised),
+                                     conditions(builder, told, lane_batch)));
+    } else {
+      const TensorId pixels = builder.input("images", images, DType::kU8);
+      const TensorId labels = builder.input("labels", {lane_batch}, DType::kI32);
+      const ops::NoisedImages noised =
+          ops::diffusion_noise(builder,
+                               "noised",
+                               pixels,
+                               labels,
+                               shares(builder),
+                               {.target = config_.target,
+                                .label_dropout = config_.label_dropout,
+                                .classes = static_cast<int32_t>(config_.classes)});
+      const TensorId predicted = layers.add_layers(noised.images, {noised.times, noised.classes});
+      ops::mean_squared_error(builder, predicted, noised.target);
+    }
+    return std::move(builder).finish();
+  }
+
+  // Three times the forward pass, of which attention is 4 tokens^2 width in each block.
+  double flops_per_sample(const ModelIo& io) const override {
+    const double tokens =
+        static_cast<double>((io.height / config_.patch) * (io.width / config_.patch));
+    return Model::flops_per_sample(io) + 3.0 * 4 * tokens * tokens *
+                                             static_cast<double>(config_.width) *
+                                             static_cast<double>(config_.layers);
+  }
+
+ private:
+  bool straight() const { return config_.schedule == DiffusionSchedule::kFlowMatching; }
+
+  TensorId shares(GraphBuilder& builder) const {
+    if (straight()) return kNoTensor;
+    std::vector<float> rows[2];
+    for (const DiffusionShares& share : diffusion_shares(config_.schedule)) {
+      rows[0].push_back(static_cast<float>(share.image));
+      rows[1].push_back(static_cast<float>(share.noise));
+    }
+    rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
+    return builder.constant("shares", {2, kDiffusionTimes}, rows[0], DType::kF32);
+  }
+
+  static Conditions conditions(GraphBuilder& builder, TensorId told, int64_t samples) {
+    const auto column = [&](const char* name, int64_t number) {
+      return ops::slice(builder, name, told, {0, number}, {1, 1}, {samples, 1});
+    };
+    PointwiseProgram identity;
+    identity.append(F::kIdentity, identity.input(0));
+    return {.times = column("times", 0),
+            .classes = ops::pointwise(
+                builder, "classes", {column("classes.floats", 1)}, identity, /*integers=*/true)};
+  }
+
+  DitConfig config_;
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<const Model> make_model(const DitConfig& config) {
+  return std::make_unique<Dit>(config);
+}
+
+}  // namespace lockstep

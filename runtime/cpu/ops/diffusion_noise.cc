@@ -1,0 +1,31 @@
+#include "runtime/graph/ops/diffusion_noise.h"
+
+#include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/implementations.h"
+
+namespace lockstep::cpu {
+namespace {
+
+// What an element costs in those that a thread should have: some 20 ns.
+constexpr int64_t kCost = 16;
+
+void run(const OpCall& call) {
+  const auto op = DiffusionNoise<float>::of(call);
+  const LaneContext& lane = call.lane();
+  parallel_for(op.samples, grain_rows(op.elements * kCost), [&](int64_t begin, int64_t end) {
+    for (int64_t sample = begin; sample < end; ++sample) {
+      op.tell(lane, sample);
+      const auto time = op.time_of(lane, sample);
+      for (int64_t i = 0; i < op.elements; ++i) op.mix(lane, time, sample, i);
+    }
+  });
+}
+
+constexpr Implementation kRows[] = {{OpKind::kDiffusionNoise, "rows", run}};
+
+}  // namespace
+
+constinit const Implementations kCpuDiffusionNoise = kRows;
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,39 @@
+#include "runtime/graph/ops/diffusion_noise.h"
+
+#include "runtime/cuda/by_type.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// A thread draws the time of its element's sample again: that is cheaper than a kernel of its own.
+template <typename T>
+struct Mix {
+  DiffusionNoise<T> op;
+  const LaneContext* lane;
+
+  template <typename Count>
+  __device__ void operator()(int64_t i, Count) const {
+    const int64_t sample = i / op.elements, element = i - sample * op.elements;
+    op.mix(*lane, op.time_of(*lane, sample), sample, element);
+    if (element == 0) op.tell(*lane, sample);
+  }
+};
+
+void run(const OpCall& call) {
+  by_type(call.output_dtype(0), [&]<typename T>() {
+    const auto op = DiffusionNoise<T>::of(call);
+    for_each_flat<1>(
+        op.samples * op.elements, false, Mix<T>{op, context_of(call).lane}, stream_of(call));
+  });
+}
+
+constexpr Implementation kRows[] = {{OpKind::kDiffusionNoise, "own", run}};
+
+}  // namespace
+
+constinit const Implementations kCudaDiffusionNoise = kRows;
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,138 @@
+#pragma once
+// diffusion_noise: what a network learns from that takes noise off images. For each sample a time is
+// drawn, and noise e from N(0, 1). With x = pixel / 127.5 - 1 and the shares of image and noise at
+// the time, a and b:
+//   y      = a x + b e
+//   target = e (kEpsilon) | x (kSample) | a e - b x (kVelocity)
+// Without a table of shares the time is t, uniform in [0, 1), on straight lines: a = 1 - t, b = t,
+// and the velocity is e - x. A share of the samples loses its class, in training alone.
+//   inputs  x (N, H, W, C) u8, labels (N) i32, shares (2, K) f32 or none: row 0 a, row 1 b, of the
+//           times 0 to K - 1
+//   outputs y (N, H, W, C), target (N, H W C) f32, times (N) f32: the number of the time, or 1000 t,
+//           classes (N) i32: the label, or `classes` where it is lost
+// What is drawn depends on the seed, the step and the number of the sample in the global batch; in
+// evaluation on the seed and the number of the sample in the set, so that all evaluations of a run
+// draw the same. It has no gradient.
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/half.h"
+#include "runtime/base/host_device.h"
+#include "runtime/base/normal.h"
+#include "runtime/base/rng.h"
+#include "runtime/config/run_config.h"
+#include "runtime/graph/op_call.h"
+
+namespace lockstep {
+
+class GraphBuilder;
+
+struct DiffusionNoiseAttributes {
+  DiffusionTarget target = DiffusionTarget::kEpsilon;
+  float label_dropout = 0;  // share of the samples
+  int32_t classes = 0;      // what stands for a lost one
+  uint32_t purpose = 0;     // of the streams; ops::diffusion_noise sets it
+};
+
+// Times as networks are told them are in [0, kDiffusionTimes).
+inline constexpr int64_t kDiffusionTimes = 1000;
+
+namespace ops {
+
+struct NoisedImages {
+  TensorId images, target, times, classes;  // the outputs
+};
+
+// shares may be kNoTensor. label_dropout is for training alone.
+NoisedImages diffusion_noise(GraphBuilder& builder,
+                             const std::string& name,
+                             TensorId x,
+                             TensorId labels,
+                             TensorId shares,
+                             const DiffusionNoiseAttributes& attributes);
+
+}  // namespace ops
+
+template <typename T>
+struct DiffusionNoise {
+  struct Time {
+    Wide<T> image, noise;  // their shares
+    Wide<T> number;        // as networks are told it
+  };
+
+  DiffusionNoiseAttributes attributes;
+  int64_t samples, elements;  // of an image
+  int64_t time_count;         // K
+  const uint8_t* x;           // (samples, elements)
+  const int32_t* labels;      // (samples)
+  const Wide<T>* shares;      // (2, K) or null
+  T* y;                       // (samples, elements)
+  Wide<T>* target;            // (samples, elements)
+  Wide<T>* times;             // (samples)
+  int32_t* classes;           // (samples)
+
+  static DiffusionNoise of(const OpCall& op) {
+    const int64_t samples = op.input_shape(0)[0];
+    return {.attributes = op.attributes<DiffusionNoiseAttributes>(),
+            .samples = samples,
+            .elements = op.input_shape(0).elements() / samples,
+            .time_count = op.has_input(2) ? op.input_shape(2)[1] : 0,
+            .x = op.input<uint8_t>(0),
+            .labels = op.input<int32_t>(1),
+            .shares = op.input<Wide<T>>(2),
+            .y = op.output<T>(0),
+            .target = op.output<Wide<T>>(1),
+            .times = op.output<Wide<T>>(2),
+            .classes = op.output<int32_t>(3)};
+  }
+
+  // Word 0 of a sample is for its time, word 1 for the loss of its class.
+  LOCKSTEP_HD uint32_t word_of(const LaneContext& lane, int64_t sample, int number) const {
+    return philox_word({lane.seed, lane.step, 0, attributes.purpose | 1},
+                       static_cast<uint64_t>(2 * (lane.first_sample + sample) + number));
+  }
+  LOCKSTEP_HD uint32_t noise_word(const LaneContext& lane, int64_t sample, int64_t element) const {
+    return philox_word({lane.seed, lane.step, 0, attributes.purpose},
+                       static_cast<uint64_t>((lane.first_sample + sample) * elements + element));
+  }
+
+  LOCKSTEP_HD Time time_of(const LaneContext& lane, int64_t sample) const {
+    const uint32_t word = word_of(lane, sample, 0);
+    if (time_count == 0) {
+      const Wide<T> t = uniform_from_word(word);
+      return {1 - t, t, static_cast<Wide<T>>(kDiffusionTimes) * t};
+    }
+    const uint32_t time = bounded_from_word(word, static_cast<uint32_t>(time_count));
+    return {shares[time], shares[time_count + time], static_cast<Wide<T>>(time)};
+  }
+
+  // Writes what the network is told of a sample beside its image.
+  LOCKSTEP_HD void tell(const LaneContext& lane, int64_t sample) const {
+    times[sample] = time_of(lane, sample).number;
+    const bool lost = uniform_from_word(word_of(lane, sample, 1)) < attributes.label_dropout;
+    classes[sample] = lost ? attributes.classes : labels[sample];
+  }
+
+  // Writes an element of a sample's image and target.
+  LOCKSTEP_HD void mix(const LaneContext& lane,
+                       const Time& time,
+                       int64_t sample,
+                       int64_t element) const {
+    const int64_t i = sample * elements + element;
+    const float image = std::fma(static_cast<float>(x[i]), 1 / 127.5f, -1.0f);
+    const float noise = normal_from_word(noise_word(lane, sample, element));
+    y[i] = round_to<T>(std::fma(time.image, image, time.noise * noise));
+    const bool straight = time_count == 0;
+    switch (attributes.target) {
+      case DiffusionTarget::kEpsilon: target[i] = noise; break;
+      case DiffusionTarget::kSample: target[i] = image; break;
+      case DiffusionTarget::kVelocity:
+        target[i] = straight ? noise - image : std::fma(time.image, noise, -(time.noise * image));
+        break;
+    }
+  }
+};
+
+}  // namespace lockstep
