@@ -23,7 +23,6 @@
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
-#include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 #include "runtime/graph/ops/token_pooling.h"
 
@@ -163,19 +162,12 @@ class BertBuilder {
 
   // x (B, T, C) or (B, C), with a target for each row.
   void classify(TensorId x) {
-    const bool of_tokens = builder_.shape(x).rank() == 3;
     const TensorId outputs = linear(classifier_of(config_), x, config_.classes, Activation::kNone);
-    if (builder_.options().purpose == Purpose::kInference) return builder_.keep(outputs);
-    if (config_.task == Task::kSequenceValues)
-      return ops::mean_squared_error(
-          builder_,
-          outputs,
-          builder_.input("targets", {lane_batch_, config_.classes}, DType::kF32));
-    ops::softmax_cross_entropy(builder_,
-                               outputs,
-                               of_tokens ? target_tokens(builder_, lane_batch_, tokens_)
-                                         : builder_.input("targets", {lane_batch_}, DType::kI32),
-                               builder_.training() ? config_.label_smoothing : 0);
+    const bool values = config_.task == Task::kSequenceValues;
+    end_text_classifier(builder_,
+                        outputs,
+                        values ? Loss::kMeanSquaredError : Loss::kSoftmaxCrossEntropy,
+                        config_.label_smoothing);
   }
 
   // The order of parameters is that in which a backward pass finishes them, so there is a loss, of

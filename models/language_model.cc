@@ -10,6 +10,7 @@
 #include "runtime/graph/ops/linear_cross_entropy.h"
 #include "runtime/graph/ops/lora.h"
 #include "runtime/graph/ops/packed_tokens.h"
+#include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
@@ -110,6 +111,19 @@ void end_language_model(GraphBuilder& builder,
   const TensorId logits = ops::linear(builder, "lm_head", x, head, bias, Activation::kNone);
   if (options.purpose == Purpose::kInference) return builder.keep(logits);
   ops::softmax_cross_entropy(builder, logits, targets, smoothing);
+}
+
+void end_text_classifier(GraphBuilder& builder,
+                         TensorId outputs,
+                         Loss loss,
+                         float label_smoothing) {
+  if (builder.options().purpose == Purpose::kInference) return builder.keep(outputs);
+  const Shape shape = builder.shape(outputs);
+  if (loss == Loss::kMeanSquaredError)
+    return ops::mean_squared_error(builder, outputs, builder.input("targets", shape, DType::kF32));
+  const TensorId targets = shape.rank() == 3 ? target_tokens(builder, shape[0], shape[1])
+                                             : builder.input("targets", {shape[0]}, DType::kI32);
+  ops::softmax_cross_entropy(builder, outputs, targets, builder.training() ? label_smoothing : 0);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "runtime/config/run_config.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/attention.h"
 
@@ -50,5 +51,10 @@ void end_language_model(GraphBuilder& builder,
                         TensorId targets,
                         float label_smoothing,
                         TensorId bias = kNoTensor);
+
+// Ends the graph of a network that says something of texts, outputs (B, O), or of each of their tokens,
+// outputs (B, T, O). In inference they are kept; else their loss: of classes (softmax cross-entropy), or
+// of values (mean squared error, of texts alone). Adds the targets.
+void end_text_classifier(GraphBuilder& builder, TensorId outputs, Loss loss, float label_smoothing);
 
 }  // namespace lockstep

@@ -93,6 +93,12 @@ Binder::Binder(const File& file, const Classes& classes, const BindOptions& opti
     network_.values[number].extents = extents[i];
     network_.values[number].kind = ValueKind::kInput;
     defined_[number] = true;
+    const auto known = options.known.find(file.values[number].name);
+    if (known == options.known.end()) continue;
+    network_.values[number].kind = ValueKind::kConstant;
+    network_.values[number].array = known->second;
+    LOCKSTEP_CHECK(known->second.type == file.values[number].type &&
+                   known->second.extents == extents[i]);
   }
   network_.inputs = file.inputs;
   network_.outputs = file.outputs;

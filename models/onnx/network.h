@@ -128,7 +128,8 @@ struct BindOptions {
       {};  // other open axes by name, or by "INPUT.AXIS" where they have none
   std::map<std::string, Extents> inputs = {};  // the whole extents of an input, which go before all
   bool all_constant = false;  // no initializer learns: everything folds that inputs do not reach
-  int output = -1;            // place of the only output that is wanted; below 0: all are
+  std::map<std::string, Array> known = {};  // inputs that are constants, of their own extents
+  int output = -1;  // place of the only output that is wanted; below 0: all are
 };
 
 // What the file's own values are: which initializers may learn. By number of a value of the file.

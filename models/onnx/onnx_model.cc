@@ -2,20 +2,26 @@
 // graph.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
+#include <optional>
+#include <utility>
 
+#include "models/language_model.h"
 #include "models/model.h"
+#include "models/onnx/data_inputs.h"
+#include "models/onnx/ids.h"
 #include "models/onnx/lowering/lowering.h"
+#include "models/onnx/lowering/output_layer.h"
+#include "models/onnx/network_inputs.h"
 #include "models/onnx/opened_file.h"
 #include "models/onnx/trained_file.h"
 #include "models/onnx/write_file.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/graph/ops/cast.h"
-#include "runtime/graph/ops/image_normalize.h"
 #include "runtime/graph/ops/pointwise_losses.h"
-#include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
+#include "runtime/graph/schema.h"
 
 namespace lockstep {
 namespace onnx {
@@ -34,33 +40,43 @@ class OnnxModel final : public Model {
     if (config_.label_smoothing > 0 && !has_labels())
       refuse_value("model.onnx.label_smoothing",
                    config_.label_smoothing,
-                   "0, or above it only with model.onnx.loss SOFTMAX_CROSS_ENTROPY");
-    check_input(*opened);
-    const Network network = usual_network(*opened);
-    check_output(*opened, network);
+                   "0, or above it only with model.onnx.loss SOFTMAX_CROSS_ENTROPY and another "
+                   "model.onnx.task than SEQUENCE_VALUES");
+    const NetworkInputs inputs(*opened, config_);
+    const Network network = usual_network(inputs, *opened);
+    check_output(inputs, network);
+    check_vocabulary(inputs, network);
     check_shared(*opened, config_);
     // Whether there are ops for all of it.
-    GraphBuilder builder{GraphOptions(Purpose::kInference)};
-    append_network(
-        builder, network, data_input(builder, *opened, network, io_of(*opened, network)));
+    append(GraphOptions(Purpose::kInference), inputs, network, io_of(inputs, network));
   }
 
   ModelTraits traits() const override {
     if (config_.file.empty()) return {.loss = config_.loss};
     const auto opened = open_file(config_);
-    check_input(*opened);
-    const Network network = usual_network(*opened);
-    return {.input = takes_images(*opened) ? ModelInput::kImages : ModelInput::kFeatures,
-            .loss = config_.loss,
-            .outputs = outputs_of(*opened, network),
-            .outputs_field = "file"};
+    const NetworkInputs inputs(*opened, config_);
+    const Network network = usual_network(inputs, *opened);
+    ModelTraits traits{.input = inputs.kind(),
+                       .loss = config_.loss,
+                       .outputs = outputs_of(network),
+                       .outputs_field = "file"};
+    if (inputs.kind() != ModelInput::kTokens) return traits;
+    traits.context = inputs.context();
+    traits.text_task = text_task();
+    if (config_.task == Task::kSequenceValues) traits.loss = Loss::kMeanSquaredError;
+    if (config_.task != Task::kNextToken) traits.segments = segments_of(inputs, network);
+    traits.segments_field = traits.vocabulary_field = "file";
+    traits.vocabulary = vocabulary_of(inputs, network);
+    traits.tells_documents_apart = false;
+    return traits;
   }
 
   ModelConfig resolve(const ModelIo& io) const override {
     const auto opened = open_file(config_);
-    const Extents sample = sample_of(*opened, io);
-    const Network network = network_of(*opened, config_, 1, sample);
-    const int64_t outputs = outputs_of(*opened, network),
+    const NetworkInputs inputs(*opened, config_);
+    const Network network = inputs.bind(
+        1, inputs.context(), sample_of(inputs, *opened, io), is_stream(Purpose::kInference));
+    const int64_t outputs = outputs_of(network),
                   wanted = has_labels() ? io.classes : io.target_columns;
     if (has_labels() ? outputs < wanted : wanted > 0 && outputs != wanted)
       throw ConfigError("model.onnx.file: {} has {} outputs; the data has {} {}",
@@ -68,7 +84,7 @@ class OnnxModel final : public Model {
                         outputs,
                         wanted,
                         has_labels() ? "classes" : "target columns");
-    if (!takes_images(*opened) && elements_of_input(network) != io.features)
+    if (inputs.kind() == ModelInput::kFeatures && elements_of_input(network) != io.features)
       throw ConfigError("model.onnx.file: {} takes {} features; the data has {}",
                         config_.file,
                         elements_of_input(network),
@@ -78,19 +94,20 @@ class OnnxModel final : public Model {
 
   ModelIo io_of_weights(const ExtentsOf& /*extents_of*/) const override {
     const auto opened = open_file(config_);
-    return io_of(*opened, usual_network(*opened));
+    const NetworkInputs inputs(*opened, config_);
+    return io_of(inputs, usual_network(inputs, *opened));
   }
 
   // The file's initializers with the elements of trained parameters.
   std::map<std::string, Array> trained(const TrainedElements& elements_of_parameter) const {
     const auto opened = open_file(config_);
-    const Network network = usual_network(*opened);
-    GraphBuilder builder{GraphOptions(Purpose::kInference)};
-    Lowering lowering(network, builder);
-    run(lowering, data_input(builder, *opened, network, io_of(*opened, network)));
+    const NetworkInputs inputs(*opened, config_);
+    const Network network = usual_network(inputs, *opened);
     std::map<std::string, Array> arrays;
-    for (const LoweredParameter& parameter : lowering.parameters()) {
-      const Value& value = lowering.value(parameter.value);
+    const Appended made =
+        append(GraphOptions(Purpose::kInference), inputs, network, io_of(inputs, network));
+    for (const LoweredParameter& parameter : made.parameters) {
+      const Value& value = network.values[static_cast<size_t>(parameter.value)];
       arrays[value.name] =
           array_of(value.array.type,
                    value.extents,
@@ -101,77 +118,137 @@ class OnnxModel final : public Model {
 
   Graph build(const ModelIo& io,
               int64_t lane_batch,
-              int64_t /*tokens*/,
+              int64_t tokens,
               const GraphOptions& options) const override {
     const auto opened = open_file(config_);
-    const Network network = network_of(*opened, config_, lane_batch, sample_of(*opened, io));
-    GraphBuilder builder(options);
-    const Input input = data_input(builder, *opened, network, io);
-    TensorId target = kNoTensor;
-    const int64_t outputs = outputs_of(*opened, network);
-    if (options.purpose != Purpose::kInference)
-      target = has_labels() ? builder.input("labels", {lane_batch}, DType::kI32)
-                            : builder.input("targets", {lane_batch, outputs}, DType::kF32);
-    append_loss(builder, append_network(builder, network, input), target);
-    return std::move(builder).finish();
+    const NetworkInputs inputs(*opened, config_);
+    const Network network = inputs.bind(lane_batch,
+                                        tokens > 0 ? tokens : inputs.context(),
+                                        sample_of(inputs, *opened, io),
+                                        is_stream(options));
+    return append(options, inputs, network, io).graph;
+  }
+
+  // Products that no layer of its own computes count, too.
+  double flops_per_sample(const ModelIo& io) const override {
+    const Graph graph = build(io, 1, 0, Purpose::kInference);
+    int64_t flops = 0;
+    for (const Op& op : graph.ops) {
+      if (op.kind == OpKind::kBatchedMatmul || op.kind == OpKind::kAttention)
+        flops += schema_of(op.kind).flops(graph, op);
+    }
+    return Model::flops_per_sample(io) + 3 * static_cast<double>(flops);
   }
 
  private:
-  struct Input {
-    TensorId tensor;
-    bool channels_last;
+  using Task = OnnxConfig::Task;
+
+  struct Appended {
+    Graph graph;
+    std::vector<LoweredParameter> parameters;
   };
 
-  bool has_labels() const { return config_.loss == Loss::kSoftmaxCrossEntropy; }
-
-  const FileValue& input_of(const OpenedFile& opened) const {
-    return opened.file.values[static_cast<size_t>(opened.file.inputs.front())];
+  bool has_labels() const {
+    return config_.loss == Loss::kSoftmaxCrossEntropy && config_.task != Task::kSequenceValues;
   }
-  bool takes_images(const OpenedFile& opened) const { return input_of(opened).extents.size() == 4; }
+  bool predicts_tokens() const {
+    return config_.task == Task::kNextToken || config_.task == Task::kMaskedTokens;
+  }
+  // Whether samples are tokens alone.
+  bool is_stream(const GraphOptions& options) const {
+    return config_.task == Task::kNextToken && !options.packed;
+  }
+  TextTask text_task() const {
+    switch (config_.task) {
+      case Task::kNextToken: return TextTask::kNextToken;
+      case Task::kMaskedTokens: return TextTask::kMaskedTokens;
+      case Task::kSequenceClasses: return TextTask::kSequenceClass;
+      case Task::kSequenceValues: return TextTask::kSequenceValues;
+      case Task::kTokenClasses: break;
+    }
+    return TextTask::kTokenClasses;
+  }
 
-  void check_input(const OpenedFile& opened) const {
-    if (opened.file.inputs.size() != 1)
-      throw ConfigError("model.onnx.file: {} has {} inputs; allowed: one, of features or images",
+  // Classes or values for each sample, or for each token of it.
+  void check_output(const NetworkInputs& inputs, const Network& network) const {
+    const Value& output = output_value(network);
+    const bool of_texts =
+        config_.task == Task::kSequenceClasses || config_.task == Task::kSequenceValues;
+    const bool of_tokens = inputs.kind() == ModelInput::kTokens && !of_texts;
+    Extents wanted = {1};
+    if (of_tokens) wanted.push_back(inputs.context());
+    const Extents& extents = output.extents;
+    if (is_floating(output.type) && extents.size() == wanted.size() + 1 &&
+        std::equal(wanted.begin(), wanted.end(), extents.begin()))
+      return;
+    throw ConfigError(
+        "model.onnx.output: \"{}\" of {} is {} of extents {} for one sample; allowed: float {}{}",
+        output.name,
+        config_.file,
+        name_of(output.type),
+        to_string(extents),
+        of_tokens ? "(N, T, O)" : "(N, O)",
+        inputs.kind() == ModelInput::kTokens ? ", as model.onnx.task says" : "");
+  }
+
+  void check_vocabulary(const NetworkInputs& inputs, const Network& network) const {
+    if (inputs.kind() != ModelInput::kTokens || !predicts_tokens()) return;
+    const int64_t rows = fewest_rows_of(Meaning::kTokens, inputs, network);
+    if (rows > 0 && rows < outputs_of(network))
+      throw ConfigError("model.onnx.file: {} has {} outputs, but takes {} tokens alone",
                         config_.file,
-                        opened.file.inputs.size());
-    const FileValue& input = input_of(opened);
-    if (!input.typed || input.type != ElementType::kFloat || input.extents.size() < 2)
-      throw ConfigError(
-          "model.onnx.file: the input \"{}\" of {} is {} with {} axes; allowed: float, of features "
-          "(N, F) or images (N, C, H, W)",
-          input.name,
-          config_.file,
-          input.typed ? name_of(input.type) : "of no type",
-          input.extents.size());
+                        outputs_of(network),
+                        rows);
   }
 
-  void check_output(const OpenedFile& opened, const Network& network) const {
-    const Value& output = output_value(opened, network);
-    if (output.extents.size() != 2 || output.extents[0] != 1)
-      throw ConfigError(
-          "model.onnx.output: \"{}\" of {} has extents {} for one sample; allowed: (N, O)",
-          output.name,
-          config_.file,
-          to_string(output.extents));
+  int output_number(const Network& network) const {
+    return network.outputs[output_of(*open_file(config_), config_)];
   }
-
-  const Value& output_value(const OpenedFile& opened, const Network& network) const {
-    return network.values[static_cast<size_t>(network.outputs[output_of(opened, config_)])];
+  const Value& output_value(const Network& network) const {
+    return network.values[static_cast<size_t>(output_number(network))];
   }
-  int64_t outputs_of(const OpenedFile& opened, const Network& network) const {
-    const Extents& extents = output_value(opened, network).extents;
+  int64_t outputs_of(const Network& network) const {
+    const Extents& extents = output_value(network).extents;
     return extents.empty() ? 1 : extents.back();
   }
+  const Extents& extents_of_input(const Network& network) const {
+    return network.values[static_cast<size_t>(network.inputs[0])].extents;
+  }
   int64_t elements_of_input(const Network& network) const {
-    return elements(network.values[static_cast<size_t>(network.inputs[0])].extents);
+    return elements(extents_of_input(network));
+  }
+
+  // Of the tables that such inputs pick rows of; 0: there is none.
+  int64_t fewest_rows_of(Meaning meaning,
+                         const NetworkInputs& inputs,
+                         const Network& network) const {
+    int64_t fewest = 0;
+    for (size_t place = 0; place < network.inputs.size(); ++place) {
+      const int64_t rows = fewest_rows(network, network.inputs[place]);
+      if (inputs.meanings()[place] == meaning && rows > 0)
+        fewest = fewest == 0 ? rows : std::min(fewest, rows);
+    }
+    return fewest;
+  }
+  // What tokens are below; 0: as the data say.
+  int64_t vocabulary_of(const NetworkInputs& inputs, const Network& network) const {
+    return predicts_tokens() ? outputs_of(network)
+                             : fewest_rows_of(Meaning::kTokens, inputs, network);
+  }
+  // A network that is not told of segments takes pairs of texts all the same.
+  int64_t segments_of(const NetworkInputs& inputs, const Network& network) const {
+    constexpr int64_t kOfPairs = 2;
+    const int64_t rows = fewest_rows_of(Meaning::kSegments, inputs, network);
+    return rows > 0 ? rows : kOfPairs;
   }
 
   // Of one sample, where nothing but the file is known.
-  Network usual_network(const OpenedFile& opened) const {
-    if (!takes_images(opened)) return network_of(opened, config_, 1, {});
+  Network usual_network(const NetworkInputs& inputs, const OpenedFile& opened) const {
+    if (inputs.kind() != ModelInput::kImages)
+      return inputs.bind(1, inputs.context(), {}, is_stream(Purpose::kInference));
     for (const int64_t side : kUsualSides) {
       try {
-        return network_of(opened, config_, 1, with_open_ones(opened, {3, side, side}));
+        return inputs.bind(1, 0, with_open_ones(opened, {3, side, side}), false);
       } catch (const ConfigError&) {
         if (side == std::end(kUsualSides)[-1]) throw;
       }
@@ -179,8 +256,10 @@ class OnnxModel final : public Model {
     LOCKSTEP_CHECK(false);
     return {};
   }
-  Extents sample_of(const OpenedFile& opened, const ModelIo& io) const {
-    if (!takes_images(opened)) return {};
+  Extents sample_of(const NetworkInputs& inputs,
+                    const OpenedFile& opened,
+                    const ModelIo& io) const {
+    if (inputs.kind() != ModelInput::kImages) return {};
     const Extents images = {io.channels, io.height, io.width};
     const Extents taken = with_open_ones(opened, images);
     if (taken != images)
@@ -193,7 +272,7 @@ class OnnxModel final : public Model {
   }
   // What the file or the config say of a sample's axes, and where they do not, `open`.
   Extents with_open_ones(const OpenedFile& opened, Extents open) const {
-    const FileValue& input = input_of(opened);
+    const FileValue& input = opened.file.values[static_cast<size_t>(opened.file.inputs.front())];
     for (size_t axis = 1; axis < input.extents.size(); ++axis) {
       const OpenExtent& extent = input.extents[axis];
       if (extent.extent >= 0) open[axis - 1] = extent.extent;
@@ -206,66 +285,97 @@ class OnnxModel final : public Model {
     return open;
   }
 
-  // The input that the loader fills, as the network takes it.
-  Input data_input(GraphBuilder& builder,
-                   const OpenedFile& opened,
-                   const Network& network,
-                   const ModelIo& io) const {
-    const Value& value = network.values[static_cast<size_t>(network.inputs[0])];
-    const int64_t batch = value.extents[0];
-    if (takes_images(opened)) {
-      const TensorId pixels =
-          builder.input("images", {batch, io.height, io.width, io.channels}, DType::kU8);
-      return {ops::image_normalize(builder, "images.normalized", pixels, {io.mean, io.std}), true};
-    }
-    const TensorId features =
-        builder.input("features", {batch, elements(value.extents) / batch}, DType::kF32);
-    const TensorId x = ops::cast(builder, "features.rounded", features);
-    const Shape shape = shape_of(value);
-    return {builder.shape(x) == shape ? x : ops::reshape(builder, "features.extents", x, shape),
-            false};
-  }
-
   // What data for this network would say.
-  ModelIo io_of(const OpenedFile& opened, const Network& network) const {
+  ModelIo io_of(const NetworkInputs& inputs, const Network& network) const {
     ModelIo io;
-    if (takes_images(opened)) {
-      const Extents& extents = network.values[static_cast<size_t>(network.inputs[0])].extents;
+    if (inputs.kind() == ModelInput::kImages) {
+      const Extents& extents = extents_of_input(network);
       io.channels = extents[1];
       io.height = extents[2];
       io.width = extents[3];
       io.mean.assign(static_cast<size_t>(io.channels), 0);
       io.std.assign(static_cast<size_t>(io.channels), 1);
-    } else {
+    } else if (inputs.kind() == ModelInput::kFeatures) {
       io.features = elements_of_input(network);
+    } else if (!predicts_tokens()) {
+      io.vocabulary = vocabulary_of(inputs, network);
     }
-    (has_labels() ? io.classes : io.target_columns) = outputs_of(opened, network);
+    (has_labels() ? io.classes : io.target_columns) = outputs_of(network);
     return io;
   }
 
-  TensorId append_network(GraphBuilder& builder, const Network& network, const Input& input) const {
+  Appended append(const GraphOptions& options,
+                  const NetworkInputs& inputs,
+                  const Network& network,
+                  const ModelIo& io) const {
+    GraphBuilder builder(options);
     Lowering lowering(network, builder);
-    run(lowering, input);
-    return lowering.plain(network.outputs[output_of(*open_file(config_), config_)]);
-  }
-
-  void run(Lowering& lowering, const Input& input) const {
-    lowering.set(lowering.network().inputs[0], input.tensor, input.channels_last);
+    const DataInputs data = append_data_inputs(builder,
+                                               inputs,
+                                               network,
+                                               io,
+                                               config_.task == Task::kNextToken,
+                                               vocabulary_of(inputs, network));
+    for (size_t place = 0; place < network.inputs.size(); ++place) {
+      const DataInputs::Input& input = data.inputs[place];
+      if (input.tensor == kNoTensor) continue;
+      lowering.set(network.inputs[place], input.tensor, input.channels_last);
+      if (input.limit > 0) lowering.set_limit(network.inputs[place], input.limit);
+    }
     try {
-      lowering.run();
+      if (inputs.kind() == ModelInput::kTokens)
+        append_text_network(lowering, data.targets);
+      else
+        append_network(lowering);
     } catch (const ConfigError& error) {
       throw ConfigError("{}: {}", config_.file, error.what());
     }
+    std::vector<LoweredParameter> parameters = lowering.parameters();
+    return {std::move(builder).finish(), std::move(parameters)};
   }
 
-  void append_loss(GraphBuilder& builder, TensorId output, TensorId target) const {
-    if (target == kNoTensor) return builder.keep(output);
+  // With its loss, unless it is for inference. `targets`: of what predicts the next token.
+  void append_text_network(Lowering& lowering, TensorId targets) const {
+    GraphBuilder& builder = lowering.builder();
+    const int output = output_number(lowering.network());
+    const auto layer = predicts_tokens() ? take_output_layer(lowering, output) : std::nullopt;
+    lowering.run();
+    const bool inference = builder.options().purpose == Purpose::kInference;
+    if (layer) {
+      const TensorId x = lowering.plain(layer->x);
+      const TensorId weight = lowering.parameter(layer->weight, layer->storage);
+      const TensorId bias = layer->bias < 0 ? kNoTensor : lowering.parameter(layer->bias);
+      if (config_.task == Task::kMaskedTokens && !inference)
+        targets = target_tokens(builder, builder.shape(x)[0], builder.shape(x)[1]);
+      return end_language_model(builder, x, weight, targets, config_.label_smoothing, bias);
+    }
+    const TensorId outputs = lowering.plain(output);
+    if (config_.task != Task::kNextToken)
+      return end_text_classifier(
+          builder,
+          outputs,
+          has_labels() ? Loss::kSoftmaxCrossEntropy : Loss::kMeanSquaredError,
+          config_.label_smoothing);
+    if (inference) return builder.keep(outputs);
+    ops::softmax_cross_entropy(
+        builder, outputs, targets, builder.training() ? config_.label_smoothing : 0);
+  }
+
+  void append_network(Lowering& lowering) const {
+    GraphBuilder& builder = lowering.builder();
+    lowering.run();
+    const TensorId output = lowering.plain(output_number(lowering.network()));
+    if (builder.options().purpose == Purpose::kInference) return builder.keep(output);
+    const Shape shape = builder.shape(output);
     if (has_labels())
-      return ops::softmax_cross_entropy(
-          builder, output, target, builder.training() ? config_.label_smoothing : 0);
+      return ops::softmax_cross_entropy(builder,
+                                        output,
+                                        builder.input("labels", {shape[0]}, DType::kI32),
+                                        builder.training() ? config_.label_smoothing : 0);
+    const TensorId targets = builder.input("targets", shape, DType::kF32);
     if (config_.loss == Loss::kBinaryCrossEntropy)
-      return ops::binary_cross_entropy(builder, output, target);
-    ops::mean_squared_error(builder, output, target);
+      return ops::binary_cross_entropy(builder, output, targets);
+    ops::mean_squared_error(builder, output, targets);
   }
 
   OnnxConfig config_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <mutex>
 
 #include "runtime/base/error.h"
@@ -35,21 +36,6 @@ void check_shared(const OpenedFile& opened, const OnnxConfig& config) {
       config.file,
       merged.front().name,
       merged.front().nodes.size());
-}
-
-Network network_of(const OpenedFile& opened,
-                   const OnnxConfig& config,
-                   int64_t batch,
-                   const Extents& images) {
-  BindOptions options{.batch = batch, .output = static_cast<int>(output_of(opened, config))};
-  for (const OnnxAxis& axis : config.axes) options.axes[axis.name] = axis.extent;
-  if (!images.empty()) {
-    const FileValue& input = opened.file.values[static_cast<size_t>(opened.file.inputs.front())];
-    Extents extents = {batch};
-    extents.insert(extents.end(), images.begin(), images.end());
-    options.inputs[input.name] = extents;
-  }
-  return bind(opened.file, opened.classes, options);
 }
 
 size_t output_of(const OpenedFile& opened, const OnnxConfig& config) {

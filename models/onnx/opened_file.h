@@ -1,7 +1,6 @@
 #pragma once
 // Files that are read once, however often a config that names them is asked about.
 
-#include <map>
 #include <memory>
 #include <string>
 
@@ -22,14 +21,7 @@ std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config);
 // Refuses parameters that several nodes share as bias or gain, where the config does not allow it.
 void check_shared(const OpenedFile& opened, const OnnxConfig& config);
 
-// The file's network for `batch` samples. `images`: the extents (C, H, W) of a sample of its first input,
-// or none.
-Network network_of(const OpenedFile& opened,
-                   const OnnxConfig& config,
-                   int64_t batch,
-                   const Extents& images);
-
-// The place among the network's outputs of the one that the config names. Throws ConfigError.
+// The place among the file's outputs of the one that the config names. Throws ConfigError.
 size_t output_of(const OpenedFile& opened, const OnnxConfig& config);
 
 }  // namespace lockstep::onnx

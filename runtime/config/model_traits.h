@@ -40,15 +40,20 @@ struct ModelTraits {
   int64_t context = 0;  // tokens of a sample; 0 where the input is something else
   TextTask text_task = TextTask::kNextToken;  // of models that take tokens
   // Above 0: so many kinds of parts of a text are told apart. A sample is then (4, T) i32, the rows
-  // of packed_tokens.h and the segments.
+  // of packed_tokens.h and the segments. And the field that says so.
   int64_t segments = 0;
+  const char* segments_field = "segments";
   // Tokens that a model knows whose outputs are something else; 0: from the data, or the outputs.
+  // And the field that says so.
   int64_t vocabulary = 0;
+  const char* vocabulary_field = "vocabulary";
   // Classes, vocabulary or values to predict; 0: from the data. And the field that says so.
   int64_t outputs = 0;
   const char* outputs_field = "outputs";
   // The tensor (V, ...) whose rows are the vocabulary, for `generate`; null: it generates nothing.
   const char* vocabulary_tensor = nullptr;
+  // Of models that take tokens: whether documents that share a sample do not see each other.
+  bool tells_documents_apart = true;
   // It learns to take noise off images: targets are their class labels, but the loss compares
   // images. It predicts nothing of a sample; `lockstep sample` makes new ones with it.
   std::optional<DiffusionTraits> diffusion = std::nullopt;

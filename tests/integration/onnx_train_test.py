@@ -45,17 +45,21 @@ def field(number, value):
 
 
 def tensor(name, extents, values):
-    return (b"".join(field(1, e) for e in extents) + field(2, FLOAT) + field(8, name) +
-            field(9, struct.pack(f"<{len(values)}f", *values)))
+    """Of floats, or where all values are whole numbers of Python, of int64."""
+    whole = all(isinstance(value, int) for value in values)
+    return (b"".join(field(1, e) for e in extents) + field(2, INT64 if whole else FLOAT) + field(8, name) +
+            field(9, struct.pack(f"<{len(values)}{'q' if whole else 'f'}", *values)))
 
 
-def value_info(name, extents):
+def value_info(name, extents, kind=FLOAT):
     """extents: numbers, and names of open axes."""
     dims = b"".join(field(1, field(1, e) if isinstance(e, int) else field(2, e)) for e in extents)
-    return field(1, name) + field(2, field(1, field(1, FLOAT) + field(2, dims)))
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, dims)))
 
 
 def attribute(name, value):
+    if isinstance(value, str):
+        return field(1, name) + field(4, value) + field(20, 3)
     if isinstance(value, list):
         return field(1, name) + b"".join(field(8, v) for v in value) + field(20, 7)
     if isinstance(value, float):
@@ -157,8 +161,9 @@ class Bench:
         self.expect(done.returncode == USAGE and all(part in message for part in parts), f"exit code {done.returncode}: {message}")
 
 
-def compare(bench, label, network, data, file_of, limit):
-    text = lambda section: f"model {{ {section} }}\ndata {{ {data} }}\n{REST}"
+def compare(bench, label, network, data, file_of, limit, fields="", rest=REST):
+    """`fields`: of the section onnx, beside the file."""
+    text = lambda section: f"model {{ {section} }}\ndata {{ {data} }}\n{rest}"
     built = bench.run(f"{label}-built", text(network))
     first = bench.run(f"{label}-first", text(network), "--max-steps", "1", "--set", "schedule.lr=1e-30")
     if built is None or first is None:
@@ -166,21 +171,23 @@ def compare(bench, label, network, data, file_of, limit):
     # At such a rate the first weights, which the seed alone decides.
     path = bench.folder / f"{label}.onnx"
     path.write_bytes(file_of(bench.weights(f"{label}-first")))
-    section = text(f'onnx {{ file: "{path}" }}')
+    section = text(f'onnx {{ file: "{path}" {fields} }}')
     brought = bench.run(f"{label}-brought", section)
     near = lambda a, b: abs(a - b) <= limit * max(abs(a), abs(b))
     bench.expect(len(built) == 6 and all(s == t and near(a, b) for (s, a), (t, b) in zip(brought, built, strict=True)),
                  f"{label}: losses {brought} and {built}")
-    bench.expect(bench.run(f"{label}-two", section, ranks=2) == brought, f"{label}: losses on two ranks")
+    for ranks, stage in ((2, 1), (4, 3)):
+        again = bench.run(f"{label}-{ranks}", section, "--set", f"comm.zero_stage={stage}", ranks=ranks)
+        bench.expect(again == brought, f"{label}: losses on {ranks} ranks, ZeRO stage {stage}")
     bench.run(f"{label}-stopped", section, "--max-steps", "3")
     bench.run(f"{label}-stopped", section, "--resume", "auto")
     last = bench.weights(f"{label}-brought")
-    for name in (f"{label}-two", f"{label}-stopped"):
+    for name in (f"{label}-2", f"{label}-4", f"{label}-stopped"):
         bench.expect(bench.weights(name) == last, f"{name}: other weights")
     written = bench.folder / f"{label}-trained.onnx"
     done = lockstep_run.run(bench.binary, ["export", bench.folder / f"{label}-brought", "--format", "onnx", "--out", written], ranks=0)
     bench.expect(done.returncode == 0, f"{label}: export: {done.stdout}{done.stderr}")
-    bench.run(f"{label}-again", text(f'onnx {{ file: "{written}" }}'), "--max-steps", "1", "--set", "schedule.lr=1e-30")
+    bench.run(f"{label}-again", text(f'onnx {{ file: "{written}" {fields} }}'), "--max-steps", "1", "--set", "schedule.lr=1e-30")
     bench.expect(bench.weights(f"{label}-again") == last, f"{label}: the file that export wrote has other weights")
     built_last = bench.weights(f"{label}-built")
     same = last.keys() == built_last.keys() and all(

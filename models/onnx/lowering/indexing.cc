@@ -14,6 +14,7 @@
 namespace lockstep::onnx {
 
 void lower_gather(Lowering& lowering, const Node& node) {
+  if (lower_embedding(lowering, node)) return;
   lowering.set(node.output(0),
                ops::gather(lowering.builder(),
                            lowering.name_of(node),

@@ -31,6 +31,10 @@ void lower_depth_to_space(Lowering& lowering, const Node& node);
 void lower_space_to_depth(Lowering& lowering, const Node& node);
 void lower_trilu(Lowering& lowering, const Node& node);
 
+// embeddings.cc
+// Of a Gather: whether its rows are those of a matrix of parameters; then it is done.
+bool lower_embedding(Lowering& lowering, const Node& node);
+
 // images.cc
 void lower_conv(Lowering& lowering, const Node& node);
 void lower_batch_normalization(Lowering& lowering, const Node& node);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/onnx/ids.h"
+#include "models/onnx/lowering/fusions.h"
 #include "models/onnx/lowering/pointwise_functions.h"
 #include "runtime/base/error.h"
 #include "runtime/base/transpose.h"
@@ -123,7 +125,8 @@ Lowering::Lowering(const Network& network, GraphBuilder& builder)
       producers_(network.values.size(), -1),
       learns_(network.values.size(), false),
       passed_over_(network.nodes.size(), false),
-      lowered_(network.nodes.size(), false) {
+      lowered_(network.nodes.size(), false),
+      element_sources_(sources_of_elements(network)) {
   std::iota(origins_.begin(), origins_.end(), 0);
   for (size_t i = 0; i < network.values.size(); ++i) {
     if (network.values[i].kind != ValueKind::kParameter) continue;
@@ -181,6 +184,7 @@ void Lowering::refuse_op(size_t number) const {
 }
 
 void Lowering::run() {
+  fuse_nodes(*this);
   for (size_t i = 0; i < network_.nodes.size(); ++i) lower_node(i);
 }
 
@@ -188,6 +192,8 @@ void Lowering::lower_node(size_t number) {
   if (lowered_[number] || is_done(number)) return;
   lowered_[number] = true;
   const Node& node = network_.nodes[number];
+  if (const auto found = replacements_.find(number); found != replacements_.end())
+    return found->second(*this, node);
   const LowerNode lower = lower_of(node);
   if (lower == nullptr) refuse_op(number);
   lower(*this, node);
@@ -204,7 +210,7 @@ bool Lowering::lower_ahead(int number, const Node& node) {
     const auto place = static_cast<size_t>(producer);
     const Node& found = network_.nodes[place];
     if (&found == &node) return false;
-    if (lowered_[place] || passed_over_[place] || !needed.insert(place).second) continue;
+    if (lowered_[place] || !needed.insert(place).second) continue;
     for (const int input : found.inputs)
       if (input >= 0) values.push_back(input);
   }
@@ -407,14 +413,28 @@ TensorId Lowering::make_constant(int number) {
   return builder_.constant(known.name, shape_of(known), integers);
 }
 
+int64_t Lowering::limit_of(int number) const {
+  const auto found = limits_.find(element_sources_[static_cast<size_t>(number)]);
+  return found == limits_.end() ? 0 : found->second;
+}
+
 const Node* Lowering::only_reader(int number) const {
   number = origin_of(number);
   const std::vector<size_t>& readers = readers_[static_cast<size_t>(number)];
   return readers.size() == 1 && !is_output(number) ? &network_.nodes[readers[0]] : nullptr;
 }
 
+const Node* Lowering::producer(int number) const {
+  const int node = producers_[static_cast<size_t>(number)];
+  return node < 0 ? nullptr : &network_.nodes[static_cast<size_t>(node)];
+}
+
 void Lowering::pass_over(const Node& node) {
   passed_over_[static_cast<size_t>(&node - network_.nodes.data())] = true;
+}
+
+void Lowering::replace(const Node& node, Replacement replacement) {
+  replacements_[static_cast<size_t>(&node - network_.nodes.data())] = std::move(replacement);
 }
 
 std::string Lowering::name_of(const Node& node) const {

@@ -2,6 +2,7 @@
 // From the network of a file to ops of a graph: each node becomes the op that does the same, the fast
 // ones of the house where they can. Images lie channels last as long as nothing asks for another order.
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -104,14 +105,24 @@ class Lowering {
   // A running statistic, which a constant of the file begins. Used once.
   TensorId running_statistic(const Node& node, int number, float momentum);
 
+  // Says that the elements of an input of the network lie in [0, limit).
+  void set_limit(int number, int64_t limit) { limits_[number] = limit; }
+  // The limit of what a value's elements are taken from; 0: there is none.
+  int64_t limit_of(int number) const;
+
   // The only node that reads the value, or a copy of it; null where there are others, or it is an output.
   const Node* only_reader(int number) const;
   // Lowers now all that the value is computed by. False, and then nothing is done, where `node` is of it.
   bool lower_ahead(int number, const Node& node);
   // Whether a node reads the value, or it is an output.
   bool is_read(int number) const;
+  // The node that computes the value; null where none does.
+  const Node* producer(int number) const;
   // What a node has done for another one, which is passed over then.
   void pass_over(const Node& node);
+  // Says what is appended in the place of a node, before its turn has come.
+  using Replacement = std::function<void(Lowering& lowering, const Node& node)>;
+  void replace(const Node& node, Replacement replacement);
 
   // The node's name, or that of its first output.
   std::string name_of(const Node& node) const;
@@ -138,17 +149,20 @@ class Lowering {
 
   const Network& network_;
   GraphBuilder& builder_;
-  std::vector<Place> places_;                  // by value
-  std::vector<Source> sources_;                // by value
-  std::vector<int> origins_;                   // by value
-  std::vector<std::vector<size_t>> readers_;   // by value: the nodes
-  std::vector<int> producers_;                 // by value: the node, or -1
-  std::vector<bool> learns_;                   // by value
-  std::vector<bool> passed_over_, lowered_;    // by node
-  std::map<int, DeferredPointwise> deferred_;  // by value
+  std::vector<Place> places_;                   // by value
+  std::vector<Source> sources_;                 // by value
+  std::vector<int> origins_;                    // by value
+  std::vector<std::vector<size_t>> readers_;    // by value: the nodes
+  std::vector<int> producers_;                  // by value: the node, or -1
+  std::vector<bool> learns_;                    // by value
+  std::vector<bool> passed_over_, lowered_;     // by node
+  std::map<int, DeferredPointwise> deferred_;   // by value
+  std::map<size_t, Replacement> replacements_;  // by node
   std::vector<LoweredParameter> parameters_;
   std::map<int, size_t> parameter_of_;  // by value: place in parameters_
   std::set<int> unshared_;              // values
+  std::vector<int> element_sources_;    // by value: see ids.h
+  std::map<int, int64_t> limits_;       // by value
 };
 
 // Extents of a value as those of a tensor. Throws ConfigError where there are too many, or no element.

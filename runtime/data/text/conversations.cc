@@ -71,6 +71,13 @@ class Conversations final : public FileFormat<ConversationsConfig> {
       throw ConfigError(
           "data: value is data.conversations; allowed: with a model that predicts the next token, "
           "such as model.llama or model.gpt");
+    if (!config_.padded && !model.tells_documents_apart)
+      refuse_value(
+          "data.conversations.padded",
+          "false",
+          fmt::format("true, as in model.{} conversations that share a sample would see each "
+                      "other",
+                      model.section));
   }
 
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }

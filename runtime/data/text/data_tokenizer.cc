@@ -53,7 +53,7 @@ int64_t assumed_vocabulary(const DataConfig& data,
   std::error_code error;
   if (path.empty() || !fs::exists(file, error))
     missing.refuse("how many tokens there are",
-                   fmt::format("set {}, or ", model.field("vocabulary")));
+                   fmt::format("set {}, or ", model.field(model.vocabulary_field)));
   return open_tokenizer(file)->id_limit();
 }
 

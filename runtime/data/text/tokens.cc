@@ -57,6 +57,11 @@ class Tokens final : public FileFormat<TokensConfig> {
   }
 
   void check_for_model(const ModelTraits& model) const override {
+    if (packs_several() && !model.tells_documents_apart)
+      refuse_value("data.tokens.packing",
+                   "BEST_FIT",
+                   fmt::format("NONE or PADDED, as in model.{} documents would see each other",
+                               model.section));
     if (hides(model)) return;
     if (model.text_task != TextTask::kNextToken)
       throw ConfigError(
@@ -147,6 +152,7 @@ class Tokens final : public FileFormat<TokensConfig> {
 
  private:
   bool packs() const { return config_.packing != TokensConfig::Packing::kNone; }
+  bool packs_several() const { return config_.packing == TokensConfig::Packing::kBestFit; }
   static bool hides(const ModelTraits& model) { return model.text_task == TextTask::kMaskedTokens; }
 
   std::shared_ptr<const Masking> open_masking(const ModelTraits& model, uint64_t seed) const {
@@ -189,7 +195,7 @@ class Tokens final : public FileFormat<TokensConfig> {
                                         std::string* packed) const {
     if (!packs()) return make_sequence_dataset(tokens.file, tokens.sequence, model, seed, shuffled);
     const SourceFile borders(data_.dir, documents, field, SourceFile::Gzip::kNever);
-    const bool several = config_.packing == TokensConfig::Packing::kBestFit;
+    const bool several = packs_several();
     const auto packing = std::make_shared<const Packing>(
         parse_documents(borders.bytes(), tokens.sequence.count(), borders.name()),
         model.context,

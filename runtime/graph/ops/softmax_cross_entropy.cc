@@ -1,11 +1,24 @@
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
+namespace {
+
+// Whether no other op computes the tensor than one whose kernels leave room behind rows.
+bool may_be_padded(const Graph& graph, TensorId tensor) {
+  const auto producer = std::find_if(
+      graph.ops.rbegin(), graph.ops.rend(), [&](const Op& op) { return op.outputs[0] == tensor; });
+  return producer == graph.ops.rend() || producer->kind == OpKind::kLinear ||
+         producer->kind == OpKind::kLoraAdd;
+}
+
+}  // namespace
 
 void ops::softmax_cross_entropy(GraphBuilder& builder,
                                 TensorId logits,
@@ -16,7 +29,7 @@ void ops::softmax_cross_entropy(GraphBuilder& builder,
   // The kernels of a large vocabulary want rows that begin on aligned addresses.
   const GraphOptions& options = builder.options();
   const int64_t unit = options.logits_alignment / static_cast<int64_t>(size_of(options.compute));
-  if (unit > 1) {
+  if (unit > 1 && may_be_padded(builder.graph(), logits)) {
     const int64_t columns = builder.shape(logits).columns();
     builder[logits].padded_columns = (columns + unit - 1) / unit * unit;
   }

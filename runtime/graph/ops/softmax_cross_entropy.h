@@ -37,8 +37,8 @@ struct SoftmaxCrossEntropyAttributes {
 
 namespace ops {
 
-// Ends a training or evaluation graph. targets: (rows) i32. The rows of logits may become padded.
-// Classes have the weights of the builder's options.
+// Ends a training or evaluation graph. targets: (rows) i32. Where a linear layer computes the
+// logits, their rows may become padded. Classes have the weights of the builder's options.
 void softmax_cross_entropy(GraphBuilder& builder,
                            TensorId logits,
                            TensorId targets,

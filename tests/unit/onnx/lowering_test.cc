@@ -145,6 +145,12 @@ std::vector<Case> cases() {
 
   all.push_back({"Gather", {x, list({2, 0, -1, 2})}, {{"axis", int64_t{1}}}});
   all.push_back({"Gather", {x, whole({1}, {})}, {{"axis", int64_t{2}}}});
+  all.push_back({"Gather", {{{5, 3}}, whole({4, 0, -2, 4}, {2, 2})}});
+  all.push_back({"Gather", {{{5, 3}}, whole({3}, {})}});
+  all.push_back({"CumSum", {x, whole({1}, {})}});
+  all.push_back({"CumSum", {x, whole({-1}, {})}, {{"exclusive", int64_t{1}}}});
+  all.push_back(
+      {"CumSum", {x, whole({2}, {})}, {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}});
   all.push_back(
       {"GatherElements", {{{3, 4}}, whole({0, 2, -1, 1, 0, 2}, {2, 3})}, {{"axis", int64_t{0}}}});
   all.push_back({"GatherND", {x, whole({0, 1, 1, -1, 0, 1}, {3, 2})}});

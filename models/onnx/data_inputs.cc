@@ -1,0 +1,105 @@
+#include "models/onnx/data_inputs.h"
+
+#include <algorithm>
+
+#include "models/language_model.h"
+#include "models/onnx/ids.h"
+#include "runtime/base/error.h"
+#include "runtime/graph/ops/cast.h"
+#include "runtime/graph/ops/image_normalize.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep::onnx {
+namespace {
+
+bool is_read(const Network& network, int number) {
+  return std::ranges::count(network.outputs, number) > 0 ||
+         std::ranges::any_of(network.nodes, [&](const Node& node) {
+           return std::ranges::count(node.inputs, number) > 0;
+         });
+}
+
+// Inputs that have a number for each token of samples (B, T).
+class TextInputs {
+ public:
+  TextInputs(GraphBuilder& builder, int64_t batch, int64_t tokens, bool next_token)
+      : builder_(builder),
+        samples_(next_token ? token_inputs(builder, batch, tokens)
+                            : text_inputs(builder, batch, tokens, 0)) {}
+
+  TensorId targets() const { return samples_.targets; }
+
+  TensorId tensor_of(Meaning meaning, const Value& input) {
+    switch (meaning) {
+      case Meaning::kTokens: return samples_.tokens;
+      case Meaning::kSegments: return samples_.segments;
+      case Meaning::kPositions: return samples_.positions;
+      case Meaning::kMask: return mask(input);
+      default: break;
+    }
+    LOCKSTEP_CHECK(false, "{} is not of tokens ", input.name);
+    return kNoTensor;
+  }
+
+ private:
+  // Padding has a document below 0.
+  TensorId mask(const Value& input) {
+    PointwiseProgram program;
+    const int zero = program.constant(0);
+    program.append(PointwiseFunction::kLessOrEqual, zero, program.input(0));
+    return ops::pointwise(
+        builder_, input.name, {samples_.documents}, program, !is_floating(input.type));
+  }
+
+  GraphBuilder& builder_;
+  TokenInputs samples_;
+};
+
+DataInputs::Input images_of(GraphBuilder& builder, const Value& input, const ModelIo& io) {
+  const TensorId pixels =
+      builder.input("images", {input.extents[0], io.height, io.width, io.channels}, DType::kU8);
+  return {ops::image_normalize(builder, "images.normalized", pixels, {io.mean, io.std}), true};
+}
+
+DataInputs::Input features_of(GraphBuilder& builder, const Value& input) {
+  const int64_t batch = input.extents[0];
+  const TensorId features =
+      builder.input("features", {batch, elements(input.extents) / batch}, DType::kF32);
+  const TensorId x = ops::cast(builder, "features.rounded", features);
+  const Shape shape = shape_of(input);
+  return {builder.shape(x) == shape ? x : ops::reshape(builder, "features.extents", x, shape)};
+}
+
+}  // namespace
+
+DataInputs append_data_inputs(GraphBuilder& builder,
+                              const NetworkInputs& inputs,
+                              const Network& network,
+                              const ModelIo& io,
+                              bool next_token,
+                              int64_t vocabulary) {
+  const auto value = [&](size_t place) -> const Value& {
+    return network.values[static_cast<size_t>(network.inputs[place])];
+  };
+  if (inputs.kind() == ModelInput::kImages) return {.inputs = {images_of(builder, value(0), io)}};
+  if (inputs.kind() == ModelInput::kFeatures) return {.inputs = {features_of(builder, value(0))}};
+  const int64_t tokens = value(0).extents[1];
+  TextInputs text(builder, value(0).extents[0], tokens, next_token);
+  DataInputs made;
+  for (size_t place = 0; place < network.inputs.size(); ++place) {
+    const Meaning meaning = inputs.meanings()[place];
+    DataInputs::Input input;
+    const bool known = value(place).kind == ValueKind::kConstant;
+    if (!known && is_read(network, network.inputs[place]))
+      input.tensor = text.tensor_of(meaning, value(place));
+    if (meaning == Meaning::kTokens) input.limit = vocabulary;
+    if (meaning == Meaning::kPositions) input.limit = tokens;
+    if (meaning == Meaning::kSegments) input.limit = fewest_rows(network, network.inputs[place]);
+    made.inputs.push_back(input);
+  }
+  made.targets = text.targets();
+  return made;
+}
+
+}  // namespace lockstep::onnx

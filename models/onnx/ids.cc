@@ -1,0 +1,58 @@
+#include "models/onnx/ids.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string_view>
+
+namespace lockstep::onnx {
+namespace {
+
+bool only_moves(const Node& node, const std::vector<Value>& values) {
+  static const std::set<std::string_view> kMoving = {"Expand",
+                                                     "Flatten",
+                                                     "Gather",
+                                                     "GatherElements",
+                                                     "GatherND",
+                                                     "Identity",
+                                                     "Reshape",
+                                                     "Slice",
+                                                     "Squeeze",
+                                                     "Tile",
+                                                     "Transpose",
+                                                     "Unsqueeze"};
+  if (!node.domain.empty() || node.input(0) < 0 || node.output(0) < 0) return false;
+  const auto is_whole = [&](int number) {
+    const ElementType type = values[static_cast<size_t>(number)].type;
+    return !is_floating(type) && type != ElementType::kBool;
+  };
+  const bool casts = node.op == "Cast" || node.op == "CastLike";
+  return (casts && is_whole(node.input(0)) && is_whole(node.output(0))) ||
+         kMoving.count(node.op) > 0;
+}
+
+}  // namespace
+
+std::vector<int> sources_of_elements(const Network& network) {
+  std::vector<int> sources(network.values.size());
+  std::iota(sources.begin(), sources.end(), 0);
+  for (const Node& node : network.nodes) {
+    if (only_moves(node, network.values))
+      sources[static_cast<size_t>(node.output(0))] = sources[static_cast<size_t>(node.input(0))];
+  }
+  return sources;
+}
+
+int64_t fewest_rows(const Network& network, int input) {
+  const std::vector<int> sources = sources_of_elements(network);
+  int64_t fewest = 0;
+  for (const Node& node : network.nodes) {
+    if (node.op != "Gather" || !node.domain.empty() || node.integer("axis", 0) != 0) continue;
+    if (sources[static_cast<size_t>(node.input(1))] != input) continue;
+    const int64_t rows = network.values[static_cast<size_t>(node.input(0))].extents[0];
+    fewest = fewest == 0 ? rows : std::min(fewest, rows);
+  }
+  return fewest;
+}
+
+}  // namespace lockstep::onnx

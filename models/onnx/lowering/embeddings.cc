@@ -1,0 +1,71 @@
+// Rows of tables that learn.
+#include <fmt/format.h>
+
+#include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep::onnx {
+namespace {
+
+using F = PointwiseFunction;
+
+// Constants, counted from the first row.
+std::vector<int32_t> known_ids(const Node& node, const Value& value, int64_t rows) {
+  std::vector<int32_t> ids;
+  for (const int64_t id : value.array.as_int64()) {
+    if (id < -rows || id >= rows)
+      refuse(node, fmt::format("indices: value is {}; the table has {} rows", id, rows));
+    ids.push_back(static_cast<int32_t>(id < 0 ? id + rows : id));
+  }
+  return ids;
+}
+
+// Those below 0 counted from the end, and all others within the table: the op trusts its ids.
+PointwiseProgram within(int64_t rows) {
+  PointwiseProgram program;
+  const int id = program.input(0), zero = program.constant(0);
+  const int last = program.constant(static_cast<float>(rows - 1));
+  const int from_end = program.append(F::kAdd, id, program.constant(static_cast<float>(rows)));
+  const int placed = program.append(F::kWhere, program.append(F::kLess, id, zero), from_end, id);
+  program.append(F::kMin, program.append(F::kMax, placed, zero), last);
+  return program;
+}
+
+// (A, B) i32, whatever axes the file's have.
+TensorId ids_of(Lowering& lowering, const Node& node, int64_t rows) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node) + ".ids";
+  const Value& value = lowering.value(lowering.origin_of(node.input(1)));
+  const Shape own = shape_of(value);
+  const Shape shape = own.rank() == 2 ? own : Shape{1, own.elements()};
+  if (value.kind == ValueKind::kConstant)
+    return builder.constant(name, shape, known_ids(node, value, rows));
+  TensorId ids = lowering.plain(node.input(1));
+  if (own != shape) ids = ops::reshape(builder, name, ids, shape);
+  const int64_t limit = lowering.limit_of(node.input(1));
+  if (limit > 0 && limit <= rows) return ids;
+  return ops::pointwise(builder, name + ".within", {ids}, within(rows), /*integers=*/true);
+}
+
+}  // namespace
+
+bool lower_embedding(Lowering& lowering, const Node& node) {
+  const Lowering::Source table = lowering.source_of(node.input(0));
+  if (table.value < 0 || table.transposed || node.integer("axis", 0) != 0) return false;
+  const Extents& extents = lowering.value(table.value).extents;
+  if (extents.size() != 2 || !lowering.can_have(table.value, Storage::kAsInFile)) return false;
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const TensorId ids = ids_of(lowering, node, extents[0]);
+  const TensorId rows =
+      ops::embedding(builder, name, ids, lowering.parameter(table.value), kNoTensor);
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  const bool as_is = builder.shape(rows) == shape;
+  lowering.set(node.output(0),
+               as_is ? rows : ops::reshape(builder, name + ".extents", rows, shape));
+  return true;
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,139 @@
+#include "models/onnx/lowering/fusions.h"
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "runtime/graph/ops/rms_norm.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// x / sqrt(mean(x^2) + epsilon) * gain, over the last axis, read from its end.
+class RmsNorm {
+ public:
+  RmsNorm(Lowering& lowering, const Node& last) : lowering_(lowering), last_(last) {}
+
+  // Whether the node is the end of one; then it is taken.
+  bool take() {
+    if (!is_op(last_, "Mul")) return false;
+    for (const auto& [gain, normed] : orders(last_)) {
+      nodes_.clear();
+      gain_ = lowering_.source_of(gain).value;
+      if (gain_ < 0 || lowering_.only_reader(gain) != &last_ || !find_quotient(normed)) continue;
+      const Extents& extents = lowering_.value(x_).extents;
+      if (extents.empty() || lowering_.value(gain_).extents != Extents{extents.back()}) continue;
+      for (const Node* node : nodes_) lowering_.pass_over(*node);
+      lowering_.replace(
+          last_, [x = x_, gain = gain_, epsilon = epsilon_](Lowering& lowering, const Node& node) {
+            const auto [sum, y] = ops::rms_norm(lowering.builder(),
+                                                lowering.name_of(node),
+                                                lowering.plain(x),
+                                                kNoTensor,
+                                                lowering.unshared_parameter(gain),
+                                                epsilon);
+            lowering.set(node.output(0), y);
+          });
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static bool is_op(const Node& node, const char* op) {
+    return node.domain.empty() && node.op == op;
+  }
+
+  static std::array<std::pair<int, int>, 2> orders(const Node& node) {
+    return {std::pair(node.input(0), node.input(1)), std::pair(node.input(1), node.input(0))};
+  }
+
+  // The node that computes the value for `reader` alone; null where it is another op.
+  const Node* peek(const Node& reader, int number, const char* op) const {
+    number = lowering_.origin_of(number);
+    const Node* const node = lowering_.producer(number);
+    const bool found =
+        node != nullptr && is_op(*node, op) && lowering_.only_reader(number) == &reader;
+    return found ? node : nullptr;
+  }
+  // The same, which is one of the nodes then.
+  const Node* step(const Node& reader, int number, const char* op) {
+    const Node* const node = peek(reader, number, op);
+    if (node != nullptr) nodes_.push_back(node);
+    return node;
+  }
+
+  std::optional<float> number(int place) const {
+    const Value& value = lowering_.value(lowering_.origin_of(place));
+    if (value.kind != ValueKind::kConstant || value.array.size() != 1) return std::nullopt;
+    return value.array.as_float()[0];
+  }
+
+  // x / root, or x times 1 / root.
+  bool find_quotient(int normed) {
+    if (const Node* const quotient = step(last_, normed, "Div"))
+      return find_root(*quotient, quotient->input(0), quotient->input(1));
+    const Node* const product = step(last_, normed, "Mul");
+    if (product == nullptr) return false;
+    for (const auto& [x, inverse] : orders(*product)) {
+      if (const Node* const reciprocal = step(*product, inverse, "Reciprocal"))
+        return find_root(*reciprocal, x, reciprocal->input(0));
+      const Node* const one = peek(*product, inverse, "Div");
+      if (one == nullptr || number(one->input(0)) != 1) continue;
+      nodes_.push_back(one);
+      return find_root(*one, x, one->input(1));
+    }
+    return false;
+  }
+
+  // sqrt(mean(x^2) + epsilon)
+  bool find_root(const Node& reader, int x, int root) {
+    x_ = lowering_.origin_of(x);
+    const Node* const square_root = step(reader, root, "Sqrt");
+    const Node* const sum =
+        square_root == nullptr ? nullptr : step(*square_root, square_root->input(0), "Add");
+    if (sum == nullptr) return false;
+    for (const auto& [mean, epsilon] : orders(*sum)) {
+      const std::optional<float> known = number(epsilon);
+      if (!known) continue;
+      epsilon_ = *known;
+      const Node* const reduction = step(*sum, mean, "ReduceMean");
+      return reduction != nullptr && is_of_last_axis(*reduction) && is_square(*reduction);
+    }
+    return false;
+  }
+
+  bool is_of_last_axis(const Node& reduction) const {
+    std::vector<int64_t> axes = reduction.integers("axes");
+    if (reduction.input(1) >= 0) {
+      const Value& given = lowering_.value(lowering_.origin_of(reduction.input(1)));
+      if (given.kind != ValueKind::kConstant) return false;
+      axes = given.array.as_int64();
+    }
+    const auto rank = static_cast<int64_t>(lowering_.value(x_).extents.size());
+    return reduction.integer("keepdims", 1) != 0 && axes.size() == 1 &&
+           (axes[0] == -1 || axes[0] == rank - 1);
+  }
+
+  bool is_square(const Node& reduction) {
+    if (const Node* const power = step(reduction, reduction.input(0), "Pow"))
+      return lowering_.origin_of(power->input(0)) == x_ && number(power->input(1)) == 2;
+    const Node* const product = step(reduction, reduction.input(0), "Mul");
+    return product != nullptr && lowering_.origin_of(product->input(0)) == x_ &&
+           lowering_.origin_of(product->input(1)) == x_;
+  }
+
+  Lowering& lowering_;
+  const Node& last_;
+  int x_ = -1, gain_ = -1;
+  float epsilon_ = 0;
+  std::vector<const Node*> nodes_;  // before the last one
+};
+
+}  // namespace
+
+void fuse_nodes(Lowering& lowering) {
+  for (const Node& node : lowering.network().nodes) RmsNorm(lowering, node).take();
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,57 @@
+#include "models/onnx/lowering/output_layer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::onnx {
+namespace {
+
+bool is_op(const Node* node, const char* op) {
+  return node != nullptr && node->domain.empty() && node->op == op;
+}
+
+bool is_read(const Lowering& lowering, int number) {
+  return std::ranges::any_of(lowering.network().nodes, [&](const Node& node) {
+    return std::ranges::any_of(node.inputs, [&](int input) {
+      // Copies of it are no readers.
+      return input >= 0 && lowering.origin_of(input) == number &&
+             lowering.origin_of(node.output(0)) != number;
+    });
+  });
+}
+
+}  // namespace
+
+std::optional<OutputLayer> take_output_layer(Lowering& lowering, int output) {
+  output = lowering.origin_of(output);
+  const Extents extents = lowering.value(output).extents;
+  if (is_read(lowering, output) || extents.size() != 3) return std::nullopt;
+  const Node* product = lowering.producer(output);
+  const Node* sum = nullptr;
+  OutputLayer layer;
+  if (is_op(product, "Add")) {
+    sum = product;
+    for (const auto& [a, b] :
+         {std::pair(sum->input(0), sum->input(1)), std::pair(sum->input(1), sum->input(0))}) {
+      const int bias = lowering.source_of(b).value;
+      if (bias < 0 || lowering.value(bias).extents != Extents{extents[2]} ||
+          lowering.only_reader(a) != sum)
+        continue;
+      layer.bias = bias;
+      product = lowering.producer(lowering.origin_of(a));
+    }
+  }
+  if (!is_op(product, "MatMul")) return std::nullopt;
+  const Lowering::Source weight = lowering.source_of(product->input(1));
+  layer.x = product->input(0);
+  if (weight.value < 0 || lowering.value(weight.value).extents.size() != 2 ||
+      lowering.value(layer.x).extents.size() != 3)
+    return std::nullopt;
+  layer.weight = weight.value;
+  layer.storage = weight.transposed ? Storage::kAsInFile : Storage::kTransposed;
+  lowering.pass_over(*product);
+  if (sum != nullptr) lowering.pass_over(*sum);
+  return layer;
+}
+
+}  // namespace lockstep::onnx

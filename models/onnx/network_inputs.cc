@@ -1,0 +1,219 @@
+#include "models/onnx/network_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+
+namespace lockstep::onnx {
+namespace {
+
+const std::map<std::string, Meaning> kKnownNames = {{"input_ids", Meaning::kTokens},
+                                                    {"attention_mask", Meaning::kMask},
+                                                    {"token_type_ids", Meaning::kSegments},
+                                                    {"position_ids", Meaning::kPositions}};
+
+bool is_id(ElementType type) { return type == ElementType::kInt64 || type == ElementType::kInt32; }
+
+bool has_open_axis(const FileValue& input, size_t axis) {
+  return axis >= input.extents.size() || input.extents[axis].extent < 0;
+}
+
+const char* word_of(Meaning meaning) {
+  switch (meaning) {
+    case Meaning::kTokens: return "TOKENS";
+    case Meaning::kMask: return "MASK";
+    case Meaning::kSegments: return "SEGMENTS";
+    case Meaning::kPositions: return "POSITIONS";
+    case Meaning::kFeatures: return "FEATURES";
+    case Meaning::kImages: return "IMAGES";
+  }
+  return "";
+}
+
+// The types and extents that it may have, in words.
+const char* form_of(Meaning meaning) {
+  switch (meaning) {
+    case Meaning::kMask: return "int64, int32, bool or float (N, T)";
+    case Meaning::kFeatures: return "float (N, F)";
+    case Meaning::kImages: return "float (N, C, H, W)";
+    default: return "int64 or int32 (N, T)";
+  }
+}
+
+}  // namespace
+
+bool is_of_tokens(Meaning meaning) {
+  return meaning != Meaning::kFeatures && meaning != Meaning::kImages;
+}
+
+NetworkInputs::NetworkInputs(const OpenedFile& opened, const OnnxConfig& config)
+    : opened_(opened), config_(config) {
+  const size_t count = opened.file.inputs.size();
+  std::set<std::string> names;
+  for (size_t place = 0; place < count; ++place) names.insert(value(place).name);
+  for (const OnnxInput& given : config.inputs)
+    if (names.count(given.name) == 0)
+      refuse_value("model.onnx.inputs.name",
+                   in_quotes(given.name),
+                   fmt::format("an input of {}: {}", config.file, fmt::join(names, ", ")));
+  for (size_t place = 0; place < count; ++place) {
+    meanings_.push_back(meaning_of(place));
+    require_form(place);
+  }
+  const bool alone = count == 1 && !is_of_tokens(meanings_[0]);
+  const bool of_tokens = std::ranges::count(meanings_, Meaning::kTokens) > 0 &&
+                         std::ranges::all_of(meanings_, is_of_tokens);
+  if (!alone && !of_tokens)
+    throw ConfigError(
+        "model.onnx.inputs: {} takes {}; allowed: FEATURES or IMAGES alone, or TOKENS, beside which "
+        "there may be MASK, SEGMENTS and POSITIONS",
+        config.file,
+        count == 0 ? "nothing" : word_of(meanings_[0]));
+  context_ = find_context();
+}
+
+ModelInput NetworkInputs::kind() const {
+  switch (meanings_[0]) {
+    case Meaning::kFeatures: return ModelInput::kFeatures;
+    case Meaning::kImages: return ModelInput::kImages;
+    default: return ModelInput::kTokens;
+  }
+}
+
+const FileValue& NetworkInputs::value(size_t place) const {
+  return opened_.file.values[static_cast<size_t>(opened_.file.inputs[place])];
+}
+
+Meaning NetworkInputs::meaning_of(size_t place) const {
+  const FileValue& input = value(place);
+  for (const OnnxInput& given : config_.inputs)
+    if (given.name == input.name) return given.is;
+  const auto known = kKnownNames.find(input.name);
+  if (known != kKnownNames.end()) return known->second;
+  const size_t rank = input.extents.size();
+  if (opened_.file.inputs.size() == 1) {
+    if (is_id(input.type) && rank == 2) return Meaning::kTokens;
+    if (is_floating(input.type) || !input.typed)
+      return rank == 4 ? Meaning::kImages : Meaning::kFeatures;
+  }
+  throw ConfigError(
+      "model.onnx.inputs: nothing says what the input \"{}\" of {} is ({} with {} axes); allowed: "
+      "inputs {{ name: \"{}\" is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES",
+      input.name,
+      config_.file,
+      input.typed ? name_of(input.type) : "of no type",
+      rank,
+      input.name);
+}
+
+void NetworkInputs::require_form(size_t place) const {
+  const FileValue& input = value(place);
+  const Meaning meaning = meanings_[place];
+  const size_t rank = input.extents.size();
+  bool good = input.typed;
+  switch (meaning) {
+    case Meaning::kFeatures: good &= input.type == ElementType::kFloat && rank >= 2; break;
+    case Meaning::kImages: good &= input.type == ElementType::kFloat && rank == 4; break;
+    case Meaning::kMask:
+      good &= is_id(input.type) || is_floating(input.type) || input.type == ElementType::kBool;
+      good &= rank == 2;
+      break;
+    default: good &= is_id(input.type) && rank == 2;
+  }
+  if (!good)
+    throw ConfigError(
+        "model.onnx.inputs: the input \"{}\" of {} is {} with {} axes; allowed of {}: {}",
+        input.name,
+        config_.file,
+        input.typed ? name_of(input.type) : "of no type",
+        rank,
+        word_of(meaning),
+        form_of(meaning));
+}
+
+// What the file or model.onnx.axes say of the tokens' axis; 0 where it is open.
+int64_t NetworkInputs::fixed_tokens() const {
+  for (size_t place = 0; place < meanings_.size(); ++place) {
+    const FileValue& input = value(place);
+    if (!has_open_axis(input, 1)) return input.extents[1].extent;
+    for (const OnnxAxis& axis : config_.axes)
+      if (axis.name == input.name + ".1" || axis.name == input.extents[1].name) return axis.extent;
+  }
+  return 0;
+}
+
+int64_t NetworkInputs::find_context() const {
+  if (kind() != ModelInput::kTokens) {
+    if (config_.context != 0)
+      refuse_value("model.onnx.context", config_.context, "0, as the network takes no tokens");
+    if (config_.task != OnnxConfig::Task::kNextToken)
+      throw ConfigError("model.onnx.task: allowed with inputs of tokens alone");
+    return 0;
+  }
+  if (config_.loss != Loss::kSoftmaxCrossEntropy)
+    throw ConfigError(
+        "model.onnx.loss: allowed of a network that takes tokens: SOFTMAX_CROSS_ENTROPY, as "
+        "model.onnx.task says what is predicted");
+  const int64_t fixed = fixed_tokens();
+  if (fixed > 0 && config_.context > 0 && config_.context != fixed)
+    refuse_value("model.onnx.context",
+                 config_.context,
+                 fmt::format("0 or {}, the tokens of a sample in {}", fixed, config_.file));
+  if (fixed == 0 && config_.context == 0)
+    refuse_value("model.onnx.context",
+                 0,
+                 fmt::format("how many tokens a sample has, as {} leaves axis 1 of \"{}\" open",
+                             config_.file,
+                             value(0).name));
+  return std::max(fixed, config_.context);
+}
+
+// What tokens of a stream have.
+Array NetworkInputs::known(size_t place, int64_t batch, int64_t tokens) const {
+  std::vector<double> numbers(static_cast<size_t>(batch * tokens), 0);
+  const Meaning meaning = meanings_[place];
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (meaning == Meaning::kMask) numbers[i] = 1;
+    if (meaning == Meaning::kPositions)
+      numbers[i] = static_cast<double>(static_cast<int64_t>(i) % tokens);
+  }
+  return array_of(value(place).type, {batch, tokens}, numbers);
+}
+
+Network NetworkInputs::bind(int64_t batch,
+                            int64_t tokens,
+                            const Extents& images,
+                            bool stream) const {
+  BindOptions options{.batch = batch, .output = static_cast<int>(output_of(opened_, config_))};
+  for (const OnnxAxis& axis : config_.axes) options.axes[axis.name] = axis.extent;
+  const int64_t fixed = fixed_tokens();
+  if (kind() == ModelInput::kTokens && fixed > 0 && fixed != tokens)
+    throw ConfigError(
+        "execution.length_buckets: a length of {}; allowed: none, as {} has {} tokens a sample",
+        tokens,
+        config_.file,
+        fixed);
+  for (size_t place = 0; place < meanings_.size(); ++place) {
+    Extents extents = {batch};
+    if (kind() == ModelInput::kTokens)
+      extents.push_back(tokens);
+    else if (!images.empty())
+      extents.insert(extents.end(), images.begin(), images.end());
+    else
+      continue;
+    options.inputs[value(place).name] = extents;
+    const Meaning meaning = meanings_[place];
+    const bool next_token = config_.task == OnnxConfig::Task::kNextToken;
+    if ((stream && (meaning == Meaning::kMask || meaning == Meaning::kPositions)) ||
+        (next_token && meaning == Meaning::kSegments))
+      options.known[value(place).name] = known(place, batch, tokens);
+  }
+  return onnx::bind(opened_.file, opened_.classes, options);
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,51 @@
+#pragma once
+// What the inputs of a file take: which of them are tokens, masks and so on, and how long a sample is.
+
+#include <string>
+#include <vector>
+
+#include "models/onnx/opened_file.h"
+#include "runtime/config/model_traits.h"
+
+namespace lockstep::onnx {
+
+using Meaning = OnnxInput::Meaning;
+
+class NetworkInputs {
+ public:
+  // By the config, by the names that exporters give them, and an input that is the only one by its type
+  // and axes. Throws ConfigError where one is not known, or cannot be what it is said to be, and where
+  // fields of the config ask for what the inputs do not have. Borrows both.
+  NetworkInputs(const OpenedFile& opened, const OnnxConfig& config);
+
+  // In the order of File::inputs.
+  const std::vector<Meaning>& meanings() const { return meanings_; }
+  // What a sample of the data has to be.
+  ModelInput kind() const;
+  // Of networks that take tokens, how many a sample has; else 0.
+  int64_t context() const { return context_; }
+
+  // Binds the axes of inputs of tokens to `tokens` of each sample, those of images to `images` (C, H, W).
+  // `stream`: samples are pieces of one stream of tokens, so that masks are 1 and positions counted from
+  // 0: constants, as are the segments of what predicts the next token. Throws ConfigError where the file
+  // fixes another number of tokens.
+  Network bind(int64_t batch, int64_t tokens, const Extents& images, bool stream) const;
+
+ private:
+  const FileValue& value(size_t place) const;
+  Meaning meaning_of(size_t place) const;
+  void require_form(size_t place) const;
+  Array known(size_t place, int64_t batch, int64_t tokens) const;
+  int64_t fixed_tokens() const;
+  int64_t find_context() const;
+
+  const OpenedFile& opened_;
+  const OnnxConfig& config_;
+  std::vector<Meaning> meanings_;
+  int64_t context_ = 0;
+};
+
+// Whether it has a number for each token, (N, T).
+bool is_of_tokens(Meaning meaning);
+
+}  // namespace lockstep::onnx
