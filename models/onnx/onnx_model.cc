@@ -338,7 +338,8 @@ class OnnxModel final : public Model {
   void append_text_network(Lowering& lowering, TensorId targets) const {
     GraphBuilder& builder = lowering.builder();
     const int output = output_number(lowering.network());
-    const auto layer = predicts_tokens() ? take_output_layer(lowering, output) : std::nullopt;
+    std::optional<OutputLayer> layer;
+    if (predicts_tokens()) layer = take_output_layer(lowering, output);
     lowering.run();
     const bool inference = builder.options().purpose == Purpose::kInference;
     if (layer) {
