@@ -7,11 +7,13 @@ cd "$root"
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...] [--until SECONDS]
+usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...] [--objects FOLDER] [--until SECONDS]
   --preset   how to build (CMakePresets.json); release unless told
   --label    only the tests with this label, such as unit; without it all but the label long
   --filter   only the tests whose name matches this regular expression
   --target   build only this, such as unit_tests; may be given many times
+  --objects  with the preset asan: a build folder of the same sources, such as build/release, whose objects of
+             the unit tests are linked instead of compiled again; what they test is compiled with sanitizers
   --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
 Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of the files, the links
@@ -22,11 +24,12 @@ TEXT
 preset=release
 selection=()
 targets=()
+objects=""
 until=""
 labelled=no
 while [ $# -gt 0 ]; do
   case "$1" in
-    --preset | --label | --filter | --target | --until)
+    --preset | --label | --filter | --target | --objects | --until)
       if [ $# -lt 2 ]; then
         echo "tests: $1 needs a value" >&2
         exit 2
@@ -36,6 +39,7 @@ while [ $# -gt 0 ]; do
         --label) selection+=(-L "$2") && labelled=yes ;;
         --filter) selection+=(-R "$2") ;;
         --target) targets+=(--target "$2") ;;
+        --objects) objects="$(realpath "$2")" ;;
         --until) until="$2" ;;
       esac
       shift 2
@@ -125,7 +129,7 @@ if [ -n "$until" ] && [ "$(date +%s)" -ge "$until" ]; then
   finish
 fi
 step "Build: preset $preset, in $folder, $jobs jobs"
-if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON && cmake --build "$folder" -j "$jobs" "${targets[@]}"; }; then
+if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON -DLOCKSTEP_TEST_OBJECTS="$objects" && cmake --build "$folder" -j "$jobs" "${targets[@]}"; }; then
   fail "the build"
   finish
 fi

@@ -25,7 +25,7 @@ data { synthetic { samples: 2000 features: 64 classes: 5 } }
 train { global_batch: 32 lanes: 4 steps: 1000000 }
 optimizer { sgd {} }
 execution { threads: 1 }
-comm { timeout_s: LIMIT files_timeout_s: LIMIT }
+comm { timeout_s: LIMIT files_timeout_s: 30 }
 output { tensorboard: false }
 """
 LIMIT_S = 2

@@ -239,7 +239,7 @@ def onnx_files(cases):
     def model(nodes=None, weights=None, opset=17, more=b""):
         nodes = nodes or [onnx.node("Mul", ["x", "w"], ["y"])]
         weights = {"w": ([2], [1, 2])} if weights is None else weights
-        return onnx.model(nodes, weights, [("x", ["batch", 2])], ("y", ["batch", 2]), opset) + more
+        return onnx.model(nodes, weights, [("x", ["batch", 2])], ("y", ["batch", 2]), opset=opset) + more
 
     def tensor(*fields):  # a second initializer, v
         return onnx.field(7, onnx.field(5, onnx.field(2, 1) + onnx.field(8, "v") + b"".join(fields)))
