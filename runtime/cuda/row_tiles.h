@@ -75,4 +75,40 @@ __device__ __forceinline__ void add_up_tile(float (&sums)[N], int width) {
   }
 }
 
+// Of a tile of x, whose rows are `channels` apart: each channel's mean, and the sum of squared
+// distances from it, (channels) each. What is added up are distances from the tile's first row, so that
+// nothing cancels however far the values lie from zero. All threads of the block must call it.
+template <typename T, int N>
+__device__ __forceinline__ void tile_moments(const TilePlace<N>& place,
+                                             const T* x,
+                                             int64_t channels,
+                                             int width,
+                                             float* means,
+                                             float* distances) {
+  const bool inside = place.channel < channels;
+  float shift[N] = {}, sums[N] = {}, squares[N] = {};
+  if (inside) {
+    load(x + place.first * channels + place.channel, shift);
+    for (int64_t row = place.begin; row < place.end; row += place.step) {
+      float values[N];
+      load(x + row * channels + place.channel, values);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        values[i] -= shift[i];
+        sums[i] += values[i];
+        squares[i] = fmaf(values[i], values[i], squares[i]);
+      }
+    }
+  }
+  add_up_tile(sums, width);
+  add_up_tile(squares, width);
+  if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
+  const auto count = static_cast<float>(place.end - place.first);
+  for (int i = 0; i < N; ++i) {
+    const float mean = sums[i] / count;
+    means[place.channel + i] = shift[i] + mean;
+    distances[place.channel + i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
+  }
+}
+
 }  // namespace lockstep::cuda

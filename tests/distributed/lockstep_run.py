@@ -41,6 +41,26 @@ def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None,
                           timeout=limit_s, env=env, cwd=cwd, stdin=subprocess.DEVNULL)
 
 
+def sets(*changes):
+    """The arguments that change fields of a config, each "FIELD=VALUE"."""
+    return [argument for change in changes for argument in ("--set", change)]
+
+
+class Expectations:
+    """Called with what must hold and a text that says so: prints it, and keeps it where it fails."""
+
+    def __init__(self):
+        self.failures = []
+
+    def __call__(self, holds, text):
+        print(("" if holds else "FAILED: ") + text[:2000], flush=True)
+        if not holds:
+            self.failures.append(text)
+
+    def exit_code(self):
+        return 1 if self.failures else 0
+
+
 def read_tensor(path, name):
     """Shape and values of a tensor of floats in a safetensors file."""
     content = pathlib.Path(path).read_bytes()

@@ -150,12 +150,7 @@ def compare_with_transformers(encode, folder, expect):
 
 
 def main(binary, encode):
-    failures = []
-
-    def expect(holds, text):
-        print(("" if holds else "FAILED: ") + text[:2000])
-        if not holds:
-            failures.append(text)
+    expect = lockstep_run.Expectations()
 
     with tempfile.TemporaryDirectory(prefix="lockstep-conversations-") as name:
         folder = pathlib.Path(name)
@@ -176,12 +171,9 @@ def main(binary, encode):
         config = folder / "config.textproto"
         config.write_text(CONFIG.replace("FOLDER", str(folder)))
 
-        def sets(*changes):
-            return [argument for change in changes for argument in ("--set", change)]
-
         whole = lockstep_run.train(binary, config, folder / "whole")
         for ranks in (2, 4):
-            other = lockstep_run.train(binary, config, folder / f"ranks{ranks}", ranks, sets("train.steps=120"))
+            other = lockstep_run.train(binary, config, folder / f"ranks{ranks}", ranks, lockstep_run.sets("train.steps=120"))
             expect(other["weights_hash"] == whole["weights_hash"], f"{ranks} ranks: {other['weights_hash']}, {whole['weights_hash']}")
         lockstep_run.train(binary, config, folder / "resumed", 1, ["--max-steps", "50"])
         resumed = lockstep_run.train(binary, config, folder / "resumed", 2, ["--resume", "auto"])
@@ -189,7 +181,7 @@ def main(binary, encode):
 
         def evaluate(*changes):
             out = folder / "eval.json"
-            done = lockstep_run.run(binary, ["eval", config, "--checkpoint", folder / "whole", "--json", out, *sets(*changes)])
+            done = lockstep_run.run(binary, ["eval", config, "--checkpoint", folder / "whole", "--json", out, *lockstep_run.sets(*changes)])
             if done.returncode != 0:
                 raise RuntimeError(f"{done.stdout}\n{done.stderr}")
             return json.loads(out.read_text())["eval_loss"], done.stdout + done.stderr
@@ -216,7 +208,7 @@ def main(binary, encode):
 
         def refused(code, parts, *changes, arguments=("train", "--run-dir", "refused")):
             done = lockstep_run.run(binary, [arguments[0], config, *[folder / a if a == "refused" else a for a in arguments[1:]],
-                                             *sets(*changes)], ranks=0)
+                                             *lockstep_run.sets(*changes)], ranks=0)
             message = (done.stdout + done.stderr).strip().splitlines()[-1]
             expect(done.returncode == code and all(part in message for part in parts), f"exit code {done.returncode}: {message}")
 
@@ -226,7 +218,7 @@ def main(binary, encode):
         refused(DATA, ["bad.jsonl:13", "JSON"], bad)
         for what, left in (("SKIP", 12), ("REPLACE", 18)):
             done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / what, "--max-steps", "1",
-                                             *sets(bad, f"data.bad_records={what}", "data.max_bad_fraction=0.5")], ranks=0)
+                                             *lockstep_run.sets(bad, f"data.bad_records={what}", "data.max_bad_fraction=0.5")], ranks=0)
             said = done.stdout + done.stderr
             expect(done.returncode == 0 and f"; {left} conversations" in said, f"bad lines, {what}: {said.strip().splitlines()[-1]}")
         refused(DATA, ["6 of 18 records are bad", "bad.jsonl:13"], bad, "data.bad_records=SKIP", "data.max_bad_fraction=0.1")
@@ -245,7 +237,7 @@ def main(binary, encode):
         picky = ("data.conversations.chat_template=picky.jinja", "data.conversations.train=some.jsonl")
         refused(DATA, ["some.jsonl:13", "picky.jinja", "not this"], *picky)
         done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "picky", "--max-steps", "1",
-                                         *sets(*picky, "data.bad_records=SKIP", "data.max_bad_fraction=0.5")], ranks=0)
+                                         *lockstep_run.sets(*picky, "data.bad_records=SKIP", "data.max_bad_fraction=0.5")], ranks=0)
         said = done.stdout + done.stderr
         expect(done.returncode == 0 and "; 12 conversations" in said, f"a template skips: {said.strip().splitlines()[-1]}")
         (folder / "qwen3.jinja").write_text(zoo.QWEN_3)
@@ -256,12 +248,12 @@ def main(binary, encode):
         refused(DATA, ["train.jsonl:1", "chat_template"], "data.conversations.tokenizer=plain")
         lines("texts.jsonl", [{"prompt": q, "completion": " " + a} for q, a in learned.items()])
         done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "texts", "--max-steps", "1",
-                                         *sets("data.conversations.tokenizer=plain", "data.conversations.train=texts.jsonl",
+                                         *lockstep_run.sets("data.conversations.tokenizer=plain", "data.conversations.train=texts.jsonl",
                                                "data.conversations.eval=")], ranks=0)
         expect(done.returncode == 0, f"texts alone: {(done.stdout + done.stderr).strip().splitlines()[-1]}")
         refused(USAGE, ["--message"], arguments=("generate", "--message", "a", "--message", "b"))
         refused(USAGE, ["--system"], arguments=("generate", "--system", "a", "--prompt", "b"))
-    return 1 if failures else 0
+    return expect.exit_code()
 
 
 if __name__ == "__main__":

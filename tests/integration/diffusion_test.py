@@ -55,17 +55,8 @@ def write_images(folder, images, labels, count, seed):
     (folder / labels).write_bytes(struct.pack(">2I", 0x801, count) + bytes(numbers))
 
 
-def sets(*changes):
-    return [argument for change in changes for argument in ("--set", change)]
-
-
 def main(binary):
-    failures = []
-
-    def expect(holds, text):
-        print(("" if holds else "FAILED: ") + text)
-        if not holds:
-            failures.append(text)
+    expect = lockstep_run.Expectations()
 
     with tempfile.TemporaryDirectory(prefix="lockstep-diffusion-") as folder:
         folder = pathlib.Path(folder)
@@ -75,7 +66,7 @@ def main(binary):
         config.write_text(CONFIG.replace("FOLDER", str(folder)))
 
         def train(name, *changes, ranks=1, arguments=()):
-            return lockstep_run.train(binary, config, folder / name, ranks, [*sets(*changes), *arguments])
+            return lockstep_run.train(binary, config, folder / name, ranks, [*lockstep_run.sets(*changes), *arguments])
 
         def losses(name, key="loss"):
             return [line[key] for line in lockstep_run.metrics(folder / name) if key in line]
@@ -140,7 +131,7 @@ def main(binary):
                    f"exit code {done.returncode}: {message}")
 
         def refused_config(parts, *changes):
-            refused(USAGE, parts, "train", config, "--run-dir", folder / "refused", *sets(*changes))
+            refused(USAGE, parts, "train", config, "--run-dir", folder / "refused", *lockstep_run.sets(*changes))
 
         refused_config(["model.dit.target", "EPSILON", "VELOCITY"], "model.dit.schedule=FLOW_MATCHING")
         refused_config(["model.dit.patch", "3", "8 x 8"], "model.dit.patch=3")
@@ -164,7 +155,7 @@ def main(binary):
         sample("certain", "--guidance", "1", run="certain")
         train("mlp", "train.steps=1", "train.ema_decay=0", "model.mlp.hidden=4")
         refused(USAGE, ["mlp", "dit"], "sample", folder / "mlp", *out)
-    return 1 if failures else 0
+    return expect.exit_code()
 
 
 if __name__ == "__main__":

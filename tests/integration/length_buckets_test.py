@@ -50,17 +50,8 @@ def write_documents(folder):
     (folder / "documents.bin").write_bytes(borders.tobytes())
 
 
-def sets(*changes):
-    return [argument for change in changes for argument in ("--set", change)]
-
-
 def main(binary):
-    failures = []
-
-    def expect(holds, text):
-        print(("" if holds else "FAILED: ") + text)
-        if not holds:
-            failures.append(text)
+    expect = lockstep_run.Expectations()
 
     with tempfile.TemporaryDirectory(prefix="lockstep-lengths-") as folder:
         folder = pathlib.Path(folder)
@@ -70,7 +61,7 @@ def main(binary):
 
         def train(name, *changes, ranks=1, arguments=()):
             return lockstep_run.train(binary, config, folder / name, ranks,
-                                      [*sets(*changes), *arguments])
+                                      [*lockstep_run.sets(*changes), *arguments])
 
         def losses(name, key="loss"):
             return [line[key] for line in lockstep_run.metrics(folder / name) if key in line]
@@ -106,14 +97,14 @@ def main(binary):
         expect(other["weights_hash"] == short["weights_hash"], "dropout on 2 ranks")
 
         out = folder / "plan.json"
-        done = lockstep_run.run(binary, ["plan", config, "--json", out, *sets(BUCKETS)], ranks=0)
+        done = lockstep_run.run(binary, ["plan", config, "--json", out, *lockstep_run.sets(BUCKETS)], ranks=0)
         expect(done.returncode == 0 and "lanes of up to 16 tokens: 0.2" in done.stdout, "plan")
         arenas = json.loads(out.read_text())["arena_bytes_by_length"]
         expect(arenas["8"] < arenas["16"] < arenas["32"], f"arenas {arenas}")
 
         def refused(code, parts, *changes):
             done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "refused",
-                                             *sets(*changes)], ranks=0)
+                                             *lockstep_run.sets(*changes)], ranks=0)
             message = (done.stdout + done.stderr).strip().splitlines()[-1]
             expect(done.returncode == code and all(part in message for part in parts),
                    f"exit code {done.returncode}: {message}")
@@ -124,7 +115,7 @@ def main(binary):
         refused(USAGE, [field, "PADDED"], BUCKETS, "data.tokens.packing=NONE",
                 "data.tokens.train_documents=", "data.tokens.eval_documents=")
         refused(NUMERIC, ["not finite", "lane"], BUCKETS, "schedule.lr=1e30")
-    return 1 if failures else 0
+    return expect.exit_code()
 
 
 if __name__ == "__main__":

@@ -45,17 +45,8 @@ def write_documents(folder):
     return sum(max(0, b - a - 1) for a, b in zip(borders, [*borders[1:], len(tokens)]))
 
 
-def sets(*changes):
-    return [argument for change in changes for argument in ("--set", change)]
-
-
 def main(binary):
-    failures = []
-
-    def expect(holds, text):
-        print(("" if holds else "FAILED: ") + text)
-        if not holds:
-            failures.append(text)
+    expect = lockstep_run.Expectations()
 
     with tempfile.TemporaryDirectory(prefix="lockstep-packing-") as folder:
         folder = pathlib.Path(folder)
@@ -68,14 +59,14 @@ def main(binary):
         for label, changes in {"recomputed": ["execution.recompute=BLOCKS"],
                                "logits of 7 tokens at a time": ["execution.loss_rows=7"]}.items():
             run_dir = folder / changes[0].replace("=", "_")
-            other = lockstep_run.train(binary, config, run_dir, 1, sets(*changes))
+            other = lockstep_run.train(binary, config, run_dir, 1, lockstep_run.sets(*changes))
             expect(other["weights_hash"] == whole["weights_hash"],
                    f"{label}: {other['weights_hash']}, {whole['weights_hash']}")
 
         def evaluate(*changes):
             out = folder / "eval.json"
             done = lockstep_run.run(binary, ["eval", config, "--checkpoint", folder / "whole",
-                                             "--json", out, *sets(*changes)])
+                                             "--json", out, *lockstep_run.sets(*changes)])
             if done.returncode != 0:
                 raise RuntimeError(f"{done.stdout}\n{done.stderr}")
             return json.loads(out.read_text())["eval_loss"]
@@ -89,7 +80,7 @@ def main(binary):
 
         def refused(code, parts, *changes):
             done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "refused",
-                                             *sets(*changes)], ranks=0)
+                                             *lockstep_run.sets(*changes)], ranks=0)
             message = (done.stdout + done.stderr).strip().splitlines()[-1]
             expect(done.returncode == code and all(part in message for part in parts),
                    f"exit code {done.returncode}: {message}")
@@ -98,7 +89,7 @@ def main(binary):
         refused(USAGE, ["data.tokens.eval_documents", "''"], "data.tokens.eval_documents=")
         (folder / "short.bin").write_bytes(b"123")
         refused(DATA, ["short.bin", "3 bytes"], "data.tokens.train_documents=short.bin")
-    return 1 if failures else 0
+    return expect.exit_code()
 
 
 if __name__ == "__main__":

@@ -102,12 +102,7 @@ def accuracy_on_even_classes(binary, folder, balance):
 
 
 def main(binary):
-    failures = []
-
-    def expect(holds, text):
-        print(("" if holds else "FAILED: ") + text, flush=True)
-        if not holds:
-            failures.append(text)
+    expect = lockstep_run.Expectations()
 
     def write_config(folder, task, data):
         config = folder / "config.textproto"
@@ -199,7 +194,7 @@ def main(binary):
             "--set", "model.bert.classes=2", "--set", "model.bert.vocabulary=16"], ranks=0)
         expect(planned.returncode == 0 and "is not here: assumed 2 classes" in planned.stdout,
                f"plan without data: {(planned.stdout + planned.stderr).splitlines()[-1:]}")
-    return 1 if failures else 0
+    return expect.exit_code()
 
 
 if __name__ == "__main__":

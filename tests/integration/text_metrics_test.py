@@ -73,12 +73,7 @@ def expected(name, folder, shape, values):
 
 
 def main(binary):
-    failures = []
-
-    def expect(holds, text):
-        print(("" if holds else "FAILED: ") + text, flush=True)
-        if not holds:
-            failures.append(text)
+    expect = lockstep_run.Expectations()
 
     assert SAMPLES % BATCH < BATCH - BATCH // LANES  # a lane of the last step has nothing
     with tempfile.TemporaryDirectory(prefix="lockstep-text-metrics-") as folder:
@@ -117,7 +112,7 @@ def main(binary):
                     expect(abs(metrics[metric] - value) < TOLERANCE * max(1, abs(value)),
                            f"{name}, {where}: {metric} is {metrics[metric]}, and by the "
                            f"predictions {value}")
-    return 1 if failures else 0
+    return expect.exit_code()
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ void reference_forward(const OpCall& call) {
             of_x[g] = product(op.w, row, x, s.features) + at(op.bias, bias);
             of_h[g] = product(op.r, row, h, hidden) + at(op.bias, bias + gates * hidden);
           }
-          const int64_t sample = op.row(d, time) + n, unit = sample * hidden + i;
+          const int64_t sample = op.shape.row(d, time) + n, unit = sample * hidden + i;
           double* const v = op.gates + sample * s.slot_columns() + i;
           const auto sum = [&](int64_t g) { return of_x[g] + of_h[g]; };
           switch (s.attributes.cell) {
@@ -132,7 +132,7 @@ void reference_backward(const OpCall& call) {
       std::vector<double> before(d_h.size(), 0);
       for (int64_t unit = 0; unit < s.states(); ++unit) {
         const int64_t n = unit / hidden, i = unit % hidden;
-        const int64_t sample = op.row(d, time) + n, place = sample * hidden + i;
+        const int64_t sample = op.shape.row(d, time) + n, place = sample * hidden + i;
         const double* const h = op.h_before(d, step);
         const auto k = static_cast<size_t>(unit);
         d_c[k] += at(op.d_cells, place);

@@ -185,7 +185,7 @@ Gemm input_product(const Forward& op, int64_t direction, const RecurrentRows& ro
           .depth = s.features,
           .a = {op.x, s.features},
           .b = {w, s.features, true},
-          .c = op.gates + op.row(direction, 0) * s.slot_columns() + rows.slots,
+          .c = op.gates + op.shape.row(direction, 0) * s.slot_columns() + rows.slots,
           .c_stride = s.slot_columns(),
           .accumulate = true};
 }
@@ -198,7 +198,7 @@ Gemm state_product(const Forward& op, int64_t direction, const float* h, int64_t
           .depth = s.hidden,
           .a = {h, s.hidden},
           .b = {op.r + direction * s.gate_rows() * s.hidden, s.hidden, true},
-          .c = op.gates + op.row(direction, time) * s.slot_columns(),
+          .c = op.gates + op.shape.row(direction, time) * s.slot_columns(),
           .c_stride = s.slot_columns(),
           .accumulate = true};
 }
@@ -226,7 +226,7 @@ void run_forward(const OpCall& call) {
   for (int64_t d = 0; d < s.directions; ++d) {
     for (int i = 0; i < parts; ++i) gemm(input_product(op, d, rows[i]), op.workspace);
     for (int64_t step = 0; step < s.times; ++step) {
-      const int64_t time = s.time(d, step), row = op.row(d, time);
+      const int64_t time = s.time(d, step), row = op.shape.row(d, time);
       const float* const h = op.h_before(d, step);
       if (h != nullptr) gemm(state_product(op, d, h, time), op.workspace);
       const RecurrentStep of_step = {
@@ -279,7 +279,7 @@ Gemm state_gradient(const Backward& op, const BackwardWorkspace& work, int64_t d
   return {.rows = s.batch,
           .columns = s.hidden,
           .depth = s.gate_rows(),
-          .a = gates_operand(op, work.d_gates, op.row(d, time), 0, false),
+          .a = gates_operand(op, work.d_gates, op.shape.row(d, time), 0, false),
           .b = {op.r + d * s.gate_rows() * s.hidden, s.hidden},
           .c = work.d_h,
           .c_stride = s.hidden,
@@ -295,7 +295,7 @@ Gemm input_gradient(const Backward& op,
   return {.rows = s.times * s.batch,
           .columns = s.features,
           .depth = rows.count,
-          .a = gates_operand(op, work.d_gates, op.row(d, 0), rows.slots, false),
+          .a = gates_operand(op, work.d_gates, op.shape.row(d, 0), rows.slots, false),
           .b = {op.w + (d * s.gate_rows() + rows.weights) * s.features, s.features},
           .c = op.d_x,
           .c_stride = s.features,
@@ -312,7 +312,7 @@ Gemm input_weight_gradient(const Backward& op,
   return {.rows = rows.count,
           .columns = s.features,
           .depth = s.times * s.batch,
-          .a = gates_operand(op, work.d_gates, op.row(d, 0), rows.slots, true),
+          .a = gates_operand(op, work.d_gates, op.shape.row(d, 0), rows.slots, true),
           .b = {op.x, s.features},
           .c = op.d_w + first,
           .c_stride = s.features,
@@ -359,7 +359,7 @@ void run_steps_backward(const Backward& op, const BackwardWorkspace& work, int64
   const auto kernel = HWY_DYNAMIC_DISPATCH(recurrent_step_backward_kernel);
   std::fill_n(work.d_h, 2 * s.states(), 0.0f);
   for (int64_t step = s.times - 1; step >= 0; --step) {
-    const int64_t time = s.time(d, step), row = op.row(d, time);
+    const int64_t time = s.time(d, step), row = op.shape.row(d, time);
     const auto states = [&](const float* all) {
       return all == nullptr ? nullptr : all + row * s.hidden;
     };
@@ -393,14 +393,14 @@ void add_state_weight_gradient(const Backward& op, const BackwardWorkspace& work
   gemm(state_weight_gradient(op,
                              work,
                              d,
-                             op.row(d, s.times > 1 ? later : 0),
+                             op.shape.row(d, s.times > 1 ? later : 0),
                              s.times - 1,
-                             op.y + op.row(d, s.times > 1 ? before : 0) * s.hidden,
+                             op.y + op.shape.row(d, s.times > 1 ? before : 0) * s.hidden,
                              op.accumulate_r),
        work.products);
   const float* const initial = op.h_before(d, 0);
   if (initial == nullptr) return;
-  gemm(state_weight_gradient(op, work, d, op.row(d, s.time(d, 0)), 1, initial, true),
+  gemm(state_weight_gradient(op, work, d, op.shape.row(d, s.time(d, 0)), 1, initial, true),
        work.products);
 }
 
@@ -419,7 +419,7 @@ void add_bias_gradient(const Backward& op, const BackwardWorkspace& work) {
         for (int64_t block = begin; block < end; ++block) {
           const int64_t d = block / blocks, first = block % blocks * kColumns;
           const int64_t count = std::min(kColumns, columns - first);
-          const float* const from = work.d_gates + op.row(d, 0) * columns + first;
+          const float* const from = work.d_gates + op.shape.row(d, 0) * columns + first;
           double sums[kColumns] = {};
           for (int64_t row = 0; row < length; ++row) {
             for (int64_t c = 0; c < count; ++c) sums[c] += from[row * columns + c];

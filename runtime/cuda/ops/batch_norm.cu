@@ -8,38 +8,16 @@
 namespace lockstep::cuda {
 namespace {
 
-// Each block's mean and sum of squared distances from it. What is added up are distances from the
-// block's first row, so that nothing cancels however far the values lie from zero.
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads) statistics_kernel(
     const T* x, int64_t rows, int64_t channels, int width, int64_t block_rows, float* partials) {
-  const TilePlace<N> place(width, block_rows, rows);
-  const bool inside = place.channel < channels;
-  float shift[N] = {}, sums[N] = {}, squares[N] = {};
-  if (inside) {
-    load(x + place.first * channels + place.channel, shift);
-    for (int64_t row = place.begin; row < place.end; row += place.step) {
-      float values[N];
-      load(x + row * channels + place.channel, values);
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        values[i] -= shift[i];
-        sums[i] += values[i];
-        squares[i] = fmaf(values[i], values[i], squares[i]);
-      }
-    }
-  }
-  add_up_tile(sums, width);
-  add_up_tile(squares, width);
-  if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
-  const auto count = static_cast<float>(place.end - place.first);
-  float* const means = partials + static_cast<int64_t>(blockIdx.x) * channels + place.channel;
-  float* const distances = means + static_cast<int64_t>(gridDim.x) * channels;
-  for (int i = 0; i < N; ++i) {
-    const float mean = sums[i] / count;
-    means[i] = shift[i] + mean;
-    distances[i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
-  }
+  float* const means = partials + static_cast<int64_t>(blockIdx.x) * channels;
+  tile_moments(TilePlace<N>(width, block_rows, rows),
+               x,
+               channels,
+               width,
+               means,
+               means + static_cast<int64_t>(gridDim.x) * channels);
 }
 
 // Count, mean and sum of squared distances of some rows; Chan et al. 1979.

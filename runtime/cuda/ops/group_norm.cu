@@ -38,38 +38,13 @@ struct TileSums {
   }
 };
 
-// Each tile's mean of a channel, and its sum of squared distances from it. What is added up are
-// distances from the tile's first row, so that nothing cancels.
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     moments_kernel(GroupNormShape s, const T* x, int width, int64_t block_rows, TileSums tiles) {
   const TilePlace<N> place(width, block_rows, s.pixels);
-  const bool inside = place.channel < s.channels;
-  x += blockIdx.z * s.pixels * s.channels;
-  float shift[N] = {}, sums[N] = {}, squares[N] = {};
-  if (inside) {
-    load(x + place.first * s.channels + place.channel, shift);
-    for (int64_t row = place.begin; row < place.end; row += place.step) {
-      float values[N];
-      load(x + row * s.channels + place.channel, values);
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        values[i] -= shift[i];
-        sums[i] += values[i];
-        squares[i] = fmaf(values[i], values[i], squares[i]);
-      }
-    }
-  }
-  add_up_tile(sums, width);
-  add_up_tile(squares, width);
-  if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
-  const auto count = static_cast<float>(place.end - place.first);
-  float* const means = tiles.of(blockIdx.z, blockIdx.x) + place.channel;
-  for (int i = 0; i < N; ++i) {
-    const float mean = sums[i] / count;
-    means[i] = shift[i] + mean;
-    means[s.channels + i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
-  }
+  float* const means = tiles.of(blockIdx.z, blockIdx.x);
+  tile_moments(
+      place, x + blockIdx.z * s.pixels * s.channels, s.channels, width, means, means + s.channels);
 }
 
 // Blocks (G, N): mean and rstd of a group.

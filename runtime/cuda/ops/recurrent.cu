@@ -115,11 +115,11 @@ void run_forward_as(const OpCall& call) {
       const ProductOperands operands = {
           .a = op.x,
           .b = op.w + (d * s.gate_rows() + rows[i].weights) * s.features,
-          .out = op.gates + op.row(d, 0) * columns + rows[i].slots};
+          .out = op.gates + op.shape.row(d, 0) * columns + rows[i].slots};
       kMultiply(call, product_of(call, s, Part::kInput, rows[i], true), operands);
     }
     for (int64_t step = 0; step < s.times; ++step) {
-      const int64_t row = op.row(d, s.time(d, step));
+      const int64_t row = op.shape.row(d, s.time(d, step));
       const T* const h = op.h_before(d, step);
       float* const gates = op.gates + row * columns;
       if (h != nullptr) {
@@ -192,7 +192,7 @@ void run_steps_backward(const OpCall& call,
   for_each(s.states(), Zeros{work.d_h}, stream);
   for_each(s.states(), Zeros{work.d_c}, stream);
   for (int64_t step = s.times - 1; step >= 0; --step) {
-    const int64_t row = op.row(d, s.time(d, step));
+    const int64_t row = op.shape.row(d, s.time(d, step));
     const auto states = [&](const T* all) {
       return all == nullptr ? nullptr : all + row * s.hidden;
     };
@@ -234,8 +234,8 @@ void add_state_weight_gradient(const OpCall& call,
   const int64_t later = s.is_reverse(d) ? 0 : 1, columns = s.slot_columns();
   bool accumulate = op.accumulate_r;
   if (s.times > 1) {
-    const ProductOperands operands = {.a = work.d_gates + op.row(d, later) * columns,
-                                      .b = op.y + op.row(d, 1 - later) * s.hidden,
+    const ProductOperands operands = {.a = work.d_gates + op.shape.row(d, later) * columns,
+                                      .b = op.y + op.shape.row(d, 1 - later) * s.hidden,
                                       .out = d_r};
     kMultiply(call, product_of(call, s, Part::kStateWeight, {}, accumulate, s.times - 1), operands);
     accumulate = true;
@@ -243,7 +243,7 @@ void add_state_weight_gradient(const OpCall& call,
   const T* const initial = op.h_before(d, 0);
   if (initial != nullptr) {
     const ProductOperands operands = {
-        .a = work.d_gates + op.row(d, s.time(d, 0)) * columns, .b = initial, .out = d_r};
+        .a = work.d_gates + op.shape.row(d, s.time(d, 0)) * columns, .b = initial, .out = d_r};
     kMultiply(call, product_of(call, s, Part::kStateWeight, {}, accumulate), operands);
   } else if (!accumulate) {
     for_each(s.gate_rows() * s.hidden, Zeros{d_r}, stream_of(call));
@@ -261,7 +261,7 @@ void run_backward_as(const OpCall& call) {
   const int parts = recurrent_input_rows(s, rows);
   for (int64_t d = 0; d < s.directions; ++d) {
     run_steps_backward<T, kMultiply>(call, op, work, d);
-    const T* const d_gates = work.d_gates + op.row(d, 0) * columns;
+    const T* const d_gates = work.d_gates + op.shape.row(d, 0) * columns;
     for (int i = 0; i < parts; ++i) {
       const int64_t first = (d * s.gate_rows() + rows[i].weights) * s.features;
       if (op.d_x != nullptr) {

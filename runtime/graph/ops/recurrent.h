@@ -91,6 +91,15 @@ struct RecurrentShape {
   int64_t time_before(int64_t direction, int64_t step) const {
     return step == 0 ? -1 : time(direction, step - 1);
   }
+  // First row of a direction's time in (D, T, N, ...).
+  int64_t row(int64_t direction, int64_t time) const { return (direction * times + time) * batch; }
+  // (N, H) of a state before a step, of `all` (D, T, N, H) and the initial one (D, N, H) or null; null:
+  // zeros.
+  template <typename T>
+  const T* before(const T* all, const T* initial, int64_t direction, int64_t step) const {
+    if (step > 0) return all + row(direction, time(direction, step - 1)) * hidden;
+    return initial == nullptr ? nullptr : initial + direction * states();
+  }
 };
 
 // The products with x: rows [weights, weights + count) of w are columns [slots, ...) of gates.
@@ -136,22 +145,11 @@ struct RecurrentForward {
             .gates = op.output<Wide<T>>(2),
             .workspace = op.workspace()};
   }
-  // (N, H) of a state before a step; null: zeros.
   const T* h_before(int64_t direction, int64_t step) const {
-    return before(y, initial_h, direction, step);
+    return shape.before(y, initial_h, direction, step);
   }
   const T* c_before(int64_t direction, int64_t step) const {
-    return before(cells, initial_c, direction, step);
-  }
-  // First row of a direction's time.
-  int64_t row(int64_t direction, int64_t time) const {
-    return (direction * shape.times + time) * shape.batch;
-  }
-
- private:
-  const T* before(const T* all, const T* initial, int64_t direction, int64_t step) const {
-    if (step > 0) return all + row(direction, shape.time(direction, step - 1)) * shape.hidden;
-    return initial == nullptr ? nullptr : initial + direction * shape.states();
+    return shape.before(cells, initial_c, direction, step);
   }
 };
 
@@ -202,19 +200,10 @@ struct RecurrentBackward {
             .workspace = op.workspace()};
   }
   const T* h_before(int64_t direction, int64_t step) const {
-    return before(y, initial_h, direction, step);
+    return shape.before(y, initial_h, direction, step);
   }
   const T* c_before(int64_t direction, int64_t step) const {
-    return before(cells, initial_c, direction, step);
-  }
-  int64_t row(int64_t direction, int64_t time) const {
-    return (direction * shape.times + time) * shape.batch;
-  }
-
- private:
-  const T* before(const T* all, const T* initial, int64_t direction, int64_t step) const {
-    if (step > 0) return all + row(direction, shape.time(direction, step - 1)) * shape.hidden;
-    return initial == nullptr ? nullptr : initial + direction * shape.states();
+    return shape.before(cells, initial_c, direction, step);
   }
 };
 
