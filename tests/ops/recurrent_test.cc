@@ -261,6 +261,13 @@ TEST(RecurrentTest, LosesNothingAtTheBordersOfProducts) {
   check_on_all_devices(recurrent({Cell::kGru, Direction::kReverse, 3, 19, 37, 40, true, true}));
 }
 
+// The gradient of r sums up 12 times of 64 samples, which takes more memory than all 13 would.
+TEST(RecurrentTest, HasMemoryForEachOfItsProducts) {
+  OpTest test = recurrent({Cell::kLstm, Direction::kForward, 13, 64, 5, 16, true, false});
+  test.cuda = {};
+  check_on_all_devices(test);
+}
+
 TEST(RecurrentTest, HasNoGradientsOfFrozenParameters) {
   OpTest test = recurrent({Cell::kGru, Direction::kBoth, 3, 2, 5, 8, true, true});
   test.name += ", frozen";

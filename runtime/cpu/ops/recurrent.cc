@@ -343,8 +343,10 @@ size_t backward_workspace_bytes(const OpCall& call) {
   const RecurrentShape& s = op.shape;
   const BackwardWorkspace work(op);
   RecurrentRows rows[2];
-  size_t most = std::max(bytes_of(state_gradient(op, work, 0, 0)),
-                         bytes_of(state_weight_gradient(op, work, 0, 0, s.times, nullptr, false)));
+  size_t most = bytes_of(state_gradient(op, work, 0, 0));
+  // A product of less depth may need more.
+  for (const int64_t times : {s.times - 1, int64_t{1}})
+    most = std::max(most, bytes_of(state_weight_gradient(op, work, 0, 0, times, nullptr, false)));
   for (int i = 0; i < recurrent_input_rows(s, rows); ++i) {
     most = std::max({most,
                      bytes_of(input_gradient(op, work, 0, rows[i])),

@@ -7,14 +7,26 @@
 #include "runtime/graph/window.h"
 
 namespace lockstep {
+
+bool windows_see_pixels(int64_t pixels,
+                        int64_t windows,
+                        int64_t kernel,
+                        int64_t stride,
+                        int64_t dilation,
+                        int64_t padding) {
+  for (int64_t i = 0; i < windows; ++i) {
+    const int64_t first = i * stride - padding;
+    const int64_t before = first < 0 ? (dilation - 1 - first) / dilation : 0;  // taps
+    if (before >= kernel || first + before * dilation >= pixels) return false;
+  }
+  return true;
+}
+
 namespace {
 
 // That a window does not fit is a broken invariant.
 Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes& a) {
   LOCKSTEP_CHECK(x.rank() == 4, "{}: x {} ", name, to_string(x));
-  LOCKSTEP_CHECK(a.padding.height < a.kernel.height && a.padding.width < a.kernel.width,
-                 "{}: a window must not lie in the padding alone ",
-                 name);
   const Extent2d behind = a.padding_behind();
   // As if padded on one side alone.
   const int64_t height = a.outputs.height > 0
@@ -30,12 +42,15 @@ Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes&
                                                            a.stride.width,
                                                            0,
                                                            a.dilation.width);
-  LOCKSTEP_CHECK((height - 1) * a.stride.height < x[1] + a.padding.height &&
-                     (width - 1) * a.stride.width < x[2] + a.padding.width,
-                 "{}: a window would lie behind the image ",
-                 name);
   LOCKSTEP_CHECK(
       height > 0 && width > 0, "{}: images {} are smaller than the window ", name, to_string(x));
+  LOCKSTEP_CHECK(
+      windows_see_pixels(
+          x[1], height, a.kernel.height, a.stride.height, a.dilation.height, a.padding.height) &&
+          windows_see_pixels(
+              x[2], width, a.kernel.width, a.stride.width, a.dilation.width, a.padding.width),
+      "{}: a window must not lie in the padding alone ",
+      name);
   return {x[0], height, width, x[3]};
 }
 

@@ -43,6 +43,14 @@ struct PoolAttributes {
   }
 };
 
+// Whether each window along an axis has a pixel of the image.
+bool windows_see_pixels(int64_t pixels,
+                        int64_t windows,
+                        int64_t kernel,
+                        int64_t stride,
+                        int64_t dilation,
+                        int64_t padding);
+
 namespace ops {
 
 // (N, H, W, C) -> (N, OH, OW, C).
