@@ -46,6 +46,7 @@ class OnnxModel final : public Model {
     const Network network = usual_network(inputs, *opened);
     check_output(inputs, network);
     check_vocabulary(inputs, network);
+    check_positions(inputs, network);
     check_shared(*opened, config_);
     // Whether there are ops for all of it.
     append(GraphOptions(Purpose::kInference), inputs, network, io_of(inputs, network));
@@ -199,6 +200,15 @@ class OnnxModel final : public Model {
                         config_.file,
                         outputs_of(network),
                         rows);
+  }
+
+  void check_positions(const NetworkInputs& inputs, const Network& network) const {
+    if (inputs.kind() != ModelInput::kTokens) return;
+    const int64_t rows = fewest_rows_of(Meaning::kPositions, inputs, network);
+    if (rows > 0 && rows < inputs.context())
+      refuse_value("model.onnx.context",
+                   inputs.context(),
+                   fmt::format("at most {}, the positions that {} knows", rows, config_.file));
   }
 
   int output_number(const Network& network) const {

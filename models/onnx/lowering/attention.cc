@@ -113,9 +113,18 @@ class AttentionLowering {
     if (lowering.value(node.input(0)).extents.size() == 3) head_size_ /= heads_;
     scale_ = node.number("scale", 1 / std::sqrt(static_cast<float>(head_size_)));
     if (!masked_) return;
-    const MaskKind kind = kind_of_mask(lowering.value(lowering.origin_of(node.input(3))));
-    if (kind != MaskKind::kOther) masked_ = false;
-    causal_ |= kind == MaskKind::kCausal;
+    const Value& mask = lowering.value(lowering.origin_of(node.input(3)));
+    const MaskKind kind = kind_of_mask(mask);
+    // What a mask does not reach is hidden; with keys from before, the diagonal lies elsewhere.
+    const Extents &q = lowering.value(node.input(0)).extents,
+                  &k = lowering.value(node.input(1)).extents;
+    const bool past = node.input(4) >= 0;
+    const bool whole = !past && !mask.extents.empty() && mask.extents.back() == k[k.size() - 2];
+    const bool square = whole && mask.extents.size() > 1 &&
+                        mask.extents[mask.extents.size() - 2] == q[q.size() - 2];
+    if ((whole && kind == MaskKind::kNone) || (square && kind == MaskKind::kCausal))
+      masked_ = false;
+    causal_ |= square && kind == MaskKind::kCausal;
   }
 
   void run() {
@@ -131,7 +140,7 @@ class AttentionLowering {
     return extents.size() == 4 ? extents[1] : node_.integer(attribute, 1);
   }
   bool is_read(size_t output) const {
-    return node_.output(output) >= 0 && lowering_.is_read(node_.output(output));
+    return node_.output(output) >= 0 && lowering_.has_reader(node_.output(output));
   }
 
   bool is_plain_self_attention() const {

@@ -86,12 +86,12 @@ PoolAttributes pool_of(Lowering& lowering, const Node& node) {
   attributes.padding = {window.before[0], window.before[1]};
   attributes.behind = {listed ? pads[2] : window.after[0], listed ? pads[3] : window.after[1]};
   attributes.outputs = {to[2], to[3]};
-  for (const auto& [before, extent] : {std::pair(window.before[0], window.kernel.height),
-                                       std::pair(window.before[1], window.kernel.width)})
-    if (before >= extent) refuse(node, "pads: a window would lie in the padding alone");
-  if ((to[2] - 1) * window.stride.height >= from[2] + window.before[0] ||
-      (to[3] - 1) * window.stride.width >= from[3] + window.before[1])
-    refuse(node, "ceil_mode: a window would lie behind the image");
+  const PoolAttributes& p = attributes;
+  if (!windows_see_pixels(
+          from[2], to[2], p.kernel.height, p.stride.height, p.dilation.height, p.padding.height) ||
+      !windows_see_pixels(
+          from[3], to[3], p.kernel.width, p.stride.width, p.dilation.width, p.padding.width))
+    refuse(node, "pads or ceil_mode: a window would lie in the padding alone");
   return attributes;
 }
 

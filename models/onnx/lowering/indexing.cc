@@ -234,7 +234,12 @@ void lower_trilu(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const Extents& extents = lowering.value(node.output(0)).extents;
   const int64_t rows = extents[extents.size() - 2], columns = extents.back();
-  const int64_t diagonal = node.input(1) < 0 ? 0 : constant_list(lowering, node, 1)[0];
+  int64_t diagonal = 0;
+  if (node.input(1) >= 0) {
+    const std::vector<int64_t> given = constant_list(lowering, node, 1);
+    if (given.size() != 1) refuse(node, "k: must be one number");
+    diagonal = given[0];
+  }
   const bool upper = node.integer("upper", 1) != 0;
   std::vector<float> kept;
   for (int64_t r = 0; r < rows; ++r)
@@ -246,7 +251,11 @@ void lower_trilu(Lowering& lowering, const Node& node) {
   const int condition = program.input(0), x = program.input(1);
   program.append(PointwiseFunction::kWhere, condition, x, program.constant(0));
   lowering.set(node.output(0),
-               ops::pointwise(builder, name, {mask, lowering.plain(node.input(0))}, program));
+               ops::pointwise(builder,
+                              name,
+                              {mask, lowering.plain(node.input(0))},
+                              program,
+                              is_whole(lowering.value(node.output(0)).type)));
 }
 
 }  // namespace lockstep::onnx

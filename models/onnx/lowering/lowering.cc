@@ -234,6 +234,10 @@ bool Lowering::is_read(int number) const {
   return read || is_output(number);
 }
 
+bool Lowering::has_reader(int number) const {
+  return !readers_[static_cast<size_t>(number)].empty() || is_output(number);
+}
+
 bool Lowering::is_output(int number) const {
   return std::ranges::any_of(network_.outputs,
                              [&](int output) { return origin_of(output) == number; });

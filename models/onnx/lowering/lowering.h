@@ -116,6 +116,8 @@ class Lowering {
   bool lower_ahead(int number, const Node& node);
   // Whether a node reads the value, or it is an output.
   bool is_read(int number) const;
+  // The same, also where that node is passed over: what was done for it may read the value.
+  bool has_reader(int number) const;
   // The node that computes the value; null where none does.
   const Node* producer(int number) const;
   // What a node has done for another one, which is passed over then.

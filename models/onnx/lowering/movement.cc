@@ -93,7 +93,7 @@ void lower_split(Lowering& lowering, const Node& node) {
   const TensorId x = lowering.plain(node.input(0));
   std::vector<int64_t> starts(rank, 0);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.output(i) < 0) continue;
+    if (node.output(i) < 0) refuse(node, "leaves a part without a name; each must have one");
     const Shape shape = shape_of(lowering.value(node.output(i)));
     const std::string name = fmt::format("{}.{}", lowering.name_of(node), i);
     lowering.set(

@@ -6,6 +6,7 @@
 
 #include "models/onnx/lowering/attention.h"
 #include "models/onnx/lowering/layers.h"
+#include "models/onnx/lowering/pointwise_functions.h"
 #include "models/onnx/rules/einsum.h"
 #include "runtime/graph/ops/batched_matmul.h"
 #include "runtime/graph/ops/pointwise.h"
@@ -47,10 +48,16 @@ Scaled scale_of(Lowering& lowering, int product) {
   return {reader->op == "Mul" ? factor : 1 / factor, reader->output(0)};
 }
 
+void require_fractions(const Lowering& lowering, const Node& node) {
+  if (is_whole(lowering.value(node.output(0)).type))
+    refuse(node, "multiplies matrices of whole numbers; no op here does that");
+}
+
 }  // namespace
 
 // With the number that it is multiplied by; or all of the attention that it begins.
 void lower_batched_mat_mul(Lowering& lowering, const Node& node) {
+  require_fractions(lowering, node);
   if (lower_written_attention(lowering, node)) return;
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -65,6 +72,7 @@ void lower_batched_mat_mul(Lowering& lowering, const Node& node) {
 
 // alpha op(A) op(B) + beta C.
 void lower_batched_gemm(Lowering& lowering, const Node& node) {
+  require_fractions(lowering, node);
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Lowering::Matrices a = lowering.matrices(node.input(0)),
@@ -211,6 +219,12 @@ class EinsumLowering {
     }
     for (const char letter : b.letters)
       if (a.letters.find(letter) == std::string::npos) columns += letter;
+    const std::string letters = batch + rows + columns;
+    if (static_cast<int>(letters.size()) > Shape::kMaxRank)
+      refuse(node_,
+             fmt::format("equation: a product on its way has {} axes; allowed: at most {}",
+                         letters.size(),
+                         Shape::kMaxRank));
     const TensorId y = ops::batched_matmul(builder_,
                                            name_,
                                            matrices(a, batch, rows, depth),
@@ -219,8 +233,8 @@ class EinsumLowering {
                                            false,
                                            1);
     Shape shape;
-    for (const char letter : batch + rows + columns) shape.append(extents_.at(letter));
-    return {ops::reshape(builder_, name_ + ".axes", y, shape), batch + rows + columns};
+    for (const char letter : letters) shape.append(extents_.at(letter));
+    return {ops::reshape(builder_, name_ + ".axes", y, shape), letters};
   }
 
   Lowering& lowering_;
@@ -233,6 +247,9 @@ class EinsumLowering {
 }  // namespace
 
 // Two operands at a time, from the first one on.
-void lower_einsum(Lowering& lowering, const Node& node) { EinsumLowering(lowering, node).run(); }
+void lower_einsum(Lowering& lowering, const Node& node) {
+  require_fractions(lowering, node);
+  EinsumLowering(lowering, node).run();
+}
 
 }  // namespace lockstep::onnx

@@ -15,6 +15,14 @@ namespace {
 void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
   if (!(kept > 0 && kept <= 1))
     refuse(node, fmt::format("keeps a share of {}; allowed: above 0 and at most 1", kept));
+  // A truth value that chooses is not a number which may be `kept`, as it is outside training.
+  if (!is_floating(lowering.value(number).type)) {
+    const Node* reader = lowering.only_reader(number);
+    if (reader == nullptr || reader->op != "Cast" ||
+        !is_floating(lowering.value(reader->output(0)).type))
+      refuse(node,
+             "chooses elements otherwise than by a product with the draw; no op here does that");
+  }
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Shape shape = shape_of(lowering.value(number));

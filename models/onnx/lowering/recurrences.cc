@@ -150,7 +150,7 @@ void lower_recurrent(Lowering& lowering, const Node& node) {
   for (const auto& [place, states, what] :
        {std::tuple(size_t{1}, y, ".last"), std::tuple(size_t{2}, cells, ".last_cells")}) {
     const int output = node.output(place);
-    if (output < 0 || !lowering.is_read(output)) continue;
+    if (output < 0 || !lowering.has_reader(output)) continue;
     const TensorId last = last_states(lowering, name + what, states, attributes.direction);
     if (batch_first)
       lowering.set_transposed(output, last, {1, 0, 2});

@@ -115,6 +115,7 @@ class WrittenAttention {
   bool take_dropout() {
     const Node* dropout = reader("Dropout");
     if (dropout == nullptr) return true;
+    if (dropout->output(1) >= 0 && lowering_.is_read(dropout->output(1))) return false;
     attributes_.dropout = dropout->number("ratio", 0.5f);
     if (dropout->input(1) >= 0) {
       const Value* ratio = number(dropout->input(1));

@@ -138,6 +138,32 @@ TEST(LoweredAttention, WithMasksAndOtherLengthsIsSteps) {
       0);
 }
 
+// ONNX hides the keys that a mask does not reach, also where it is causal or shows all that it reaches.
+TEST(LoweredAttention, MasksThatAreTooShortHideTheRest) {
+  const Heads h{.keys = 7};
+  for (const bool causal : {false, true}) {
+    LoweredCase of = attention_case(h, {}, attention_in_steps(h, kScale, false, true));
+    Drawn mask{{h.queries, h.queries}, 0, 0, ElementType::kDouble, {}},
+        whole{{h.queries, h.keys}, 0, 0, ElementType::kDouble, {}};
+    for (int64_t i = 0; i < h.queries * h.keys; ++i) {
+      const int64_t query = i / h.keys, key = i % h.keys;
+      const bool seen = key < h.queries && (!causal || key <= query);
+      whole.values.push_back(seen ? 0 : -1e30);
+      if (key < h.queries) mask.values.push_back(seen ? 0 : -1e30);
+    }
+    of.inputs.push_back(mask);
+    of.inputs.push_back(whole);
+    of.nodes = [](FileBuilder& builder, const Inputs& inputs) {
+      return builder.node("Attention", {inputs[0], inputs[1], inputs[2], inputs[3]});
+    };
+    of.judge = [h](FileBuilder& builder, const Inputs& inputs) {
+      return attention_in_steps(h, kScale, false, true)(
+          builder, {inputs[0], inputs[1], inputs[2], inputs[4]});
+    };
+    expect_outputs(of, 1);
+  }
+}
+
 // From projections by tokens to the projection behind it nothing is moved.
 TEST(LoweredAttention, BetweenTransposesMovesNothing) {
   const Heads h{.kv_heads = 4};
@@ -466,6 +492,18 @@ AddNodes dropped(bool bernoulli) {
     }
     return builder.node("Mul", {inputs[0], builder.node("Div", {kept, share})});
   };
+}
+
+TEST(LoweredDraw, ThatChoosesElementsIsRefused) {
+  const AddNodes chosen = [](FileBuilder& builder, const Inputs& inputs) {
+    const int share = builder.initializer("share", array_of(ElementType::kFloat, {}, {0.2}));
+    const int zero = builder.initializer("zero", array_of(ElementType::kFloat, {}, {0.0}));
+    const int lost = builder.node("Less", {builder.node("RandomUniformLike", {inputs[0]}), share});
+    return builder.node("Where", {lost, zero, inputs[0]});
+  };
+  const LoweredCase of{{{{1000}}}, chosen, chosen};
+  const Network network = Judge(of, 1).network();
+  EXPECT_THROW(testing::LoweredNetwork(network, 0, Purpose::kInference), ConfigError);
 }
 
 TEST(LoweredDraw, DropsItsShareInTrainingAlone) {
