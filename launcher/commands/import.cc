@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/match.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/config/limits.h"
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/layout.h"
@@ -175,6 +176,12 @@ void import_weights(const ImportOptions& options) {
   if (config.adapter.lora)
     throw ConfigError(
         "adapter.lora: given; allowed with import: none, as weights begin with train.init_from there");
+  for (size_t i = 0; i < config.train.groups.size(); ++i) {
+    if (const auto how = config.train.groups[i].initialize; how != GroupConfig::Initialize::kKeep)
+      refuse_value(fmt::format("train.groups[{}].initialize", i),
+                   name_of(how),
+                   "KEEP with import, which keeps what it reads");
+  }
   check_no_checkpoints(options.out);
   check_weights_path(options.file);
   const bool from_hugging_face =

@@ -15,9 +15,12 @@ void check_result_path(const char* flag, const std::string& path) {
   if (path.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   std::error_code code;
-  if (std::filesystem::is_directory(path, code) || !std::filesystem::is_directory(folder, code) ||
-      ::access(folder.c_str(), W_OK) != 0)
-    throw ConfigError("{}: cannot write '{}'; allowed: a file in an existing folder", flag, path);
+  // What is there is replaced: a device of the machine must not be.
+  const bool other =
+      std::filesystem::exists(path, code) && !std::filesystem::is_regular_file(path, code);
+  if (other || !std::filesystem::is_directory(folder, code) || ::access(folder.c_str(), W_OK) != 0)
+    throw ConfigError(
+        "{}: cannot write '{}'; allowed: an ordinary file in an existing folder", flag, path);
 }
 
 void write_result(Session& session, const std::string& path, const Json& result) {

@@ -122,20 +122,36 @@ int64_t columns_of(const SampleOptions& options, const SampledModel& model, int6
                   static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count)))));
 }
 
+constexpr int64_t kBorder = 2;              // pixels
+constexpr int64_t kMostPixels = 1'000'000;  // of a side, as libpng has them
+
 // Images one beside the other, row by row, in black borders.
 struct Grid {
   std::vector<uint8_t> pixels;  // (height, width, channels)
   ImageSize size;
 };
 
-Grid grid_of(const std::vector<float>& images, const ModelIo& io, int64_t columns) {
-  constexpr int64_t kBorder = 2;
-  const int64_t elements = io.height * io.width * io.channels;
-  const int64_t count = static_cast<int64_t>(images.size()) / elements;
+ImageSize size_of_grid(int64_t count, const ModelIo& io, int64_t columns) {
   const int64_t height = (count + columns - 1) / columns * (io.height + kBorder) + kBorder;
   const int64_t width = columns * (io.width + kBorder) + kBorder;
-  Grid grid{std::vector<uint8_t>(static_cast<size_t>(height * width * io.channels)),
-            {static_cast<int>(height), static_cast<int>(width)}};
+  if (std::max(height, width) > kMostPixels)
+    throw ConfigError(
+        "--count: {} images in {} columns make a file of {} x {} pixels; allowed: at most {} a side",
+        count,
+        columns,
+        height,
+        width,
+        kMostPixels);
+  return {static_cast<int>(height), static_cast<int>(width)};
+}
+
+Grid grid_of(const std::vector<float>& images,
+             const ModelIo& io,
+             int64_t columns,
+             const ImageSize& size) {
+  const int64_t elements = io.height * io.width * io.channels;
+  const int64_t height = size.height, width = size.width;
+  Grid grid{std::vector<uint8_t>(static_cast<size_t>(height * width * io.channels)), size};
   for (int64_t i = 0; i < static_cast<int64_t>(images.size()); ++i) {
     const int64_t image = i / elements, row = i % elements / (io.width * io.channels);
     const int64_t top = image / columns * (io.height + kBorder) + kBorder;
@@ -152,15 +168,13 @@ void read_weights(const SampleOptions& options,
                   const SampledModel& model,
                   const std::vector<NamedSlice>& slices,
                   float* flat) {
-  if (!options.average)
-    return huggingface::read_merged(model.folder, model.state, model.config, slices, flat);
-  size_t end = 0;
-  for (const NamedSlice& slice : slices)
-    end = std::max(end, static_cast<size_t>(slice.offset + slice.shape.elements()));
-  read_average(model.folder, model.state, slices, {flat, end});
+  huggingface::read_merged(model.folder, model.state, model.config, slices, flat, options.average);
 }
 
 void sample(const SampleOptions& options, Device& device) {
+  if (options.out.empty()) throw ConfigError("--out: value is ''; allowed: a file to write");
+  if (options.out == options.common.json)
+    throw ConfigError("--json: value is '{}'; allowed: another file than --out's", options.out);
   check_result_path("--out", options.out);
   check_result_path("--json", options.common.json);
   const SampledModel model = open_model(options);
@@ -168,6 +182,8 @@ void sample(const SampleOptions& options, Device& device) {
   set_compute_threads(choose_threads(model.config, 1));
   const std::vector<int32_t> classes = classes_of(options, model);
   const auto count = static_cast<int64_t>(classes.size());
+  const int64_t columns = columns_of(options, model, count);
+  const ImageSize size = size_of_grid(count, model.io, columns);
   const int64_t rows = options.sampling.rows_per_image();
   ImageDenoiser denoiser(device.make_backend({}),
                          model.config.model,
@@ -182,16 +198,17 @@ void sample(const SampleOptions& options, Device& device) {
         log_debug("step {} of {}", done, all);
       });
   const double seconds = (now_ms() - start_ms) / 1000;
-  const Grid grid = grid_of(images, model.io, columns_of(options, model, count));
+  const Grid grid = grid_of(images, model.io, columns, size);
   const PixelView view{grid.pixels.data(),
                        grid.size.width * model.io.channels,
                        static_cast<int>(model.io.channels),
                        grid.size};
   write_file_atomically(options.out, encode_png(view));
   const std::string hash = hash_text_of(checksum_of(grid.pixels.data(), grid.pixels.size()));
-  fmt::print("step {}: {} images of {} x {} pixels in {:.1f} s, pixels {}; in {}\n",
+  fmt::print("step {}: {} image{} of {} x {} pixels in {:.1f} s, pixels {}; in {}\n",
              model.state.step,
              count,
+             count == 1 ? "" : "s",
              model.io.height,
              model.io.width,
              seconds,
@@ -255,7 +272,8 @@ CommandSpec sample_command() {
       "--seed", &options->sampling.seed, "Another seed, other images", {.show_default = true});
   command.add("--columns",
               &options->columns,
-              "Images in a row of the file; 0: as many as classes, or 16 at most",
+              "Images in a row of the file; 0: a column for each class, if there are 2 to 16, else "
+              "about as many as rows",
               {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
   command.add("--average",
               &options->average,

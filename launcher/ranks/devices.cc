@@ -148,7 +148,7 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
       throw AgreedError(
           ExitCode::kUsage,
           fmt::format("--device: value is cuda, but {}{}; allowed here: cpu", where, *without));
-    if (communicator.rank() == 0) log_info("training on the CPU: {}{}", where, *without);
+    if (communicator.rank() == 0) log_info("running on the CPU: {}{}", where, *without);
     return cpu::make_device();
   }
   const std::vector<RankGpus> ranks = gather_gpus(session, found.probe);

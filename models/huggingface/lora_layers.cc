@@ -257,11 +257,15 @@ void read_merged(const std::filesystem::path& folder,
                  const CheckpointState& state,
                  const RunConfig& config,
                  const std::vector<NamedSlice>& slices,
-                 float* flat) {
-  if (!config.adapter.lora) return read_model(folder, state, slices, flat);
+                 float* flat,
+                 bool average) {
+  if (!config.adapter.lora && !average) return read_model(folder, state, slices, flat);
   std::vector<float> all(static_cast<size_t>(state.flat_elements));
-  read_model(folder, state, state.layout, all.data());
-  merge_lora(config, state.layout, all.data());
+  if (average)
+    read_average(folder, state, state.layout, all);
+  else
+    read_model(folder, state, state.layout, all.data());
+  if (config.adapter.lora) merge_lora(config, state.layout, all.data());
   check_match(
       shapes_in_memory(base_slices(state.layout)), shapes_in_memory(slices), folder.string());
   for (const NamedSlice& slice : slices)

@@ -48,12 +48,13 @@ std::vector<NamedSlice> base_slices(const std::vector<NamedSlice>& slices);
 // rank or other layers than the config's (CheckpointError).
 void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, float* flat);
 
-// As read_model(), of a checkpoint whose LoRA, where the config has one, is added to the weights;
-// `slices` are those of the model without it.
+// As read_model() or, of the moving average, read_average(), of a checkpoint whose LoRA, where the config
+// has one, is added to the weights; `slices` are those of the model without it.
 void read_merged(const std::filesystem::path& folder,
                  const CheckpointState& state,
                  const RunConfig& config,
                  const std::vector<NamedSlice>& slices,
-                 float* flat);
+                 float* flat,
+                 bool average = false);
 
 }  // namespace lockstep::huggingface

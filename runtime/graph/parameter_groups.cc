@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -14,25 +15,47 @@ namespace lockstep {
 
 namespace {
 
-// What a group says of a parameter's first elements. The inputs of an output are what a row has.
-Initializer initializer_of(GroupConfig::Initialize how, const Tensor& parameter) {
+struct Fans {
+  int64_t inputs, outputs;  // inputs of an output, and outputs of an input
+};
+
+// Those of a recurrent layer lie side by side for its directions.
+bool is_recurrent_bias(const Graph& graph, TensorId id) {
+  return std::ranges::any_of(
+      graph.ops, [&](const Op& op) { return op.kind == OpKind::kRecurrent && op.inputs[3] == id; });
+}
+
+// None of a vector. A matrix is (O, I), a kernel (O, H, W, I); what has three axes is as many matrices
+// as its first one says.
+std::optional<Fans> fans_of(const Graph& graph, TensorId id) {
+  const Tensor& parameter = graph[id];
+  const Shape& shape =
+      parameter.channels_last.rank() == 4 ? parameter.channels_last : parameter.shape;
+  if (is_recurrent_bias(graph, id)) return std::nullopt;
+  if (shape.rank() == 2) return Fans{shape[1], shape[0]};
+  int64_t longest = 1;
+  for (int d = 0; d < shape.rank(); ++d) longest = std::max(longest, shape[d]);
+  if (shape.rank() < 2 || shape.elements() == longest) return std::nullopt;
+  if (shape.rank() == 3) return Fans{shape[2], shape[1]};
+  const int64_t inputs = shape.elements() / shape[0], channels = shape[shape.rank() - 1];
+  return Fans{inputs, shape[0] * (inputs / channels)};
+}
+
+// What a group says of a parameter's first elements.
+Initializer initializer_of(GroupConfig::Initialize how, const Graph& graph, TensorId id) {
   using Initialize = GroupConfig::Initialize;
   using Kind = Initializer::Kind;
   if (how == Initialize::kZeros) return {.kind = Kind::kConstant, .value = 0, .anew = true};
   if (how == Initialize::kOnes) return {.kind = Kind::kConstant, .value = 1, .anew = true};
-  if (how == Initialize::kKeep || parameter.shape.rank() < 2) return parameter.initializer;
-  const int64_t rows = parameter.shape[0], inputs = parameter.shape.elements() / rows;
-  // (O, H, W, C): each input goes to outputs at H x W places.
-  const Shape& kernel =
-      parameter.channels_last.rank() == 4 ? parameter.channels_last : parameter.shape;
-  const int64_t outputs = kernel.rank() == 4 ? kernel[0] * kernel[1] * kernel[2] : rows;
-  const auto root = [](double x) { return static_cast<float>(std::sqrt(x)); };
+  const std::optional<Fans> fans = fans_of(graph, id);
+  if (how == Initialize::kKeep || !fans) return graph[id].initializer;
+  const auto root = [](double x, int64_t of) {
+    return static_cast<float>(std::sqrt(x / static_cast<double>(of)));
+  };
   if (how == Initialize::kKaiming)
-    return {.kind = Kind::kNormal, .value = root(2.0 / static_cast<double>(inputs)), .anew = true};
+    return {.kind = Kind::kNormal, .value = root(2, fans->inputs), .anew = true};
   if (how == Initialize::kXavier)
-    return {.kind = Kind::kUniform,
-            .value = root(6.0 / static_cast<double>(inputs + outputs)),
-            .anew = true};
+    return {.kind = Kind::kUniform, .value = root(6, fans->inputs + fans->outputs), .anew = true};
   return {.kind = Kind::kNormal, .value = 0.02f, .anew = true};
 }
 
@@ -55,10 +78,11 @@ void set_parameter_groups(const TrainConfig& train, const std::string& section, 
       any = true;
       if (grouped[static_cast<size_t>(id)]) continue;
       grouped[static_cast<size_t>(id)] = true;
+      // What the model itself froze, as a table of positions, is no weight that could begin anew.
+      if (!parameter.frozen) parameter.initializer = initializer_of(group.initialize, graph, id);
       parameter.frozen = parameter.frozen || group.freeze;
       parameter.lr_scale = group.lr_scale;
       if (group.weight_decay >= 0) parameter.weight_decay = group.weight_decay;
-      parameter.initializer = initializer_of(group.initialize, parameter);
     }
     if (!any)
       refuse_value(path,

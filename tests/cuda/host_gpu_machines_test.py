@@ -91,7 +91,7 @@ def bad_machines(trial, config):
         environment={"LOCKSTEP_DEVICE": "auto", "FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "0"})
     told = trial.train(config, environment={"LOCKSTEP_DEVICE": "cuda"})
     trial.check("stand-in" in told["text"], "LOCKSTEP_DEVICE says where", told["text"])
-    trial.check("training on the CPU: no NVIDIA driver" in auto["text"],
+    trial.check("running on the CPU: no NVIDIA driver" in auto["text"],
                 "auto trains on the CPU and says why", auto["text"])
 
 

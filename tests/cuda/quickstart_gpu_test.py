@@ -160,7 +160,7 @@ def building(trial, folder, program):
                           capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
     trial.run("--device auto: that a GPU is here, and why it was not taken",
               (done.returncode, done.stderr, ""),
-              ["training on the CPU: 1 NVIDIA GPU is here, but this program was built without its "
+              ["running on the CPU: 1 NVIDIA GPU is here, but this program was built without its "
                "CUDA library", cpu])
 
 

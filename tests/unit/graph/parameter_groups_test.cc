@@ -15,6 +15,7 @@
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/lora.h"
 #include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/recurrent.h"
 
 namespace lockstep {
 namespace {
@@ -102,6 +103,35 @@ TEST(ParameterGroups, MatricesBeginAnewAsAskedFor) {
   EXPECT_EQ(initializer(Initialize::kOnes, "bias").value, 1);
   EXPECT_EQ(initializer(Initialize::kZeros, "bias").value, 0);
   EXPECT_TRUE(initializer(Initialize::kZeros, "bias").anew);
+}
+
+TEST(ParameterGroups, WhatBeginsAnewIsDrawnAsItLies) {
+  GraphBuilder builder(Purpose::kTraining);
+  const Initializer given = {.kind = Initializer::Kind::kGiven};
+  const auto made = [&](const char* name, const Shape& shape) {
+    return builder.parameter(name, shape, given, true);
+  };
+  const TensorId x = builder.input("x", {5, 2, 4}, DType::kF32);
+  const RecurrentAttributes attributes = {.cell = Cell::kLstm, .direction = Direction::kForward};
+  ops::recurrent(
+      builder,
+      "lstm",
+      {.x = x, .w = made("w", {1, 32, 4}), .r = made("r", {1, 32, 8}), .bias = made("b", {1, 64})},
+      attributes);
+  made("scale", {8, 1, 1});
+  made("kernel", {6, 3, 3, 2});
+  made("table", {4, 4});
+  Graph graph = builder.graph();  // a copy: nothing of it is computed
+  graph[graph.parameters.back()].frozen = true;
+  TrainConfig train;
+  train.groups = {{.match = ".", .initialize = GroupConfig::Initialize::kXavier}};
+  set_parameter_groups(train, "onnx", graph);
+  const auto spread = [&](const char* name) { return parameter(graph, name).initializer.value; };
+  EXPECT_NEAR(spread("w"), std::sqrt(6.0 / (4 + 32)), 1e-6);
+  EXPECT_NEAR(spread("r"), std::sqrt(6.0 / (8 + 32)), 1e-6);
+  EXPECT_NEAR(spread("kernel"), std::sqrt(6.0 / (18 + 54)), 1e-6);
+  for (const char* kept : {"b", "scale", "table"})
+    EXPECT_EQ(parameter(graph, kept).initializer.kind, Initializer::Kind::kGiven) << kept;
 }
 
 TEST(ParameterGroups, RatesFallFromTheHeadToTheEmbedding) {
