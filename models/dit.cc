@@ -10,23 +10,20 @@
 // layer: at first a block adds nothing, and the output is 0.
 #include <cmath>
 
+#include "models/diffusion_model.h"
 #include "models/image_model.h"
 #include "models/model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/graph/diffusion_schedule.h"
 #include "runtime/graph/ops/activation.h"
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
-#include "runtime/graph/ops/cast.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/conv2d.h"
-#include "runtime/graph/ops/diffusion_noise.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/pointwise.h"
-#include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep {
@@ -62,12 +59,6 @@ std::vector<float> sine_positions(int64_t rows, int64_t columns, int64_t width) 
   return positions;
 }
 
-// What the network is told of its images.
-struct Conditions {
-  TensorId times;    // (N) f32
-  TensorId classes;  // (N) i32
-};
-
 class DitBuilder {
  public:
   DitBuilder(const DitConfig& config, const ModelIo& io, GraphBuilder& builder)
@@ -77,15 +68,15 @@ class DitBuilder {
         columns_(io.width / config.patch),
         channels_(io.channels) {}
 
-  // Of noised images (N, H, W, C): what the network says of each element, (N, H W C).
-  TensorId add_layers(TensorId images, const Conditions& told) {
+  // What the network says of each element of the noised images, (N, H W C).
+  TensorId add_layers(const DenoiserInputs& inputs) {
     const int64_t width = config_.width;
-    samples_ = builder_.shape(images)[0];
+    samples_ = builder_.shape(inputs.images)[0];
     ones_ = builder_.constant(
         "norm.ones", {width}, std::vector<float>(static_cast<size_t>(width), 1.0f));
-    TensorId x = tokens(images);
+    TensorId x = tokens(inputs.images);
     const TensorId condition =
-        ops::activation(builder_, "c.silu", condition_of(told), Activation::kSilu);
+        ops::activation(builder_, "c.silu", condition_of(inputs), Activation::kSilu);
     for (int64_t i = 0; i < config_.layers; ++i) {
       builder_.begin_block();
       x = block("blocks." + std::to_string(i) + ".", x, condition);
@@ -136,7 +127,7 @@ class DitBuilder {
   }
 
   // (N, C): the sum of what time and class say.
-  TensorId condition_of(const Conditions& told) {
+  TensorId condition_of(const DenoiserInputs& told) {
     const int64_t width = config_.width;
     const TensorId first =
         linear("t_embedder.mlp.0", frequencies(told.times), width, kNormal, Activation::kSilu);
@@ -282,10 +273,7 @@ class Dit final : public Model {
       refuse_value("model.dit.heads",
                    config_.heads,
                    fmt::format("a divisor of model.dit.width, which is {}", config_.width));
-    if (straight() && config_.target != DiffusionTarget::kVelocity)
-      refuse_value("model.dit.target",
-                   name_of(config_.target),
-                   "VELOCITY with model.dit.schedule FLOW_MATCHING");
+    check_diffusion("model.dit", config_.schedule, config_.target);
   }
 
   ModelTraits traits() const override {
@@ -320,35 +308,19 @@ class Dit final : public Model {
     return io;
   }
 
-  // For inference of noised images (N, H, W, C) f32 and (N, 2) f32, the time and the class of each:
-  // what the network says of them, (N, H W C).
   Graph build(const ModelIo& io,
               int64_t lane_batch,
               int64_t /*tokens*/,
               const GraphOptions& options) const override {
     GraphBuilder builder(options);
-    DitBuilder layers(config_, io, builder);
-    const Shape images = {lane_batch, io.height, io.width, io.channels};
-    if (options.purpose == Purpose::kInference) {
-      const TensorId noised = builder.input("noised", images, DType::kF32);
-      const TensorId told = builder.input("conditions", {lane_batch, 2}, DType::kF32);
-      builder.keep(layers.add_layers(ops::cast(builder, "noised.cast", noised),
-                                     conditions(builder, told, lane_batch)));
-    } else {
-      const TensorId pixels = builder.input("images", images, DType::kU8);
-      const TensorId labels = builder.input("labels", {lane_batch}, DType::kI32);
-      const ops::NoisedImages noised =
-          ops::diffusion_noise(builder,
-                               "noised",
-                               pixels,
-                               labels,
-                               shares(builder),
-                               {.target = config_.target,
-                                .label_dropout = config_.label_dropout,
-                                .classes = static_cast<int32_t>(config_.classes)});
-      const TensorId predicted = layers.add_layers(noised.images, {noised.times, noised.classes});
-      ops::mean_squared_error(builder, predicted, noised.target);
-    }
+    const DenoiserInputs inputs = denoiser_inputs(builder,
+                                                  io,
+                                                  lane_batch,
+                                                  {.schedule = config_.schedule,
+                                                   .target = config_.target,
+                                                   .label_dropout = config_.label_dropout,
+                                                   .classes = config_.classes});
+    end_denoiser(builder, DitBuilder(config_, io, builder).add_layers(inputs), inputs);
     return std::move(builder).finish();
   }
 
@@ -362,30 +334,6 @@ class Dit final : public Model {
   }
 
  private:
-  bool straight() const { return config_.schedule == DiffusionSchedule::kFlowMatching; }
-
-  TensorId shares(GraphBuilder& builder) const {
-    if (straight()) return kNoTensor;
-    std::vector<float> rows[2];
-    for (const DiffusionShares& share : diffusion_shares(config_.schedule)) {
-      rows[0].push_back(static_cast<float>(share.image));
-      rows[1].push_back(static_cast<float>(share.noise));
-    }
-    rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
-    return builder.constant("shares", {2, kDiffusionTimes}, rows[0], DType::kF32);
-  }
-
-  static Conditions conditions(GraphBuilder& builder, TensorId told, int64_t samples) {
-    const auto column = [&](const char* name, int64_t number) {
-      return ops::slice(builder, name, told, {0, number}, {1, 1}, {samples, 1});
-    };
-    PointwiseProgram identity;
-    identity.append(F::kIdentity, identity.input(0));
-    return {.times = column("times", 0),
-            .classes = ops::pointwise(
-                builder, "classes", {column("classes.floats", 1)}, identity, /*integers=*/true)};
-  }
-
   DitConfig config_;
 };
 

@@ -20,7 +20,8 @@ using onnx::File;
 using onnx::FileValue;
 using onnx::Initializer;
 
-// The axes of an input that must be bound before it can train: by name or, where they have none, INPUT.AXIS.
+// The axes of an input that must be bound before it can train: by name or, where they have none,
+// INPUT.AXIS.
 std::vector<std::string> open_axes(const FileValue& value) {
   std::vector<std::string> axes;
   for (size_t axis = 0; axis < value.extents.size(); ++axis)
@@ -90,22 +91,31 @@ std::string role_of(const Initializer& initializer, const OnnxTraining& training
   return found == training.tensors.end() ? ", constant" : ", " + found->second;
 }
 
+// Elements of the initializers that training leaves as they are.
+int64_t constants_of(const File& file, const OnnxTraining& training) {
+  int64_t constants = 0;
+  for (const Initializer& initializer : file.initializers)
+    if (!training.tensors.contains(initializer.name)) constants += initializer.array.size();
+  return constants;
+}
+
 std::string large(double number) {
   for (const auto& [unit, size] : {std::pair("T", 1e12), {"G", 1e9}, {"M", 1e6}, {"k", 1e3}})
     if (number >= size) return fmt::format("{:.3g} {}", number / size, unit);
   return fmt::format("{:.0f} ", number);
 }
 
-void print(const OnnxTraining& training) {
+void print(const OnnxTraining& training, int64_t constants) {
   if (!training.refusal.empty()) {
     print_line("cannot be trained as it is: " + training.refusal);
     return;
   }
-  print_line(fmt::format("trains on {}: {} parameters learn, {} running statistics, {} constants",
-                         training.sample,
-                         training.parameters,
-                         training.statistics,
-                         training.constants));
+  print_line(
+      fmt::format("trains on {}: {} parameters learn, {} are running statistics, {} are constant",
+                  training.sample,
+                  training.parameters,
+                  training.statistics,
+                  constants));
   print_line("as " + text_of(training.ops));
   if (!training.generic.empty()) print_line("and, node by node, as " + text_of(training.generic));
   print_line(large(static_cast<double>(training.flops)) + "FLOPs in the forward pass of a sample");
@@ -145,7 +155,7 @@ void print(const File& file, const OnnxTraining& training, bool tensors) {
                          nodes == 1 ? "" : "s",
                          nodes == 0 ? "" : ": ",
                          text_of(count_ops(file))));
-  print(training);
+  print(training, constants_of(file, training));
   if (!tensors) return;
   for (const Initializer& initializer : file.initializers)
     print_line(fmt::format("  {:<44}{} {}{}",
@@ -164,14 +174,14 @@ Json json_of(const FileValue& value, bool input) {
   return json;
 }
 
-Json json_of(const OnnxTraining& training) {
+Json json_of(const OnnxTraining& training, int64_t constants) {
   Json json;
   json["refusal"] = training.refusal;
   if (!training.refusal.empty()) return json;
   json["sample"] = training.sample;
   json["parameters"] = training.parameters;
   json["statistics"] = training.statistics;
-  json["constants"] = training.constants;
+  json["constants"] = constants;
   json["forward_flops"] = training.flops;
   json["ops"] = Json::object();
   for (const auto& [op, count] : training.ops) json["ops"][op] = count;
@@ -200,7 +210,7 @@ Json json_of(const File& file, const OnnxTraining& training) {
   json["bytes"] = static_cast<int64_t>(totals.bytes);
   json["nodes"] = Json::object();
   for (const auto& [op, count] : count_ops(file)) json["nodes"][op] = count;
-  json["training"] = json_of(training);
+  json["training"] = json_of(training, constants_of(file, training));
   return json;
 }
 

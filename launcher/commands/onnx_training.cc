@@ -36,11 +36,9 @@ std::string sample_of(const ModelTraits& traits, const ModelIo& io) {
 
 void count_tensors(const Graph& graph, OnnxTraining& found) {
   for (const Tensor& tensor : graph.tensors) {
-    const int64_t elements = tensor.shape.elements();
-    if (tensor.role == Role::kConstant) found.constants += elements;
     if (tensor.role != Role::kParameter) continue;
     const bool statistic = tensor.running_momentum > 0;
-    (statistic ? found.statistics : found.parameters) += elements;
+    (statistic ? found.statistics : found.parameters) += tensor.shape.elements();
     found.tensors[tensor.name] = statistic ? "statistic" : "learns";
   }
 }

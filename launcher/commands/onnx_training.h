@@ -10,11 +10,11 @@ namespace lockstep {
 struct OnnxTraining {
   std::string refusal = {};  // why it cannot be trained as it is; then all else is empty
   std::string sample = {};   // "images of 3 x 224 x 224"
-  // Elements of what an optimizer moves, of running statistics, and of constants.
-  int64_t parameters = 0, statistics = 0, constants = 0;
+  // Elements of what an optimizer moves, and of running statistics.
+  int64_t parameters = 0, statistics = 0;
   int64_t flops = 0;  // of the forward pass of a sample
-  // How many ops of each kind the forward pass has: those that are made for one layer, and those that do
-  // a part of one, as the file's nodes do.
+  // How many ops of each kind the forward pass has: those that are made for one layer, and those that
+  // do a part of one, as the file's nodes do.
   std::map<std::string, int64_t> ops = {}, generic = {};
   // Names of the file's initializers: "learns" or "statistic"; what is not there is constant.
   std::map<std::string, std::string> tensors = {};

@@ -84,14 +84,16 @@ void check_options(const SampleOptions& options, const SampledModel& model) {
     throw ConfigError("--steps: value is {}; allowed: 1 to {}, the times of {} {}",
                       options.sampling.steps,
                       kDiffusionTimes,
-                      model.traits.field("schedule"),
+                      model.traits.field(diffusion.fields + "schedule"),
                       name_of(diffusion.schedule));
-  if (options.sampling.uses_none() && !diffusion.without_classes)
+  if (!diffusion.with_classes && !options.classes.empty())
+    throw ConfigError("--classes: allowed with a network that is told of classes alone");
+  if (diffusion.with_classes && options.sampling.uses_none() && !diffusion.without_classes)
     throw ConfigError(
         "--guidance: value is {}; allowed: 1, as the network has learned no images without their "
         "class ({} is 0)",
         options.sampling.guidance,
-        model.traits.field("label_dropout"));
+        model.traits.field(diffusion.fields + "label_dropout"));
   for (const int32_t number : options.classes) {
     if (number < 0 || number >= model.traits.outputs)
       throw ConfigError(
@@ -102,8 +104,13 @@ void check_options(const SampleOptions& options, const SampledModel& model) {
                       model.io.channels);
 }
 
+constexpr size_t kUsualCount = 16;  // of a network that is told of no classes
+
 // The class of each image: those that are asked for, or all, again and again.
 std::vector<int32_t> classes_of(const SampleOptions& options, const SampledModel& model) {
+  if (!model.traits.diffusion->with_classes)
+    return std::vector<int32_t>(
+        options.count > 0 ? static_cast<size_t>(options.count) : kUsualCount, 0);
   std::vector<int32_t> among = options.classes;
   for (int32_t i = 0; options.classes.empty() && i < model.traits.outputs; ++i) among.push_back(i);
   const size_t count = options.count > 0 ? static_cast<size_t>(options.count) : among.size();
@@ -184,7 +191,9 @@ void sample(const SampleOptions& options, Device& device) {
   const auto count = static_cast<int64_t>(classes.size());
   const int64_t columns = columns_of(options, model, count);
   const ImageSize size = size_of_grid(count, model.io, columns);
-  const int64_t rows = options.sampling.rows_per_image();
+  ImageSampling sampling = options.sampling;
+  if (!model.traits.diffusion->with_classes) sampling.guidance = 0;  // the network as it is
+  const int64_t rows = sampling.rows_per_image();
   ImageDenoiser denoiser(device.make_backend({}),
                          model.config.model,
                          model.io,
@@ -193,8 +202,8 @@ void sample(const SampleOptions& options, Device& device) {
                            read_weights(options, model, slices, flat);
                          });
   const double start_ms = now_ms();
-  const std::vector<float> images = sample_images(
-      denoiser, model.traits, classes, options.sampling, [](int64_t done, int64_t all) {
+  const std::vector<float> images =
+      sample_images(denoiser, model.traits, classes, sampling, [](int64_t done, int64_t all) {
         log_debug("step {} of {}", done, all);
       });
   const double seconds = (now_ms() - start_ms) / 1000;
@@ -218,9 +227,9 @@ void sample(const SampleOptions& options, Device& device) {
   if (options.common.json.empty()) return;
   Json json;
   json["step"] = model.state.step;
-  json["classes"] = classes;
+  if (model.traits.diffusion->with_classes) json["classes"] = classes;
   json["steps"] = options.sampling.steps;
-  json["guidance"] = options.sampling.guidance;
+  json["guidance"] = sampling.guidance;
   json["seed"] = options.sampling.seed;
   json["seconds"] = seconds;
   json["pixels_hash"] = hash;
@@ -253,7 +262,7 @@ CommandSpec sample_command() {
               {.required = true});
   command.add("--count",
               &options->count,
-              "Images to make; 0: one of each class",
+              "Images to make; 0: one of each class, or 16 where the network is told of none",
               {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
   command.add("--classes",
               &options->classes,

@@ -61,7 +61,7 @@ std::vector<Array> empty_arrays(const std::vector<Form>& forms) {
 
 Binder::Binder(const File& file, const Classes& classes, const BindOptions& options)
     : file_(file),
-      wanted_output_(options.output),
+      wanted_outputs_(options.outputs),
       learns_(classes.parameter),
       defined_(file.values.size(), false) {
   if (options.all_constant) learns_.clear();
@@ -220,7 +220,7 @@ Network Binder::finish() {
   std::vector<bool> needed(network_.values.size(), false);
   for (size_t i = 0; i < network_.outputs.size(); ++i) {
     const int output = network_.outputs[i];
-    if (wanted_output_ >= 0 && static_cast<int>(i) != wanted_output_) continue;
+    if (!wanted_outputs_.empty() && std::ranges::count(wanted_outputs_, i) == 0) continue;
     if (!defined_[static_cast<size_t>(output)])
       throw ConfigError(
           "{}: output \"{}\" is a sequence; must be a tensor", file_.path, value(output).name);

@@ -51,8 +51,8 @@ class Binder {
   Value& value(int number) { return network_.values[static_cast<size_t>(number)]; }
 
   const File& file_;
-  int wanted_output_;         // below 0: all are
-  std::vector<bool> learns_;  // by number of a value of the file
+  std::vector<size_t> wanted_outputs_;  // none: all are
+  std::vector<bool> learns_;            // by number of a value of the file
   Network network_;
   std::vector<bool> defined_;  // by number of a value: whether type and extents are known
   std::map<int, Sequence> sequences_;

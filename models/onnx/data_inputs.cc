@@ -71,29 +71,76 @@ DataInputs::Input features_of(GraphBuilder& builder, const Value& input) {
   return {builder.shape(x) == shape ? x : ops::reshape(builder, "features.extents", x, shape)};
 }
 
-}  // namespace
+// Times (N) f32, as floats or whole numbers.
+TensorId times_of(GraphBuilder& builder, const Value& input, TensorId times) {
+  if (is_floating(input.type)) return times;
+  PointwiseProgram identity;
+  identity.append(PointwiseFunction::kIdentity, identity.input(0));
+  return ops::pointwise(builder, "times.whole", {times}, identity, /*integers=*/true);
+}
 
-DataInputs append_data_inputs(GraphBuilder& builder,
-                              const NetworkInputs& inputs,
-                              const Network& network,
-                              const ModelIo& io,
-                              bool next_token,
-                              int64_t vocabulary) {
+DataInputs denoiser_data(GraphBuilder& builder,
+                         const OnnxDiffusion& diffusion,
+                         const NetworkInputs& inputs,
+                         const Network& network,
+                         const ModelIo& io,
+                         int64_t classes) {
   const auto value = [&](size_t place) -> const Value& {
     return network.values[static_cast<size_t>(network.inputs[place])];
   };
+  if (builder.options().compute != DType::kF32)
+    throw ConfigError(
+        "execution.precision: with model.onnx.diffusion allowed: FP32, as times in 16 bits are not told "
+        "apart");
+  const bool lose_classes = diffusion.label_dropout > 0 && inputs.has(Meaning::kClasses);
+  DataInputs made;
+  made.noised = denoiser_inputs(builder,
+                                io,
+                                value(0).extents[0],
+                                {.schedule = diffusion.schedule,
+                                 .target = diffusion.target,
+                                 .label_dropout = lose_classes ? diffusion.label_dropout : 0,
+                                 .classes = classes});
+  for (size_t place = 0; place < network.inputs.size(); ++place) {
+    switch (inputs.meanings()[place]) {
+      case Meaning::kImages: made.inputs.push_back({made.noised.images, true}); break;
+      case Meaning::kTimes:
+        made.inputs.push_back({times_of(builder, value(place), made.noised.times)});
+        break;
+      default:
+        made.inputs.push_back({.tensor = made.noised.classes,
+                               .limit = classes + (diffusion.label_dropout > 0 ? 1 : 0)});
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+DataInputs append_data_inputs(GraphBuilder& builder,
+                              const OnnxConfig& config,
+                              const NetworkInputs& inputs,
+                              const Network& network,
+                              const ModelIo& io,
+                              int64_t ids) {
+  const auto value = [&](size_t place) -> const Value& {
+    return network.values[static_cast<size_t>(network.inputs[place])];
+  };
+  if (config.diffusion) return denoiser_data(builder, *config.diffusion, inputs, network, io, ids);
   if (inputs.kind() == ModelInput::kImages) return {.inputs = {images_of(builder, value(0), io)}};
   if (inputs.kind() == ModelInput::kFeatures) return {.inputs = {features_of(builder, value(0))}};
   const int64_t tokens = value(0).extents[1];
+  const bool next_token = config.task == OnnxConfig::Task::kNextToken;
   TextInputs text(builder, value(0).extents[0], tokens, next_token);
   DataInputs made;
+  made.of_tokens = true;
   for (size_t place = 0; place < network.inputs.size(); ++place) {
     const Meaning meaning = inputs.meanings()[place];
     DataInputs::Input input;
     const bool known = value(place).kind == ValueKind::kConstant;
     if (!known && is_read(network, network.inputs[place]))
       input.tensor = text.tensor_of(meaning, value(place));
-    if (meaning == Meaning::kTokens) input.limit = vocabulary;
+    if (meaning == Meaning::kTokens) input.limit = ids;
     if (meaning == Meaning::kPositions) input.limit = tokens;
     if (meaning == Meaning::kSegments) input.limit = fewest_rows(network, network.inputs[place]);
     made.inputs.push_back(input);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "models/diffusion_model.h"
 #include "models/onnx/lowering/lowering.h"
 #include "models/onnx/network_inputs.h"
 #include "models/registry.h"
@@ -15,17 +16,19 @@ struct DataInputs {
     bool channels_last = false;
     int64_t limit = 0;  // above 0: its elements lie in [0, limit)
   };
-  std::vector<Input> inputs;     // by Network::inputs
+  std::vector<Input> inputs;  // by Network::inputs
+  bool of_tokens = false;
   TensorId targets = kNoTensor;  // (N, T) i32 of what the next token is; none in inference
+  DenoiserInputs noised = {};    // of networks that take noise off images
 };
 
-// Appends them, for a network that NetworkInputs::bind() has made. `vocabulary`: what tokens are
-// below. `next_token`: samples are those of causal language models (runtime/data/text/text_samples.h).
+// Appends them, for a network that NetworkInputs::bind() has made. `ids`: what tokens are below, or of
+// what takes noise off images the number of classes.
 DataInputs append_data_inputs(GraphBuilder& builder,
+                              const OnnxConfig& config,
                               const NetworkInputs& inputs,
                               const Network& network,
                               const ModelIo& io,
-                              bool next_token,
-                              int64_t vocabulary);
+                              int64_t ids);
 
 }  // namespace lockstep::onnx

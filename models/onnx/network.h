@@ -129,7 +129,7 @@ struct BindOptions {
   std::map<std::string, Extents> inputs = {};  // the whole extents of an input, which go before all
   bool all_constant = false;  // no initializer learns: everything folds that inputs do not reach
   std::map<std::string, Array> known = {};  // inputs that are constants, of their own extents
-  int output = -1;  // place of the only output that is wanted; below 0: all are
+  std::vector<size_t> outputs = {};         // places of those that are wanted; none: all are
 };
 
 // What the file's own values are: which initializers may learn. By number of a value of the file.

@@ -1,6 +1,6 @@
 #include "models/onnx/network_inputs.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -17,6 +17,14 @@ const std::map<std::string, Meaning> kKnownNames = {{"input_ids", Meaning::kToke
                                                     {"token_type_ids", Meaning::kSegments},
                                                     {"position_ids", Meaning::kPositions}};
 
+// Of networks that take noise off images.
+const std::map<std::string, Meaning> kKnownOfDenoisers = {{"timestep", Meaning::kTimes},
+                                                          {"timesteps", Meaning::kTimes},
+                                                          {"t", Meaning::kTimes},
+                                                          {"class_labels", Meaning::kClasses},
+                                                          {"labels", Meaning::kClasses},
+                                                          {"y", Meaning::kClasses}};
+
 bool is_id(ElementType type) { return type == ElementType::kInt64 || type == ElementType::kInt32; }
 
 bool has_open_axis(const FileValue& input, size_t axis) {
@@ -31,6 +39,8 @@ const char* word_of(Meaning meaning) {
     case Meaning::kPositions: return "POSITIONS";
     case Meaning::kFeatures: return "FEATURES";
     case Meaning::kImages: return "IMAGES";
+    case Meaning::kTimes: return "TIMES";
+    case Meaning::kClasses: return "CLASSES";
   }
   return "";
 }
@@ -41,6 +51,8 @@ const char* form_of(Meaning meaning) {
     case Meaning::kMask: return "int64, int32, bool or float (N, T)";
     case Meaning::kFeatures: return "float (N, F)";
     case Meaning::kImages: return "float (N, C, H, W)";
+    case Meaning::kTimes: return "float, int64 or int32 (N)";
+    case Meaning::kClasses: return "int64 or int32 (N)";
     default: return "int64 or int32 (N, T)";
   }
 }
@@ -48,7 +60,8 @@ const char* form_of(Meaning meaning) {
 }  // namespace
 
 bool is_of_tokens(Meaning meaning) {
-  return meaning != Meaning::kFeatures && meaning != Meaning::kImages;
+  return meaning == Meaning::kTokens || meaning == Meaning::kMask ||
+         meaning == Meaning::kSegments || meaning == Meaning::kPositions;
 }
 
 NetworkInputs::NetworkInputs(const OpenedFile& opened, const OnnxConfig& config)
@@ -65,24 +78,52 @@ NetworkInputs::NetworkInputs(const OpenedFile& opened, const OnnxConfig& config)
     meanings_.push_back(meaning_of(place));
     require_form(place);
   }
-  const bool alone = count == 1 && !is_of_tokens(meanings_[0]);
-  const bool of_tokens = std::ranges::count(meanings_, Meaning::kTokens) > 0 &&
-                         std::ranges::all_of(meanings_, is_of_tokens);
-  if (!alone && !of_tokens)
-    throw ConfigError(
-        "model.onnx.inputs: {} takes {}; allowed: FEATURES or IMAGES alone, or TOKENS, beside which "
-        "there may be MASK, SEGMENTS and POSITIONS",
-        config.file,
-        count == 0 ? "nothing" : word_of(meanings_[0]));
+  require_together();
   context_ = find_context();
 }
 
-ModelInput NetworkInputs::kind() const {
-  switch (meanings_[0]) {
-    case Meaning::kFeatures: return ModelInput::kFeatures;
-    case Meaning::kImages: return ModelInput::kImages;
-    default: return ModelInput::kTokens;
+void NetworkInputs::require_together() const {
+  const auto count = [&](Meaning meaning) { return std::ranges::count(meanings_, meaning); };
+  if (config_.diffusion) {
+    if (count(Meaning::kImages) == 1 && count(Meaning::kTimes) == 1 &&
+        count(Meaning::kClasses) == static_cast<int64_t>(meanings_.size()) - 2 &&
+        count(Meaning::kClasses) < 2)
+      return;
+    throw ConfigError(
+        "model.onnx.inputs: {} takes {}; allowed with model.onnx.diffusion: IMAGES and TIMES, beside "
+        "which there may be CLASSES",
+        config_.file,
+        words());
   }
+  const bool alone = meanings_.size() == 1 &&
+                     (meanings_[0] == Meaning::kFeatures || meanings_[0] == Meaning::kImages);
+  const bool of_tokens =
+      count(Meaning::kTokens) > 0 && std::ranges::all_of(meanings_, is_of_tokens);
+  if (alone || of_tokens) return;
+  throw ConfigError(
+      "model.onnx.inputs: {} takes {}; allowed: FEATURES or IMAGES alone, or TOKENS, beside which "
+      "there may be MASK, SEGMENTS and POSITIONS, or what model.onnx.diffusion says",
+      config_.file,
+      words());
+}
+
+std::string NetworkInputs::words() const {
+  std::vector<std::string> words;
+  for (const Meaning meaning : meanings_) words.push_back(word_of(meaning));
+  return words.empty() ? "nothing" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+ModelInput NetworkInputs::kind() const {
+  if (has(Meaning::kImages)) return ModelInput::kImages;
+  return has(Meaning::kFeatures) ? ModelInput::kFeatures : ModelInput::kTokens;
+}
+
+bool NetworkInputs::has(Meaning meaning) const {
+  return std::ranges::count(meanings_, meaning) > 0;
+}
+
+size_t NetworkInputs::images_place() const {
+  return static_cast<size_t>(std::ranges::find(meanings_, Meaning::kImages) - meanings_.begin());
 }
 
 const FileValue& NetworkInputs::value(size_t place) const {
@@ -96,14 +137,19 @@ Meaning NetworkInputs::meaning_of(size_t place) const {
   const auto known = kKnownNames.find(input.name);
   if (known != kKnownNames.end()) return known->second;
   const size_t rank = input.extents.size();
-  if (opened_.file.inputs.size() == 1) {
+  if (config_.diffusion) {
+    const auto told = kKnownOfDenoisers.find(input.name);
+    if (told != kKnownOfDenoisers.end()) return told->second;
+    if (is_floating(input.type) && rank == 4) return Meaning::kImages;
+  } else if (opened_.file.inputs.size() == 1) {
     if (is_id(input.type) && rank == 2) return Meaning::kTokens;
     if (is_floating(input.type) || !input.typed)
       return rank == 4 ? Meaning::kImages : Meaning::kFeatures;
   }
   throw ConfigError(
       "model.onnx.inputs: nothing says what the input \"{}\" of {} is ({} with {} axes); allowed: "
-      "inputs {{ name: \"{}\" is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES",
+      "inputs {{ name: \"{}\" is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES, TIMES, "
+      "CLASSES",
       input.name,
       config_.file,
       input.typed ? name_of(input.type) : "of no type",
@@ -119,6 +165,10 @@ void NetworkInputs::require_form(size_t place) const {
   switch (meaning) {
     case Meaning::kFeatures: good &= input.type == ElementType::kFloat && rank >= 2; break;
     case Meaning::kImages: good &= input.type == ElementType::kFloat && rank == 4; break;
+    case Meaning::kTimes:
+      good &= (is_id(input.type) || input.type == ElementType::kFloat) && rank == 1;
+      break;
+    case Meaning::kClasses: good &= is_id(input.type) && rank == 1; break;
     case Meaning::kMask:
       good &= is_id(input.type) || is_floating(input.type) || input.type == ElementType::kBool;
       good &= rank == 2;
@@ -134,6 +184,14 @@ void NetworkInputs::require_form(size_t place) const {
         rank,
         word_of(meaning),
         form_of(meaning));
+  const bool any_time =
+      config_.diffusion && config_.diffusion->schedule == DiffusionSchedule::kFlowMatching;
+  if (meaning == Meaning::kTimes && any_time && is_id(input.type))
+    throw ConfigError(
+        "model.onnx.inputs: the input \"{}\" of {} takes whole times; allowed with "
+        "model.onnx.diffusion.schedule FLOW_MATCHING: float, as its times lie between",
+        input.name,
+        config_.file);
 }
 
 // What the file or model.onnx.axes say of the tokens' axis; 0 where it is open.
@@ -189,7 +247,7 @@ Network NetworkInputs::bind(int64_t batch,
                             int64_t tokens,
                             const Extents& images,
                             bool stream) const {
-  BindOptions options{.batch = batch, .output = static_cast<int>(output_of(opened_, config_))};
+  BindOptions options{.batch = batch, .outputs = outputs_of(opened_, config_)};
   for (const OnnxAxis& axis : config_.axes) options.axes[axis.name] = axis.extent;
   const int64_t fixed = fixed_tokens();
   if (kind() == ModelInput::kTokens && fixed > 0 && fixed != tokens)
@@ -202,7 +260,7 @@ Network NetworkInputs::bind(int64_t batch,
     Extents extents = {batch};
     if (kind() == ModelInput::kTokens)
       extents.push_back(tokens);
-    else if (!images.empty())
+    else if (!images.empty() && meanings_[place] == Meaning::kImages)
       extents.insert(extents.end(), images.begin(), images.end());
     else
       continue;

@@ -24,6 +24,9 @@ class NetworkInputs {
   ModelInput kind() const;
   // Of networks that take tokens, how many a sample has; else 0.
   int64_t context() const { return context_; }
+  // Of networks that take images, the place of that input.
+  size_t images_place() const;
+  bool has(Meaning meaning) const;
 
   // Binds the axes of inputs of tokens to `tokens` of each sample, those of images to `images` (C, H, W).
   // `stream`: samples are pieces of one stream of tokens, so that masks are 1 and positions counted from
@@ -35,6 +38,8 @@ class NetworkInputs {
   const FileValue& value(size_t place) const;
   Meaning meaning_of(size_t place) const;
   void require_form(size_t place) const;
+  void require_together() const;
+  std::string words() const;  // of the meanings
   Array known(size_t place, int64_t batch, int64_t tokens) const;
   int64_t fixed_tokens() const;
   int64_t find_context() const;

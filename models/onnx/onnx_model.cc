@@ -4,23 +4,19 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <utility>
 
-#include "models/language_model.h"
 #include "models/model.h"
 #include "models/onnx/data_inputs.h"
+#include "models/onnx/goal.h"
 #include "models/onnx/ids.h"
 #include "models/onnx/lowering/lowering.h"
-#include "models/onnx/lowering/output_layer.h"
 #include "models/onnx/network_inputs.h"
 #include "models/onnx/opened_file.h"
 #include "models/onnx/trained_file.h"
 #include "models/onnx/write_file.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
-#include "runtime/graph/ops/pointwise_losses.h"
-#include "runtime/graph/ops/softmax_cross_entropy.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
@@ -36,15 +32,12 @@ class OnnxModel final : public Model {
 
   void check() const override {
     const auto opened = open_file(config_);
-    output_of(*opened, config_);
-    if (config_.label_smoothing > 0 && !has_labels())
-      refuse_value("model.onnx.label_smoothing",
-                   config_.label_smoothing,
-                   "0, or above it only with model.onnx.loss SOFTMAX_CROSS_ENTROPY and another "
-                   "model.onnx.task than SEQUENCE_VALUES");
+    outputs_of(*opened, config_);
+    check_goal(config_);
     const NetworkInputs inputs(*opened, config_);
     const Network network = usual_network(inputs, *opened);
-    check_output(inputs, network);
+    check_outputs(config_, inputs, network);
+    check_classes(inputs, network);
     check_vocabulary(inputs, network);
     check_positions(inputs, network);
     check_shared(*opened, config_);
@@ -59,11 +52,20 @@ class OnnxModel final : public Model {
     const Network network = usual_network(inputs, *opened);
     ModelTraits traits{.input = inputs.kind(),
                        .loss = config_.loss,
-                       .outputs = outputs_of(network),
+                       .outputs = output_count(network),
                        .outputs_field = "file"};
+    if (const auto& diffusion = config_.diffusion) {
+      traits.loss = Loss::kMeanSquaredError;
+      traits.outputs = class_count(inputs, network);
+      traits.diffusion = DiffusionTraits{.fields = "diffusion.",
+                                         .schedule = diffusion->schedule,
+                                         .target = diffusion->target,
+                                         .with_classes = inputs.has(Meaning::kClasses),
+                                         .without_classes = diffusion->label_dropout > 0};
+    }
     if (inputs.kind() != ModelInput::kTokens) return traits;
     traits.context = inputs.context();
-    traits.text_task = text_task();
+    traits.text_task = text_task_of(config_);
     if (config_.task == Task::kSequenceValues) traits.loss = Loss::kMeanSquaredError;
     if (config_.task != Task::kNextToken) traits.segments = segments_of(inputs, network);
     traits.segments_field = traits.vocabulary_field = "file";
@@ -75,20 +77,27 @@ class OnnxModel final : public Model {
   ModelConfig resolve(const ModelIo& io) const override {
     const auto opened = open_file(config_);
     const NetworkInputs inputs(*opened, config_);
-    const Network network = inputs.bind(
-        1, inputs.context(), sample_of(inputs, *opened, io), is_stream(Purpose::kInference));
-    const int64_t outputs = outputs_of(network),
-                  wanted = has_labels() ? io.classes : io.target_columns;
-    if (has_labels() ? outputs < wanted : wanted > 0 && outputs != wanted)
-      throw ConfigError("model.onnx.file: {} has {} outputs; the data has {} {}",
+    const Network network = inputs.bind(1,
+                                        inputs.context(),
+                                        sample_of(inputs, *opened, io),
+                                        is_stream(config_, Purpose::kInference));
+    const bool classes = has_labels(config_) || config_.diffusion;
+    const int64_t outputs =
+                      config_.diffusion ? class_count(inputs, network) : output_count(network),
+                  wanted = classes ? io.classes : io.target_columns;
+    const bool good = classes ? outputs >= wanted : wanted == 0 || outputs == wanted;
+    if (!good && (!config_.diffusion || inputs.has(Meaning::kClasses)))
+      throw ConfigError("model.onnx.file: {} has {} {}; the data has {} {}",
                         config_.file,
                         outputs,
+                        config_.diffusion ? "classes" : "outputs",
                         wanted,
-                        has_labels() ? "classes" : "target columns");
-    if (inputs.kind() == ModelInput::kFeatures && elements_of_input(network) != io.features)
+                        classes ? "classes" : "target columns");
+    if (inputs.kind() == ModelInput::kFeatures &&
+        elements(extents_of_input(inputs, network)) != io.features)
       throw ConfigError("model.onnx.file: {} takes {} features; the data has {}",
                         config_.file,
-                        elements_of_input(network),
+                        elements(extents_of_input(inputs, network)),
                         io.features);
     return config_;
   }
@@ -126,7 +135,7 @@ class OnnxModel final : public Model {
     const Network network = inputs.bind(lane_batch,
                                         tokens > 0 ? tokens : inputs.context(),
                                         sample_of(inputs, *opened, io),
-                                        is_stream(options));
+                                        is_stream(config_, options));
     return append(options, inputs, network, io).graph;
   }
 
@@ -149,56 +158,13 @@ class OnnxModel final : public Model {
     std::vector<LoweredParameter> parameters;
   };
 
-  bool has_labels() const {
-    return config_.loss == Loss::kSoftmaxCrossEntropy && config_.task != Task::kSequenceValues;
-  }
-  bool predicts_tokens() const {
-    return config_.task == Task::kNextToken || config_.task == Task::kMaskedTokens;
-  }
-  // Whether samples are tokens alone.
-  bool is_stream(const GraphOptions& options) const {
-    return config_.task == Task::kNextToken && !options.packed;
-  }
-  TextTask text_task() const {
-    switch (config_.task) {
-      case Task::kNextToken: return TextTask::kNextToken;
-      case Task::kMaskedTokens: return TextTask::kMaskedTokens;
-      case Task::kSequenceClasses: return TextTask::kSequenceClass;
-      case Task::kSequenceValues: return TextTask::kSequenceValues;
-      case Task::kTokenClasses: break;
-    }
-    return TextTask::kTokenClasses;
-  }
-
-  // Classes or values for each sample, or for each token of it.
-  void check_output(const NetworkInputs& inputs, const Network& network) const {
-    const Value& output = output_value(network);
-    const bool of_texts =
-        config_.task == Task::kSequenceClasses || config_.task == Task::kSequenceValues;
-    const bool of_tokens = inputs.kind() == ModelInput::kTokens && !of_texts;
-    Extents wanted = {1};
-    if (of_tokens) wanted.push_back(inputs.context());
-    const Extents& extents = output.extents;
-    if (is_floating(output.type) && extents.size() == wanted.size() + 1 &&
-        std::equal(wanted.begin(), wanted.end(), extents.begin()))
-      return;
-    throw ConfigError(
-        "model.onnx.output: \"{}\" of {} is {} of extents {} for one sample; allowed: float {}{}",
-        output.name,
-        config_.file,
-        name_of(output.type),
-        to_string(extents),
-        of_tokens ? "(N, T, O)" : "(N, O)",
-        inputs.kind() == ModelInput::kTokens ? ", as model.onnx.task says" : "");
-  }
-
   void check_vocabulary(const NetworkInputs& inputs, const Network& network) const {
-    if (inputs.kind() != ModelInput::kTokens || !predicts_tokens()) return;
+    if (inputs.kind() != ModelInput::kTokens || !predicts_tokens(config_)) return;
     const int64_t rows = fewest_rows_of(Meaning::kTokens, inputs, network);
-    if (rows > 0 && rows < outputs_of(network))
+    if (rows > 0 && rows < output_count(network))
       throw ConfigError("model.onnx.file: {} has {} outputs, but takes {} tokens alone",
                         config_.file,
-                        outputs_of(network),
+                        output_count(network),
                         rows);
   }
 
@@ -211,21 +177,49 @@ class OnnxModel final : public Model {
                    fmt::format("at most {}, the positions that {} knows", rows, config_.file));
   }
 
-  int output_number(const Network& network) const {
-    return network.outputs[output_of(*open_file(config_), config_)];
+  // What a network is told of classes must be a table with a row for each of them.
+  void check_classes(const NetworkInputs& inputs, const Network& network) const {
+    if (!config_.diffusion || !inputs.has(Meaning::kClasses)) return;
+    const int64_t rows = fewest_rows_of(Meaning::kClasses, inputs, network);
+    const int64_t classes = config_.diffusion->classes;
+    const int64_t spare = config_.diffusion->label_dropout > 0 ? 1 : 0;
+    if (classes == 0 && rows == 0)
+      refuse_value("model.onnx.diffusion.classes",
+                   classes,
+                   fmt::format("the number of classes, as {} picks no rows of a table by them",
+                               config_.file));
+    if (rows > 0 && rows < std::max<int64_t>(classes, 1) + spare)
+      refuse_value(
+          classes > 0 ? "model.onnx.diffusion.classes" : "model.onnx.diffusion.label_dropout",
+          classes > 0 ? static_cast<double>(classes)
+                      : static_cast<double>(config_.diffusion->label_dropout),
+          fmt::format("what the table of {} has rows for, of which there are {}, with "
+                      "label_dropout one more than classes",
+                      config_.file,
+                      rows));
   }
-  const Value& output_value(const Network& network) const {
-    return network.values[static_cast<size_t>(output_number(network))];
+
+  std::vector<int> output_numbers(const Network& network) const {
+    std::vector<int> numbers;
+    for (const size_t place : outputs_of(*open_file(config_), config_))
+      numbers.push_back(network.outputs[place]);
+    return numbers;
   }
-  int64_t outputs_of(const Network& network) const {
-    const Extents& extents = output_value(network).extents;
+  int64_t output_count(const Network& network) const {
+    const Extents& extents =
+        network.values[static_cast<size_t>(output_numbers(network).front())].extents;
     return extents.empty() ? 1 : extents.back();
   }
-  const Extents& extents_of_input(const Network& network) const {
-    return network.values[static_cast<size_t>(network.inputs[0])].extents;
+  const Extents& extents_of_input(const NetworkInputs& inputs, const Network& network) const {
+    const size_t place = inputs.kind() == ModelInput::kImages ? inputs.images_place() : 0;
+    return network.values[static_cast<size_t>(network.inputs[place])].extents;
   }
-  int64_t elements_of_input(const Network& network) const {
-    return elements(extents_of_input(network));
+  // Of networks that take noise off images; 0: they are told of none.
+  int64_t class_count(const NetworkInputs& inputs, const Network& network) const {
+    if (!inputs.has(Meaning::kClasses)) return 0;
+    if (config_.diffusion->classes > 0) return config_.diffusion->classes;
+    const int64_t spare = config_.diffusion->label_dropout > 0 ? 1 : 0;
+    return fewest_rows_of(Meaning::kClasses, inputs, network) - spare;
   }
 
   // Of the tables that such inputs pick rows of; 0: there is none.
@@ -242,8 +236,8 @@ class OnnxModel final : public Model {
   }
   // What tokens are below; 0: as the data say.
   int64_t vocabulary_of(const NetworkInputs& inputs, const Network& network) const {
-    return predicts_tokens() ? outputs_of(network)
-                             : fewest_rows_of(Meaning::kTokens, inputs, network);
+    return predicts_tokens(config_) ? output_count(network)
+                                    : fewest_rows_of(Meaning::kTokens, inputs, network);
   }
   // A network that is not told of segments takes pairs of texts all the same.
   int64_t segments_of(const NetworkInputs& inputs, const Network& network) const {
@@ -255,10 +249,10 @@ class OnnxModel final : public Model {
   // Of one sample, where nothing but the file is known.
   Network usual_network(const NetworkInputs& inputs, const OpenedFile& opened) const {
     if (inputs.kind() != ModelInput::kImages)
-      return inputs.bind(1, inputs.context(), {}, is_stream(Purpose::kInference));
+      return inputs.bind(1, inputs.context(), {}, is_stream(config_, Purpose::kInference));
     for (const int64_t side : kUsualSides) {
       try {
-        return inputs.bind(1, 0, with_open_ones(opened, {3, side, side}), false);
+        return inputs.bind(1, 0, with_open_ones(inputs, opened, {3, side, side}), false);
       } catch (const ConfigError&) {
         if (side == std::end(kUsualSides)[-1]) throw;
       }
@@ -271,7 +265,7 @@ class OnnxModel final : public Model {
                     const ModelIo& io) const {
     if (inputs.kind() != ModelInput::kImages) return {};
     const Extents images = {io.channels, io.height, io.width};
-    const Extents taken = with_open_ones(opened, images);
+    const Extents taken = with_open_ones(inputs, opened, images);
     if (taken != images)
       throw ConfigError(
           "model.onnx.file: {} takes images of {} (channels, height, width); the data has {}",
@@ -281,8 +275,11 @@ class OnnxModel final : public Model {
     return images;
   }
   // What the file or the config say of a sample's axes, and where they do not, `open`.
-  Extents with_open_ones(const OpenedFile& opened, Extents open) const {
-    const FileValue& input = opened.file.values[static_cast<size_t>(opened.file.inputs.front())];
+  Extents with_open_ones(const NetworkInputs& inputs,
+                         const OpenedFile& opened,
+                         Extents open) const {
+    const FileValue& input =
+        opened.file.values[static_cast<size_t>(opened.file.inputs[inputs.images_place()])];
     for (size_t axis = 1; axis < input.extents.size(); ++axis) {
       const OpenExtent& extent = input.extents[axis];
       if (extent.extent >= 0) open[axis - 1] = extent.extent;
@@ -299,18 +296,21 @@ class OnnxModel final : public Model {
   ModelIo io_of(const NetworkInputs& inputs, const Network& network) const {
     ModelIo io;
     if (inputs.kind() == ModelInput::kImages) {
-      const Extents& extents = extents_of_input(network);
+      const Extents& extents = extents_of_input(inputs, network);
       io.channels = extents[1];
       io.height = extents[2];
       io.width = extents[3];
       io.mean.assign(static_cast<size_t>(io.channels), 0);
       io.std.assign(static_cast<size_t>(io.channels), 1);
     } else if (inputs.kind() == ModelInput::kFeatures) {
-      io.features = elements_of_input(network);
-    } else if (!predicts_tokens()) {
+      io.features = elements(extents_of_input(inputs, network));
+    } else if (!predicts_tokens(config_)) {
       io.vocabulary = vocabulary_of(inputs, network);
     }
-    (has_labels() ? io.classes : io.target_columns) = outputs_of(network);
+    if (config_.diffusion)
+      io.classes = std::max<int64_t>(1, class_count(inputs, network));
+    else
+      (has_labels(config_) ? io.classes : io.target_columns) = output_count(network);
     return io;
   }
 
@@ -320,12 +320,13 @@ class OnnxModel final : public Model {
                   const ModelIo& io) const {
     GraphBuilder builder(options);
     Lowering lowering(network, builder);
-    const DataInputs data = append_data_inputs(builder,
-                                               inputs,
-                                               network,
-                                               io,
-                                               config_.task == Task::kNextToken,
-                                               vocabulary_of(inputs, network));
+    const DataInputs data = append_data_inputs(
+        builder,
+        config_,
+        inputs,
+        network,
+        io,
+        config_.diffusion ? class_count(inputs, network) : vocabulary_of(inputs, network));
     for (size_t place = 0; place < network.inputs.size(); ++place) {
       const DataInputs::Input& input = data.inputs[place];
       if (input.tensor == kNoTensor) continue;
@@ -333,60 +334,12 @@ class OnnxModel final : public Model {
       if (input.limit > 0) lowering.set_limit(network.inputs[place], input.limit);
     }
     try {
-      if (inputs.kind() == ModelInput::kTokens)
-        append_text_network(lowering, data.targets);
-      else
-        append_network(lowering);
+      append_to_goal(lowering, config_, data, output_numbers(network));
     } catch (const ConfigError& error) {
       throw ConfigError("{}: {}", config_.file, error.what());
     }
     std::vector<LoweredParameter> parameters = lowering.parameters();
     return {std::move(builder).finish(), std::move(parameters)};
-  }
-
-  // With its loss, unless it is for inference. `targets`: of what predicts the next token.
-  void append_text_network(Lowering& lowering, TensorId targets) const {
-    GraphBuilder& builder = lowering.builder();
-    const int output = output_number(lowering.network());
-    std::optional<OutputLayer> layer;
-    if (predicts_tokens()) layer = take_output_layer(lowering, output);
-    lowering.run();
-    const bool inference = builder.options().purpose == Purpose::kInference;
-    if (layer) {
-      const TensorId x = lowering.plain(layer->x);
-      const TensorId weight = lowering.parameter(layer->weight, layer->storage);
-      const TensorId bias = layer->bias < 0 ? kNoTensor : lowering.parameter(layer->bias);
-      if (config_.task == Task::kMaskedTokens && !inference)
-        targets = target_tokens(builder, builder.shape(x)[0], builder.shape(x)[1]);
-      return end_language_model(builder, x, weight, targets, config_.label_smoothing, bias);
-    }
-    const TensorId outputs = lowering.plain(output);
-    if (config_.task != Task::kNextToken)
-      return end_text_classifier(
-          builder,
-          outputs,
-          has_labels() ? Loss::kSoftmaxCrossEntropy : Loss::kMeanSquaredError,
-          config_.label_smoothing);
-    if (inference) return builder.keep(outputs);
-    ops::softmax_cross_entropy(
-        builder, outputs, targets, builder.training() ? config_.label_smoothing : 0);
-  }
-
-  void append_network(Lowering& lowering) const {
-    GraphBuilder& builder = lowering.builder();
-    lowering.run();
-    const TensorId output = lowering.plain(output_number(lowering.network()));
-    if (builder.options().purpose == Purpose::kInference) return builder.keep(output);
-    const Shape shape = builder.shape(output);
-    if (has_labels())
-      return ops::softmax_cross_entropy(builder,
-                                        output,
-                                        builder.input("labels", {shape[0]}, DType::kI32),
-                                        builder.training() ? config_.label_smoothing : 0);
-    const TensorId targets = builder.input("targets", shape, DType::kF32);
-    if (config_.loss == Loss::kBinaryCrossEntropy)
-      return ops::binary_cross_entropy(builder, output, targets);
-    ops::mean_squared_error(builder, output, targets);
   }
 
   OnnxConfig config_;

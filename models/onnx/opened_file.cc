@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/total_loss.h"
 
 namespace lockstep::onnx {
 
@@ -38,18 +40,32 @@ void check_shared(const OpenedFile& opened, const OnnxConfig& config) {
       merged.front().nodes.size());
 }
 
-size_t output_of(const OpenedFile& opened, const OnnxConfig& config) {
-  const auto name_of = [&](int number) {
-    return opened.file.values[static_cast<size_t>(number)].name;
-  };
+std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& config) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < opened.file.outputs.size(); ++i) {
-    names.push_back(name_of(opened.file.outputs[i]));
-    if (config.output.empty() || names.back() == config.output) return i;
+  for (const int output : opened.file.outputs)
+    names.push_back(opened.file.values[static_cast<size_t>(output)].name);
+  const auto place_of = [&](const std::string& name, const char* field) {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end())
+      refuse_value(field,
+                   in_quotes(name),
+                   fmt::format("an output of {}: {}", config.file, fmt::join(names, ", ")));
+    return static_cast<size_t>(found - names.begin());
+  };
+  std::vector<size_t> places = {0};
+  if (!config.output.empty()) places[0] = place_of(config.output, "model.onnx.output");
+  for (const OnnxLoss& loss : config.losses) {
+    places.push_back(place_of(loss.output, "model.onnx.losses.output"));
+    if (std::ranges::count(places, places.back()) > 1)
+      refuse_value("model.onnx.losses.output",
+                   in_quotes(loss.output),
+                   "outputs that are named once, and not model.onnx.output itself");
   }
-  refuse_value("model.onnx.output",
-               in_quotes(config.output),
-               fmt::format("an output of {}: {}", config.file, fmt::join(names, ", ")));
+  if (places.size() > TotalLossAttributes::kMostLosses)
+    throw ConfigError("model.onnx.losses: {} are given; allowed: at most {}",
+                      config.losses.size(),
+                      TotalLossAttributes::kMostLosses - 1);
+  return places;
 }
 
 }  // namespace lockstep::onnx

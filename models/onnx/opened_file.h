@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/onnx/network.h"
 #include "runtime/config/run_config.h"
@@ -21,7 +22,8 @@ std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config);
 // Refuses parameters that several nodes share as bias or gain, where the config does not allow it.
 void check_shared(const OpenedFile& opened, const OnnxConfig& config);
 
-// The place among the file's outputs of the one that the config names. Throws ConfigError.
-size_t output_of(const OpenedFile& opened, const OnnxConfig& config);
+// The places among the file's outputs of those that the config names: model.onnx.output, or the first,
+// then model.onnx.losses. Throws ConfigError.
+std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& config);
 
 }  // namespace lockstep::onnx

@@ -26,8 +26,10 @@ enum class TextTask {
 };
 
 struct DiffusionTraits {
+  std::string fields = {};  // where schedule and the like stand below the model: "diffusion."
   DiffusionSchedule schedule = DiffusionSchedule::kLinear;
   DiffusionTarget target = DiffusionTarget::kEpsilon;
+  bool with_classes = true;     // it is told the class of an image
   bool without_classes = true;  // it learns images of no class, too: class number `outputs`
 };
 

@@ -4,6 +4,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/graph/fusion.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/total_loss.h"
 #include "runtime/graph/recompute.h"
 #include "runtime/graph/schema.h"
 
@@ -32,6 +34,21 @@ bool has_running_statistics(const Graph& graph, const Op& op) {
   return std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId id) {
     return id != kNoTensor && graph[id].running_momentum > 0;
   });
+}
+
+// The gradient that a loss leaves of its prediction, times its weight.
+TensorId weighted(GradientBuilder& builder, const LossRoot& root) {
+  const Op& loss = builder.graph().ops[root.op];
+  const TensorId gradient = loss.outputs[1];
+  if (root.weight == 1) return gradient;
+  PointwiseProgram program;
+  program.append(PointwiseFunction::kMul, program.input(0), program.constant(root.weight));
+  const TensorId scaled = builder.new_gradient(loss.inputs[0]);
+  builder.append(pointwise_op("weigh " + builder.graph()[gradient].name,
+                              {{gradient, builder.graph().shape(gradient)}},
+                              program,
+                              scaled));
+  return scaled;
 }
 
 }  // namespace
@@ -89,10 +106,15 @@ void differentiate(Graph& graph) {
   // Contributions to the gradient of each forward tensor, in the order in which the backward pass
   // makes them.
   std::vector<std::vector<TensorId>> contributions(graph.tensors.size());
-  builder.add_loss_gradients(graph.ops.back());
-  if (builder.needs_gradient(graph.ops.back().inputs[0]))
-    contributions[static_cast<size_t>(graph.ops.back().inputs[0])].push_back(
-        graph.ops.back().outputs[1]);
+  std::vector<bool> is_root(graph.ops.size(), false);
+  is_root.back() = true;  // or total_loss, which has no gradient of its own
+  for (const LossRoot& root : loss_roots(graph)) {
+    is_root[root.op] = true;
+    builder.add_loss_gradients(graph.ops[root.op]);
+    const TensorId prediction = graph.ops[root.op].inputs[0];
+    if (builder.needs_gradient(prediction))
+      contributions[static_cast<size_t>(prediction)].push_back(weighted(builder, root));
+  }
   const auto summed = [&](TensorId id) {
     if (id == kNoTensor) return kNoTensor;
     auto& parts = contributions[static_cast<size_t>(id)];
@@ -106,7 +128,8 @@ void differentiate(Graph& graph) {
   };
 
   Recomputation recomputation(builder);
-  for (size_t i = graph.forward_ops - 1; i-- > 0;) {
+  for (size_t i = graph.forward_ops; i-- > 0;) {
+    if (is_root[i]) continue;
     const Op op = graph.ops[i];  // a copy: appending moves the vector
     const Op& again = recomputation.enter(i, op);
     std::vector<TensorId> d_outputs;

@@ -124,12 +124,18 @@ void GraphBuilder::append_loss(OpKind kind,
                                TensorId target,
                                Attributes attributes,
                                const std::vector<TensorId>& parameters) {
-  const TensorId statistics = tensor("statistics", {kStatisticCount}, DType::kF64, Role::kResult);
   std::vector<TensorId> inputs = {prediction, target};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  append({kind, name_of(kind), std::move(inputs), {statistics}, std::move(attributes)});
-  graph_.result = statistics;
+  losses_.push_back(append_result(kind, std::move(inputs), std::move(attributes)));
   graph_.loss_rows_per_sample = graph_.shape(prediction).rows() / graph_.shape(prediction)[0];
+}
+
+TensorId GraphBuilder::append_result(OpKind kind,
+                                     std::vector<TensorId> inputs,
+                                     Attributes attributes) {
+  const TensorId statistics = tensor("statistics", {kStatisticCount}, DType::kF64, Role::kResult);
+  append({kind, name_of(kind), std::move(inputs), {statistics}, std::move(attributes)});
+  return graph_.result = statistics;
 }
 
 void GraphBuilder::keep(TensorId output) {

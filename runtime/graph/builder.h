@@ -99,13 +99,17 @@ class GraphBuilder {
 
   // For the functions of ops.
   void append(Op op) { graph_.ops.push_back(std::move(op)); }
-  // A loss, which ends the graph: its statistics are the result. Its inputs are the prediction, the
-  // target and `parameters`.
+  // A loss, which ends the graph, unless total_loss follows: its statistics are the result. Its inputs
+  // are the prediction, the target and `parameters`.
   void append_loss(OpKind kind,
                    TensorId prediction,
                    TensorId target,
                    Attributes attributes,
                    const std::vector<TensorId>& parameters = {});
+  // An op whose output is statistics, the result.
+  TensorId append_result(OpKind kind, std::vector<TensorId> inputs, Attributes attributes);
+  // The statistics of the losses so far.
+  const std::vector<TensorId>& losses() const { return losses_; }
   TensorId tensor(std::string name, Shape shape, DType dtype, Role role);
   TensorId activation_tensor(const std::string& name, Shape shape);  // of the compute type
   TensorId statistics_tensor(const std::string& name, Shape shape);  // f32
@@ -115,6 +119,7 @@ class GraphBuilder {
  private:
   GraphOptions options_;
   Graph graph_;
+  std::vector<TensorId> losses_;
   uint32_t random_streams_ = 0;
   bool in_block_ = false;
 };

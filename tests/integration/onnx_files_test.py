@@ -60,7 +60,7 @@ def inspect(binary, folder):
     expect(done.returncode == 0, f"inspect: {done.stderr}")
     for part in ("opset 17", "float (batch, 6); open: batch", "float (batch, 4)", "layers.0.weight", "float (8, 6)",
                  "92 parameters and constants in 4 initializers, 368 bytes", "4 nodes: 1 Add, 1 Gemm, 1 MatMul, 1 Relu",
-                 "trains on 6 features: 92 parameters learn, 0 running statistics, 0 constants", "as 2 linear",
+                 "trains on 6 features: 92 parameters learn, 0 are running statistics, 0 are constant", "as 2 linear",
                  "FLOPs in the forward pass of a sample", "layers.0.weight"):
         expect(part in done.stdout, f"inspect does not say '{part}':\n{done.stdout}")
     found = json.loads((folder / "found.json").read_text())

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Diffusion Transformers, beside PyTorch.
+"""Networks that take noise off images, beside PyTorch: Diffusion Transformers as the family dit, and
+from an ONNX file, and a U-Net from a file.
 
     compare_diffusion.py LOCKSTEP [--steps 20] [CASE ...]
 
@@ -9,7 +10,7 @@ judge is PyTorch in double precision: the largest relative differences from it o
 and the loss of an evaluation are printed, and beside them PyTorch's own in single precision. Then
 both make images of the last weights, with and without guidance: the largest difference of a pixel is
 printed, in steps of 1/255. Ends with 1 where a loss is off by more than 1e-4, or a pixel by more than 1.
-Needs torch, numpy, safetensors, PIL.
+Needs torch, onnxscript, numpy, safetensors, PIL.
 """
 import argparse
 import copy
@@ -29,9 +30,8 @@ HEIGHT, WIDTH, CHANNELS, CLASSES, PATCH = 12, 8, 3, 5, 2
 FEATURES, LAYERS, HEADS = 32, 2, 4
 BATCH, LANES, SEED, LABEL_DROPOUT, LR, EVALUATED = 12, 2, 7, 0.25, 1e-3, 30
 TIMES, LIMIT = 1000, 1e-4
-CASES = {f"{s} {t}": (s, t) for s, t in [("LINEAR", "EPSILON"), ("LINEAR", "SAMPLE"), ("LINEAR", "VELOCITY"),
-                                         ("COSINE", "EPSILON"), ("COSINE", "VELOCITY"),
-                                         ("FLOW_MATCHING", "VELOCITY")]}
+MIXTURES = [("LINEAR", "EPSILON"), ("LINEAR", "SAMPLE"), ("LINEAR", "VELOCITY"),
+            ("COSINE", "EPSILON"), ("COSINE", "VELOCITY"), ("FLOW_MATCHING", "VELOCITY")]
 NOISE = 9 << 24  # the purpose of the streams of noise
 
 
@@ -170,6 +170,33 @@ class Dit(nn.Module):
         return x.permute(0, 5, 1, 3, 2, 4).reshape(-1, CHANNELS, HEIGHT, WIDTH)
 
 
+class TimedUNet(nn.Module):
+    """Images made smaller and larger again; what is known of time and class shifts and scales norms."""
+
+    def __init__(self, classes=True):
+        super().__init__()
+        self.time = nn.Sequential(nn.Linear(64, FEATURES), nn.SiLU(), nn.Linear(FEATURES, FEATURES))
+        self.classes = nn.Embedding(CLASSES + 1, FEATURES) if classes else None
+        self.stem = nn.Conv2d(CHANNELS, 16, 3, padding=1)
+        self.down = nn.Conv2d(16, 24, 3, stride=2, padding=1)
+        self.norm = nn.GroupNorm(4, 24)
+        self.told = nn.Linear(FEATURES, 48)
+        self.middle = nn.Conv2d(24, 24, 3, padding=1)
+        self.up = nn.ConvTranspose2d(24, 16, 4, stride=2, padding=1)
+        self.last = nn.Sequential(nn.GroupNorm(4, 32), nn.SiLU(), nn.Conv2d(32, CHANNELS, 3, padding=1))
+
+    def forward(self, x, times, labels=None):
+        rates = 10000.0 ** (-torch.arange(32, dtype=torch.float64) / 32)
+        angles = times[:, None] * rates.float().to(x.dtype)
+        told = self.time(torch.cat((torch.sin(angles), torch.cos(angles)), 1))
+        if self.classes is not None:
+            told = told + self.classes(labels)
+        x = self.stem(x)
+        shift, scale = self.told(nn.functional.silu(told))[:, :, None, None].chunk(2, 1)
+        y = nn.functional.silu(self.norm(self.down(x)) * (1 + scale) + shift)
+        return self.last(torch.cat((x, self.up(nn.functional.silu(self.middle(y)))), 1))
+
+
 # ---- Training ----
 
 def as_images(pixels):
@@ -185,7 +212,8 @@ def train(model, case, data, steps):
 
     def loss_of(pixels, labels, step, training):
         x, times, labels, wanted = draw(*case, as_images(pixels), torch.from_numpy(labels), step, 0, training)
-        return nn.functional.mse_loss(model(x.to(dtype), times.to(dtype), labels), wanted.to(dtype))
+        told = (times.to(dtype), labels)[:2 if told_of_classes(model) else 1]
+        return nn.functional.mse_loss(model(x.to(dtype), *told), wanted.to(dtype))
 
     for step in range(steps):
         rows = slice(step * BATCH, (step + 1) * BATCH)
@@ -215,18 +243,39 @@ def run(lockstep, *arguments):
         raise RuntimeError((done.stdout + done.stderr).strip().splitlines()[-1])
 
 
-def train_ours(lockstep, folder, case, data, model, steps):
+def told_of_classes(model):
+    return getattr(model, "classes", True) is not None
+
+
+def write_onnx(model, path):
+    """With the inputs and outputs as they are, and the samples open."""
+    given = [torch.zeros(2, CHANNELS, HEIGHT, WIDTH), torch.ones(2), torch.zeros(2, dtype=torch.int64)]
+    given = given if told_of_classes(model) else given[:2]
+    torch.onnx.export(model, tuple(given), path, dynamo=True, optimize=False, opset_version=23, verbose=False,
+                      input_names=["x", "t", "y"][:len(given)],
+                      dynamic_shapes=tuple({0: torch.export.Dim.DYNAMIC} for _ in given))
+
+
+def train_ours(lockstep, folder, kind, case, data, model, steps):
     for name, array in data.items():
         numpy.save(folder / f"{name}.npy", array)
+    how = f"label_dropout: {LABEL_DROPOUT} schedule: {case[0]} target: {case[1]}"
+    if kind == "dit":
+        section = f"dit {{ layers: {LAYERS} heads: {HEADS} width: {FEATURES} patch: {PATCH} {how} }}"
+        first = f'init_from: "{folder}/first.safetensors"'
+    else:
+        write_onnx(model, folder / "net.onnx")
+        section, first = f'onnx {{ file: "{folder}/net.onnx" diffusion {{ {how} }} }}', ""
+        if hasattr(model, "pos_embed"):  # a file does not tell that PyTorch's buffers do not learn
+            first = 'groups { match: "pos_embed" freeze: true }'
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "first.safetensors")
     config = folder / "config.textproto"
     config.write_text(f"""
 seed: {SEED}
-model {{ dit {{ layers: {LAYERS} heads: {HEADS} width: {FEATURES} patch: {PATCH}
-               label_dropout: {LABEL_DROPOUT} schedule: {case[0]} target: {case[1]} }} }}
+model {{ {section} }}
 data {{ dir: "{folder}" shuffle: false npy {{ train_inputs: "train_x.npy" train_labels: "train_y.npy"
                                              eval_inputs: "eval_x.npy" eval_labels: "eval_y.npy" }} }}
-train {{ global_batch: {BATCH} lanes: {LANES} steps: {steps} init_from: "{folder}/first.safetensors" }}
+train {{ global_batch: {BATCH} lanes: {LANES} steps: {steps} {first} }}
 optimizer {{ adamw {{ weight_decay: 0 }} }}
 schedule {{ lr: {LR} }}
 eval {{ every: {steps} }}
@@ -252,6 +301,8 @@ def sample(model, case, classes, steps, guidance, seed):
 
     def told(x, time):
         times = torch.full((count,), float(time), dtype=torch.float64)
+        if not told_of_classes(model):
+            return model(x, times)
         with_class = model(x, times, labels)
         if guidance == 1:
             return with_class
@@ -279,8 +330,8 @@ def compare_samples(lockstep, folder, case, model):
     worst, classes = 0.0, [0, 3, 4, 1]
     for steps, guidance in [(20, 1), (8, 2.5)]:
         out = folder / "samples.png"
-        run(lockstep, "sample", folder / "run", "--count", len(classes), "--classes", ",".join(map(str, classes)),
-            "--steps", steps, "--guidance", guidance, "--seed", 11, "--columns", 1, "--out", out)
+        which = ("--classes", ",".join(map(str, classes))) if told_of_classes(model) else ()
+        run(lockstep, "sample", folder / "run", "--count", len(classes), *which, "--steps", steps, "--guidance", guidance, "--seed", 11, "--columns", 1, "--out", out)
         grid = numpy.asarray(Image.open(out)).astype(numpy.float64)
         theirs = ((sample(model, case, classes, steps, guidance, 11) + 1) * 127.5).clamp(0, 255)
         for i, image in enumerate(theirs.permute(0, 2, 3, 1).numpy()):
@@ -290,25 +341,31 @@ def compare_samples(lockstep, folder, case, model):
 
 
 def compare(lockstep, name, steps):
-    case = CASES[name]
+    kind, make, case = CASES[name]
     random = numpy.random.default_rng(1)
     data = {f"{part}_{kind}": random.integers(0, 256, (n, HEIGHT, WIDTH, CHANNELS), numpy.uint8)
             if kind == "x" else random.integers(0, CLASSES, n, numpy.int64)
             for part, n in (("train", BATCH * steps), ("eval", EVALUATED)) for kind in "xy"}
     torch.manual_seed(0)
-    model = Dit()
+    model = make()
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        ours = train_ours(lockstep, folder, case, data, model, steps)
+        ours = train_ours(lockstep, folder, kind, case, data, model, steps)
         judge = train(copy.deepcopy(model).double(), case, data, steps)
         here, there = distance(ours, judge), distance(train(model, case, data, steps), judge)
-        last = Dit().double()
-        last.load_state_dict({k: v.double() for k, v in ours[1].items()})
+        last = copy.deepcopy(model).double()
+        last.load_state_dict({k: v.double() for k, v in ours[1].items()}, strict=kind == "dit")
         pixel = compare_samples(lockstep, folder, case, last)
     good = here[0] <= LIMIT and here[2] <= LIMIT and pixel <= 1
-    print(f"{name:22} losses {here[0]:.1e} (PyTorch {there[0]:.1e}) weights {here[1]:.1e} ({there[1]:.1e}) "
+    print(f"{name:32} losses {here[0]:.1e} (PyTorch {there[0]:.1e}) weights {here[1]:.1e} ({there[1]:.1e}) "
           f"evaluation {here[2]:.1e} ({there[2]:.1e}) pixels {pixel:.2f}{'' if good else '  FAILED'}", flush=True)
     return good
+
+
+CASES = {f"dit {s} {t}": ("dit", Dit, (s, t)) for s, t in MIXTURES}
+CASES |= {f"onnx dit {s} {t}": ("onnx", Dit, (s, t)) for s, t in (MIXTURES[0], MIXTURES[-1])}
+CASES |= {f"onnx unet {s} {t}": ("onnx", TimedUNet, (s, t)) for s, t in (MIXTURES[0], MIXTURES[4])}
+CASES["onnx unet without classes"] = ("onnx", lambda: TimedUNet(classes=False), MIXTURES[-1])
 
 
 def main():

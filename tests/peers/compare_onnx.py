@@ -116,6 +116,25 @@ class Encoder(nn.Module):
         return self.head(self.norm(self.layers(x)).mean(1))
 
 
+class Auxiliary(nn.Module):
+    """A second head, before the last block, that is to say the same."""
+
+    weights = {"logits": 1, "early": 0.3}  # of the losses of its outputs
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+        self.last = nn.Sequential(nn.Conv2d(16, 24, 3, stride=2, padding=1), nn.ReLU())
+        self.early, self.head = nn.Linear(16, CLASSES), nn.Linear(24, CLASSES)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.head(self.last(x).mean((2, 3))), self.early(x.mean((2, 3)))
+
+    def losses(self, outputs, labels):
+        return sum(weight * loss_of(y, labels) for y, weight in zip(outputs, self.weights.values(), strict=True))
+
+
 FEATURE_CASES = ("mlp", "recurrent")
 CASES = {
     "mlp": lambda: nn.Sequential(nn.Linear(FEATURES, 50), nn.GELU(), nn.Linear(50, 40), nn.Tanh(), nn.LayerNorm(40),
@@ -130,6 +149,7 @@ CASES = {
         [torchvision.models.convnext.CNBlockConfig(16, 32, 2), torchvision.models.convnext.CNBlockConfig(32, None, 2)], 0.0, 0.1, CLASSES),
     "vit": lambda: torchvision.models.VisionTransformer(SIDE, 8, 2, 4, 32, 48, num_classes=CLASSES),
     "encoder": Encoder,
+    "auxiliary": Auxiliary,
     "vgg11_bn": lambda: nn.Sequential(*torchvision.models.vgg11_bn().features, nn.Flatten(), nn.Linear(512, CLASSES)),
 }
 TEXTS = ("gpt2", "gpt2_untied", "gpt2_gelu", "gptj", "bert", "bert_classes", "bert_values", "bert_tags", "roberta",
@@ -174,7 +194,8 @@ def export(model, sample, path, training):
     model.train(training)
     given = arguments(model, sample)
     torch.onnx.export(model, given, path, dynamo=True, optimize=False, opset_version=23, verbose=False,
-                      dynamic_shapes=tuple({0: torch.export.Dim.DYNAMIC} for _ in given), external_data=training)
+                      dynamic_shapes=tuple({0: torch.export.Dim.DYNAMIC} for _ in given), external_data=training,
+                      output_names=list(getattr(model, "weights", ["y"])))
 
 
 def loss_of(outputs, labels):
@@ -189,7 +210,8 @@ def train(model, batches, make_optimizer):
     optimizer = make_optimizer(model.parameters())
     losses = []
     for x, labels in batches:
-        loss = loss_of(model(*arguments(model, x)), labels)
+        outputs = model(*arguments(model, x))
+        loss = model.losses(outputs, labels) if hasattr(model, "losses") else loss_of(outputs, labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -254,7 +276,10 @@ def samples_of(name, folder, steps):
         data += " image { mean: [0, 0, 0] std: [1, 1, 1] }"
     given = torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255 if images else torch.from_numpy(x)
     torch.manual_seed(0)
-    return CASES[name](), given, torch.from_numpy(y), data, ""
+    model = CASES[name]()
+    others = list(getattr(model, "weights", {}).items())[1:]
+    fields = " ".join(f'losses {{ output: "{output}" weight: {weight} }}' for output, weight in others)
+    return model, given, torch.from_numpy(y), data, fields
 
 
 def doubled(batches):

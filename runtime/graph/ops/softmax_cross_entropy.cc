@@ -26,10 +26,11 @@ void ops::softmax_cross_entropy(GraphBuilder& builder,
                                 float label_smoothing) {
   LOCKSTEP_CHECK(builder.shape(logits).rows() == builder.shape(targets).elements());
   LOCKSTEP_CHECK(builder[targets].dtype == DType::kI32);
-  // The kernels of a large vocabulary want rows that begin on aligned addresses.
+  // The kernels of a large vocabulary want rows that begin on aligned addresses. Of several losses the
+  // first alone has them: what weighs the others takes rows without padding.
   const GraphOptions& options = builder.options();
   const int64_t unit = options.logits_alignment / static_cast<int64_t>(size_of(options.compute));
-  if (unit > 1 && may_be_padded(builder.graph(), logits)) {
+  if (unit > 1 && builder.losses().empty() && may_be_padded(builder.graph(), logits)) {
     const int64_t columns = builder.shape(logits).columns();
     builder[logits].padded_columns = (columns + unit - 1) / unit * unit;
   }

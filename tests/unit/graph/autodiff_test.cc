@@ -13,6 +13,8 @@
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
+#include "runtime/graph/ops/total_loss.h"
+#include "runtime/graph/prediction.h"
 #include "runtime/graph/schema.h"
 
 namespace lockstep {
@@ -113,6 +115,49 @@ TEST(Autodiff, TheLossGivesItsGradientInTheForwardPass) {
   const Op& loss = graph.ops[graph.forward_ops - 1];
   ASSERT_EQ(loss.outputs.size(), 2u);
   EXPECT_EQ(graph.ops[graph.forward_ops].inputs[0], loss.outputs[1]);
+}
+
+TEST(Autodiff, LossesOfSeveralOutputsAreWeighed) {
+  GraphBuilder builder(Purpose::kTraining);
+  const TensorId x = builder.input("x", {4, 3}, DType::kF32);
+  const TensorId labels = builder.input("labels", {4}, DType::kI32);
+  const auto head = [&](const std::string& name) {
+    const TensorId w = builder.parameter(name + ".w", {5, 3}, {}, true);
+    const TensorId logits = ops::linear(builder, name, x, w, kNoTensor, Activation::kNone);
+    ops::softmax_cross_entropy(builder, logits, labels, 0);
+    return logits;
+  };
+  const TensorId main = head("main"), other = head("other");
+  ops::total_loss(builder, {1, 0.25f});
+  Graph graph = std::move(builder).finish();
+  differentiate(graph);
+  ASSERT_EQ(graph.ops[graph.forward_ops - 1].kind, OpKind::kTotalLoss);
+  // The pass of the loss that weighs 1 is as that of one loss.
+  EXPECT_EQ(count(graph, OpKind::kPointwise), 1);
+  const Op& weighed = last_of(graph, OpKind::kPointwise);
+  for (const Op& op : graph.ops) {
+    if (op.kind == OpKind::kSoftmaxCrossEntropy && op.inputs[0] == other) {
+      EXPECT_EQ(weighed.inputs[0], op.outputs[1]);
+    }
+    if (op.kind == OpKind::kLinearBackward && op.name == "other_backward") {
+      EXPECT_EQ(op.inputs[0], weighed.outputs[0]);
+    }
+  }
+  EXPECT_EQ(prediction_of(graph), kNoTensor) << "a training graph writes over it";
+  EXPECT_NE(graph[main].role, Role::kResult);
+}
+
+TEST(Autodiff, TheFirstPredictionOutlivesTheOtherLosses) {
+  GraphBuilder builder(Purpose::kEvaluation);
+  const TensorId target = builder.input("target", {4, 3}, DType::kF32);
+  const TensorId a = builder.input("a", {4, 3}, DType::kF32),
+                 b = builder.input("b", {4, 3}, DType::kF32);
+  ops::mean_squared_error(builder, a, target);
+  ops::mean_squared_error(builder, b, target);
+  ops::total_loss(builder, {1, 2});
+  const Graph graph = std::move(builder).finish();
+  EXPECT_EQ(prediction_of(graph), a);
+  EXPECT_EQ(graph.ops.back().inputs[0], a);
 }
 
 TEST(Schema, EveryKindHasANameAndACost) {

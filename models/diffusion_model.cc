@@ -1,0 +1,81 @@
+#include "models/diffusion_model.h"
+
+#include <vector>
+
+#include "runtime/config/limits.h"
+#include "runtime/graph/diffusion_schedule.h"
+#include "runtime/graph/ops/cast.h"
+#include "runtime/graph/ops/diffusion_noise.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep {
+namespace {
+
+// Of image and noise at each time; none where any time in [0, 1) is drawn.
+TensorId shares_of(GraphBuilder& builder, DiffusionSchedule schedule) {
+  if (schedule == DiffusionSchedule::kFlowMatching) return kNoTensor;
+  std::vector<float> rows[2];
+  for (const DiffusionShares& share : diffusion_shares(schedule)) {
+    rows[0].push_back(static_cast<float>(share.image));
+    rows[1].push_back(static_cast<float>(share.noise));
+  }
+  rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
+  return builder.constant("shares", {2, kDiffusionTimes}, rows[0], DType::kF32);
+}
+
+DenoiserInputs told_inputs(GraphBuilder& builder, const Shape& images) {
+  const int64_t samples = images[0];
+  const TensorId noised = builder.input("noised", images, DType::kF32);
+  const TensorId told = builder.input("conditions", {samples, 2}, DType::kF32);
+  const auto column = [&](const std::string& name, int64_t number) {
+    const TensorId part =
+        ops::slice(builder, name + ".column", told, {0, number}, {1, 1}, {samples, 1});
+    return ops::reshape(builder, name, part, {samples});
+  };
+  PointwiseProgram identity;
+  identity.append(PointwiseFunction::kIdentity, identity.input(0));
+  return {.images = ops::cast(builder, "noised.cast", noised),
+          .times = column("times", 0),
+          .classes = ops::pointwise(
+              builder, "classes", {column("classes.floats", 1)}, identity, /*integers=*/true)};
+}
+
+}  // namespace
+
+void check_diffusion(const std::string& section,
+                     DiffusionSchedule schedule,
+                     DiffusionTarget target) {
+  if (schedule == DiffusionSchedule::kFlowMatching && target != DiffusionTarget::kVelocity)
+    refuse_value(section + ".target",
+                 name_of(target),
+                 "VELOCITY with " + section + ".schedule FLOW_MATCHING");
+}
+
+DenoiserInputs denoiser_inputs(GraphBuilder& builder,
+                               const ModelIo& io,
+                               int64_t lane_batch,
+                               const Diffusion& diffusion) {
+  const Shape images = {lane_batch, io.height, io.width, io.channels};
+  if (builder.options().purpose == Purpose::kInference) return told_inputs(builder, images);
+  const TensorId pixels = builder.input("images", images, DType::kU8);
+  const TensorId labels = builder.input("labels", {lane_batch}, DType::kI32);
+  const ops::NoisedImages noised =
+      ops::diffusion_noise(builder,
+                           "noised",
+                           pixels,
+                           labels,
+                           shares_of(builder, diffusion.schedule),
+                           {.target = diffusion.target,
+                            .label_dropout = diffusion.label_dropout,
+                            .classes = static_cast<int32_t>(diffusion.classes)});
+  return {noised.images, noised.times, noised.classes, noised.target};
+}
+
+void end_denoiser(GraphBuilder& builder, TensorId predicted, const DenoiserInputs& inputs) {
+  if (inputs.target == kNoTensor) return builder.keep(predicted);
+  ops::mean_squared_error(builder, predicted, inputs.target);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+#include "models/onnx/goal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "models/language_model.h"
+#include "models/onnx/lowering/output_layer.h"
+#include "models/onnx/opened_file.h"
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+#include "runtime/graph/ops/total_loss.h"
+
+namespace lockstep::onnx {
+namespace {
+
+using Task = OnnxConfig::Task;
+
+float smoothing_of(const OnnxConfig& config, const GraphBuilder& builder) {
+  return builder.training() ? config.label_smoothing : 0;
+}
+
+// Of each row of an output.
+TensorId targets_of(GraphBuilder& builder, const OnnxConfig& config, const Shape& output) {
+  if (!has_labels(config)) return builder.input("targets", output, DType::kF32);
+  if (output.rank() == 3) return target_tokens(builder, output[0], output[1]);
+  return builder.input("labels", {output[0]}, DType::kI32);
+}
+
+void append_loss(GraphBuilder& builder,
+                 const OnnxConfig& config,
+                 TensorId output,
+                 TensorId targets) {
+  if (has_labels(config))
+    return ops::softmax_cross_entropy(builder, output, targets, smoothing_of(config, builder));
+  const bool squared =
+      config.loss == Loss::kMeanSquaredError || config.task == Task::kSequenceValues;
+  if (squared) return ops::mean_squared_error(builder, output, targets);
+  ops::binary_cross_entropy(builder, output, targets);
+}
+
+// The first output, and its loss where it has one, of what predicts tokens by an output matrix.
+void append_output_layer(Lowering& lowering,
+                         const OnnxConfig& config,
+                         const OutputLayer& layer,
+                         TensorId targets) {
+  const TensorId x = lowering.plain(layer.x);
+  const TensorId weight = lowering.parameter(layer.weight, layer.storage);
+  const TensorId bias = layer.bias < 0 ? kNoTensor : lowering.parameter(layer.bias);
+  end_language_model(lowering.builder(), x, weight, targets, config.label_smoothing, bias);
+}
+
+void append_denoiser(Lowering& lowering, const DataInputs& data, int output) {
+  GraphBuilder& builder = lowering.builder();
+  const TensorId predicted = lowering.channels_last(output);
+  const Shape shape = builder.shape(predicted);
+  const TensorId flat =
+      ops::reshape(builder, "predicted", predicted, {shape[0], shape.elements() / shape[0]});
+  end_denoiser(builder, flat, data.noised);
+}
+
+}  // namespace
+
+bool has_labels(const OnnxConfig& config) {
+  return config.loss == Loss::kSoftmaxCrossEntropy && config.task != Task::kSequenceValues &&
+         !config.diffusion;
+}
+
+bool predicts_tokens(const OnnxConfig& config) {
+  return config.task == Task::kNextToken || config.task == Task::kMaskedTokens;
+}
+
+bool is_stream(const OnnxConfig& config, const GraphOptions& options) {
+  return config.task == Task::kNextToken && !options.packed;
+}
+
+TextTask text_task_of(const OnnxConfig& config) {
+  switch (config.task) {
+    case Task::kNextToken: return TextTask::kNextToken;
+    case Task::kMaskedTokens: return TextTask::kMaskedTokens;
+    case Task::kSequenceClasses: return TextTask::kSequenceClass;
+    case Task::kSequenceValues: return TextTask::kSequenceValues;
+    case Task::kTokenClasses: break;
+  }
+  return TextTask::kTokenClasses;
+}
+
+void check_goal(const OnnxConfig& config) {
+  if (config.label_smoothing > 0 && !has_labels(config))
+    refuse_value(
+        "model.onnx.label_smoothing",
+        config.label_smoothing,
+        "0, or above it only with model.onnx.loss SOFTMAX_CROSS_ENTROPY, without diffusion "
+        "and with another model.onnx.task than SEQUENCE_VALUES");
+  if (!config.diffusion) return;
+  check_diffusion("model.onnx.diffusion", config.diffusion->schedule, config.diffusion->target);
+  if (config.loss == Loss::kBinaryCrossEntropy)
+    refuse_value("model.onnx.loss",
+                 name_of(config.loss),
+                 "none with model.onnx.diffusion, whose loss is the squared error");
+  if (!config.losses.empty())
+    throw ConfigError("model.onnx.losses: allowed without model.onnx.diffusion alone");
+}
+
+void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const Network& network) {
+  const bool of_texts =
+      config.task == Task::kSequenceClasses || config.task == Task::kSequenceValues;
+  const bool of_tokens = inputs.kind() == ModelInput::kTokens && !of_texts;
+  Extents wanted = {1};
+  if (of_tokens) wanted.push_back(inputs.context());
+  if (config.diffusion)
+    wanted = network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
+  const std::vector<size_t> places = outputs_of(*open_file(config), config);
+  const Extents& first =
+      network.values[static_cast<size_t>(network.outputs[places.front()])].extents;
+  for (const size_t place : places) {
+    const Value& output = network.values[static_cast<size_t>(network.outputs[place])];
+    const Extents& extents = output.extents;
+    const bool good = config.diffusion
+                          ? extents == wanted
+                          : extents.size() == wanted.size() + 1 && extents.back() == first.back() &&
+                                std::equal(wanted.begin(), wanted.end(), extents.begin());
+    if (good && is_floating(output.type)) continue;
+    throw ConfigError("{}: \"{}\" of {} is {} of extents {} for one sample; allowed: float {}{}{}",
+                      place == places.front() ? "model.onnx.output" : "model.onnx.losses.output",
+                      output.name,
+                      config.file,
+                      name_of(output.type),
+                      to_string(extents),
+                      config.diffusion ? to_string(wanted) + ", as the images are"
+                      : of_tokens      ? "(N, T, O)"
+                                       : "(N, O)",
+                      inputs.kind() == ModelInput::kTokens ? ", as model.onnx.task says" : "",
+                      place == places.front() ? "" : ", as model.onnx.output");
+  }
+}
+
+void append_to_goal(Lowering& lowering,
+                    const OnnxConfig& config,
+                    const DataInputs& data,
+                    const std::vector<int>& outputs) {
+  GraphBuilder& builder = lowering.builder();
+  std::optional<OutputLayer> layer;
+  if (data.of_tokens && predicts_tokens(config))
+    layer = take_output_layer(lowering, outputs.front());
+  lowering.run();
+  if (config.diffusion) return append_denoiser(lowering, data, outputs.front());
+  if (builder.options().purpose == Purpose::kInference) {
+    if (layer) return append_output_layer(lowering, config, *layer, kNoTensor);
+    return builder.keep(lowering.plain(outputs.front()));
+  }
+  TensorId targets = data.targets;
+  std::vector<float> weights = {1};
+  if (layer) {
+    const Shape& x = builder.shape(lowering.plain(layer->x));
+    if (targets == kNoTensor) targets = target_tokens(builder, x[0], x[1]);
+    append_output_layer(lowering, config, *layer, targets);
+  } else {
+    const TensorId output = lowering.plain(outputs.front());
+    if (targets == kNoTensor) targets = targets_of(builder, config, builder.shape(output));
+    append_loss(builder, config, output, targets);
+  }
+  for (size_t i = 1; i < outputs.size(); ++i) {
+    append_loss(builder, config, lowering.plain(outputs[i]), targets);
+    weights.push_back(config.losses[i - 1].weight);
+  }
+  if (outputs.size() > 1) ops::total_loss(builder, weights);
+}
+
+}  // namespace lockstep::onnx

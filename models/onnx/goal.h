@@ -1,0 +1,36 @@
+#pragma once
+// What a network is trained for, as the config says, and the ops behind it: its losses, or the output
+// that inference keeps.
+
+#include <vector>
+
+#include "models/onnx/data_inputs.h"
+#include "models/onnx/lowering/lowering.h"
+#include "models/onnx/network_inputs.h"
+#include "runtime/config/model_traits.h"
+
+namespace lockstep::onnx {
+
+// Whether targets are classes or tokens, and not values.
+bool has_labels(const OnnxConfig& config);
+bool predicts_tokens(const OnnxConfig& config);
+TextTask text_task_of(const OnnxConfig& config);
+// Whether samples are tokens alone.
+bool is_stream(const OnnxConfig& config, const GraphOptions& options);
+
+// Throws ConfigError where fields of the config that say what a network is trained for do not go
+// together.
+void check_goal(const OnnxConfig& config);
+
+// What the network must say of one sample of these inputs: extents, where the last one of classes or
+// values is any. Throws ConfigError where an output that the config names is of another form.
+void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const Network& network);
+
+// Lowers the network, of which the inputs are set, and ends the graph. `outputs`: the values that the
+// losses are of, in the order of outputs_of().
+void append_to_goal(Lowering& lowering,
+                    const OnnxConfig& config,
+                    const DataInputs& data,
+                    const std::vector<int>& outputs);
+
+}  // namespace lockstep::onnx

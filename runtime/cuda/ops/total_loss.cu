@@ -1,0 +1,28 @@
+#include "runtime/graph/ops/total_loss.h"
+
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/ops/implementations.h"
+
+namespace lockstep::cuda {
+namespace {
+
+struct Sum {
+  TotalLoss op;
+  template <typename Count>
+  __device__ void operator()(int64_t /*i*/, Count) const {
+    op.add();
+  }
+};
+
+void run(const OpCall& call) {
+  for_each_flat<1>(1, false, Sum{TotalLoss::of(call)}, stream_of(call));
+}
+
+constexpr Implementation kRows[] = {{OpKind::kTotalLoss, "own", run}};
+
+}  // namespace
+
+constinit const Implementations kCudaTotalLoss = kRows;
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Catches: losses of several outputs that are weighed wrongly or judge another output, and networks
+from ONNX files that take noise off images: times or classes given to the wrong input, other bits on
+several ranks or after a resume, images that are others for the same seed; and what is refused without
+the reason.
+
+onnx_goals_test.py BINARY
+
+The files are written here, byte by byte, so that no other package is needed.
+"""
+import json
+import math
+import pathlib
+import sys
+import tempfile
+
+import lockstep_run
+from onnx_train_test import FLOAT, INT64, REST, Bench, model, node, seeded
+
+CLASSES, SIDE, WIDTH = 3, 8, 4
+FEATURES = "synthetic { samples: 64 features: 6 classes: 4 }"
+IMAGES = f"synthetic {{ samples: 64 height: {SIDE} width: {SIDE} channels: 1 classes: {CLASSES} }}"
+
+
+def text(fields, data, rest=REST):
+    return f"model {{ onnx {{ {fields} }} }}\ndata {{ {data} }}\n{rest}"
+
+
+# ---- Several outputs ----
+
+def heads_file():
+    weights = {"body": seeded([5, 6], 1), "main": seeded([4, 5], 2), "side": seeded([4, 5], 3), "odd": seeded([3, 5], 4)}
+    nodes = [node("Gemm", ["x", "body"], ["h"], transB=1), node("Relu", ["h"], ["r"])]
+    nodes += [node("Gemm", ["r", name], [f"{name}_y"], transB=1) for name in ("main", "side", "odd")]
+    return model(nodes, weights, [("x", ["batch", 6])], *((f"{name}_y", ["batch", n]) for name, n in
+                                                          (("main", 4), ("side", 4), ("odd", 3))))
+
+
+def several_outputs(bench):
+    path = bench.folder / "heads.onnx"
+    path.write_bytes(heads_file())
+    file = f'file: "{path}"'
+    both = text(f'{file} losses {{ output: "side_y" weight: 0.25 }}', FEATURES)
+    first = {}
+    for name, section in (("main", file), ("side", f'{file} output: "side_y"'), ("both", None)):
+        losses = bench.run(f"first-{name}", both if section is None else text(section, FEATURES), "--max-steps", "1")
+        first[name] = losses[0][1] if losses else math.nan
+    wanted = first["main"] + 0.25 * first["side"]
+    bench.expect(abs(first["both"] - wanted) < 1e-6 * wanted, f"a loss of {first['both']}, not {wanted}")
+    losses = bench.run("both", both)
+    for ranks, stage in ((2, 1), (4, 3)):
+        again = bench.run(f"both-{ranks}", both, "--set", f"comm.zero_stage={stage}", ranks=ranks)
+        bench.expect(again == losses, f"losses of two outputs on {ranks} ranks")
+        bench.expect(bench.weights(f"both-{ranks}") == bench.weights("both"), f"weights of two outputs on {ranks} ranks")
+    begin, end = bench.weights("first-main"), bench.weights("both")
+    bench.expect(sorted(end) == ["body", "main", "side"] and sorted(begin) == ["body", "main"], f"trains {sorted(end)}")
+    refusals = {'losses { output: "nowhere" }': ["model.onnx.losses.output", "nowhere", "side_y"],
+                'losses { output: "main_y" }': ["model.onnx.losses.output", "main_y"],
+                'losses { output: "odd_y" }': ["model.onnx.losses.output", "odd_y", "as model.onnx.output"],
+                'losses { output: "side_y" weight: 0 }': ["weight", "0"]}
+    for fields, parts in refusals.items():
+        bench.refused(parts, text(f"{file} {fields}", FEATURES))
+
+
+# ---- Noised images ----
+
+def noised_file(classes=True, rows=CLASSES + 1, time=FLOAT):
+    """Sines of the time, and a row of each class, are added to what a convolution makes of the image."""
+    rates = [1000.0 ** (-i / WIDTH) for i in range(WIDTH)]
+    weights = {"stem": seeded([WIDTH, 1, 3, 3], 1), "times": seeded([WIDTH, WIDTH], 2), "table": seeded([rows, WIDTH], 3),
+               "head": seeded([1, WIDTH, 3, 3], 4), "rates": ([1, WIDTH], rates), "axis": ([1], [1]), "pixel": ([2], [2, 3])}
+    nodes = [node("Cast", ["t"], ["tf"], to=FLOAT), node("Unsqueeze", ["tf", "axis"], ["t1"]), node("Mul", ["t1", "rates"], ["a"]),
+             node("Sin", ["a"], ["s"]), node("Gemm", ["s", "times"], ["told"], transB=1)]
+    if classes:
+        nodes += [node("Gather", ["table", "c"], ["row"], axis=0), node("Add", ["told", "row"], ["both"])]
+    nodes += [node("Unsqueeze", ["both" if classes else "told", "pixel"], ["b"]),
+              node("Conv", ["x", "stem"], ["i"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]), node("Add", ["i", "b"], ["j"]),
+              node("Relu", ["j"], ["k"]), node("Conv", ["k", "head"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])]
+    inputs = [("x", ["batch", 1, SIDE, SIDE]), ("t", ["batch"], time)] + [("c", ["batch"], INT64)] * classes
+    return model(nodes, {n: w for n, w in weights.items() if classes or n != "table"}, inputs, ("y", ["batch", 1, SIDE, SIDE]))
+
+
+def sampled(bench, name, *arguments):
+    out = bench.folder / f"{name}.png"
+    result = bench.folder / f"{name}.json"
+    done = lockstep_run.run(bench.binary, ["sample", bench.folder / name, "--out", out, "--json", result, "--steps", "5", *arguments], ranks=0)
+    if done.returncode != 0:
+        bench.expect(False, f"sample {name} {arguments}: {(done.stdout + done.stderr).strip()}")
+        return {}
+    return json.loads(result.read_text())
+
+
+def noised_images(bench):
+    path = bench.folder / "noised.onnx"
+    path.write_bytes(noised_file())
+    told = f'file: "{path}" inputs {{ name: "c" is: CLASSES }}'
+    section = text(f"{told} diffusion {{ label_dropout: 0.3 }}", IMAGES)
+    losses = bench.run("noised", section)
+    for ranks, stage in ((2, 2), (4, 3)):
+        again = bench.run(f"noised-{ranks}", section, "--set", f"comm.zero_stage={stage}", ranks=ranks)
+        bench.expect(again == losses, f"losses of noised images on {ranks} ranks")
+    bench.run("noised-stopped", section, "--max-steps", "3")
+    bench.run("noised-stopped", section, "--resume", "auto")
+    last = bench.weights("noised")
+    bench.expect(sorted(last) == ["head", "rates", "stem", "table", "times"], f"noised images train {sorted(last)}")
+    for name in ("noised-2", "noised-4", "noised-stopped"):
+        bench.expect(bench.weights(name) == last, f"{name}: other weights")
+    images = {arguments: sampled(bench, "noised", *arguments.split()).get("pixels_hash")
+              for arguments in ("--seed 1", "--seed 1 --guidance 2", "--seed 2", "--seed 1 --classes 1,2,0", "--seed 1 --guidance 1")}
+    bench.expect(images["--seed 1"] == images["--seed 1 --guidance 2"] and len(set(images.values())) == 4, f"images {images}")
+    whole = bench.folder / "whole.onnx"
+    whole.write_bytes(noised_file(classes=False, time=INT64))
+    alone = f'file: "{whole}" diffusion {{ }}'
+    bench.run("alone", text(alone, IMAGES))
+    result = sampled(bench, "alone", "--count", "3")
+    bench.expect("classes" not in result and "pixels_hash" in result, f"images of no class: {result}")
+    narrow = bench.folder / "narrow.onnx"
+    narrow.write_bytes(noised_file(rows=CLASSES))
+    refusals = {f'file: "{path}" diffusion {{ }}': ["model.onnx.inputs", "\"c\"", "CLASSES"],
+                f'{told} diffusion {{ schedule: FLOW_MATCHING }}': ["model.onnx.diffusion.target", "VELOCITY"],
+                f'{told} diffusion {{ classes: 4 }}': ["model.onnx.diffusion.classes", "4"],
+                f'{told} loss: BINARY_CROSS_ENTROPY diffusion {{ }}': ["model.onnx.loss", "BINARY_CROSS_ENTROPY"],
+                f'file: "{path}" inputs {{ name: "c" is: TIMES }} diffusion {{ }}': ["IMAGES, TIMES, TIMES", "IMAGES and TIMES"],
+                told: ["model.onnx.inputs"],
+                f'file: "{narrow}" inputs {{ name: "c" is: CLASSES }} diffusion {{ }}': ["2 classes", "3"],
+                f'file: "{whole}" diffusion {{ schedule: FLOW_MATCHING target: VELOCITY }}': ["whole times", "float"]}
+    for fields, parts in refusals.items():
+        bench.refused(parts, text(fields, IMAGES))
+    done = lockstep_run.run(bench.binary, ["sample", bench.folder / "alone", "--out", bench.folder / "a.png", "--classes", "1"], ranks=0)
+    bench.expect(done.returncode == 2 and "--classes" in done.stdout + done.stderr, "classes for a network that is told of none")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(sys.argv[1], pathlib.Path(folder))
+        several_outputs(bench)
+        noised_images(bench)
+        return 1 if bench.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
