@@ -62,21 +62,40 @@ DataInputs::Input images_of(GraphBuilder& builder, const Value& input, const Mod
   return {ops::image_normalize(builder, "images.normalized", pixels, {io.mean, io.std}), true};
 }
 
-DataInputs::Input features_of(GraphBuilder& builder, const Value& input) {
-  const int64_t batch = input.extents[0];
-  const TensorId features =
-      builder.input("features", {batch, elements(input.extents) / batch}, DType::kF32);
-  const TensorId x = ops::cast(builder, "features.rounded", features);
-  const Shape shape = shape_of(input);
-  return {builder.shape(x) == shape ? x : ops::reshape(builder, "features.extents", x, shape)};
-}
-
-// Times (N) f32, as floats or whole numbers.
-TensorId times_of(GraphBuilder& builder, const Value& input, TensorId times) {
-  if (is_floating(input.type)) return times;
+// Numbers as an input of the file has them, floats or whole ones.
+TensorId as_typed(GraphBuilder& builder, const Value& input, TensorId numbers) {
+  if (is_floating(input.type)) return numbers;
   PointwiseProgram identity;
   identity.append(PointwiseFunction::kIdentity, identity.input(0));
-  return ops::pointwise(builder, "times.whole", {times}, identity, /*integers=*/true);
+  return ops::pointwise(builder, input.name + ".whole", {numbers}, identity, /*integers=*/true);
+}
+
+// The features of a sample are those of the inputs, one after the other.
+DataInputs feature_data(GraphBuilder& builder, const Network& network) {
+  const auto value = [&](int number) -> const Value& {
+    return network.values[static_cast<size_t>(number)];
+  };
+  const int64_t batch = value(network.inputs[0]).extents[0];
+  int64_t all = 0, first = 0;
+  for (const int number : network.inputs) all += elements(value(number).extents) / batch;
+  const TensorId features = builder.input("features", {batch, all}, DType::kF32);
+  const TensorId x = ops::cast(builder, "features.rounded", features);
+  DataInputs made;
+  for (const int number : network.inputs) {
+    const Value& input = value(number);
+    const int64_t count = elements(input.extents) / batch;
+    // Whole numbers are those of the data, and not rounded.
+    TensorId part = is_floating(input.type) ? x : features;
+    if (count < all)
+      part = ops::slice(builder, input.name + ".columns", part, {0, first}, {1, 1}, {batch, count});
+    first += count;
+    part = as_typed(builder, input, part);
+    const Shape shape = shape_of(input);
+    made.inputs.push_back({builder.shape(part) == shape
+                               ? part
+                               : ops::reshape(builder, input.name + ".extents", part, shape)});
+  }
+  return made;
 }
 
 DataInputs denoiser_data(GraphBuilder& builder,
@@ -105,7 +124,7 @@ DataInputs denoiser_data(GraphBuilder& builder,
     switch (inputs.meanings()[place]) {
       case Meaning::kImages: made.inputs.push_back({made.noised.images, true}); break;
       case Meaning::kTimes:
-        made.inputs.push_back({times_of(builder, value(place), made.noised.times)});
+        made.inputs.push_back({as_typed(builder, value(place), made.noised.times)});
         break;
       default:
         made.inputs.push_back({.tensor = made.noised.classes,
@@ -128,7 +147,7 @@ DataInputs append_data_inputs(GraphBuilder& builder,
   };
   if (config.diffusion) return denoiser_data(builder, *config.diffusion, inputs, network, io, ids);
   if (inputs.kind() == ModelInput::kImages) return {.inputs = {images_of(builder, value(0), io)}};
-  if (inputs.kind() == ModelInput::kFeatures) return {.inputs = {features_of(builder, value(0))}};
+  if (inputs.kind() == ModelInput::kFeatures) return feature_data(builder, network);
   const int64_t tokens = value(0).extents[1];
   const bool next_token = config.task == OnnxConfig::Task::kNextToken;
   TextInputs text(builder, value(0).extents[0], tokens, next_token);

@@ -24,6 +24,17 @@ float smoothing_of(const OnnxConfig& config, const GraphBuilder& builder) {
   return builder.training() ? config.label_smoothing : 0;
 }
 
+// An output as the losses take it: (N, T, O) of classes of tokens, else (N, O).
+TensorId rows_of(Lowering& lowering, const OnnxConfig& config, int output) {
+  const TensorId plain = lowering.plain(output);
+  const Shape shape = lowering.builder().shape(plain);
+  if (has_labels(config) || shape.rank() == 2) return plain;
+  return ops::reshape(lowering.builder(),
+                      lowering.value(output).name + ".values",
+                      plain,
+                      {shape[0], shape.elements() / shape[0]});
+}
+
 // Of each row of an output.
 TensorId targets_of(GraphBuilder& builder, const OnnxConfig& config, const Shape& output) {
   if (!has_labels(config)) return builder.input("targets", output, DType::kF32);
@@ -106,36 +117,49 @@ void check_goal(const OnnxConfig& config) {
     throw ConfigError("model.onnx.losses: allowed without model.onnx.diffusion alone");
 }
 
+int64_t output_count(const OnnxConfig& config, const Value& output) {
+  const Extents& extents = output.extents;
+  if (extents.empty()) return 1;
+  return has_labels(config) ? extents.back() : elements(extents) / std::max<int64_t>(1, extents[0]);
+}
+
 void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const Network& network) {
   const bool of_texts =
       config.task == Task::kSequenceClasses || config.task == Task::kSequenceValues;
   const bool of_tokens = inputs.kind() == ModelInput::kTokens && !of_texts;
-  Extents wanted = {1};
-  if (of_tokens) wanted.push_back(inputs.context());
-  if (config.diffusion)
-    wanted = network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
+  Extents first = {1};  // before the classes or values
+  if (of_tokens) first.push_back(inputs.context());
+  std::string form = of_tokens ? "(N, T, O)" : has_labels(config) ? "(N, O)" : "(N, ...)";
+  if (inputs.kind() == ModelInput::kTokens) form += ", as model.onnx.task says";
+  if (config.diffusion) {
+    first = network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
+    form = to_string(first) + ", as the images are";
+  }
   const std::vector<size_t> places = outputs_of(*open_file(config), config);
-  const Extents& first =
-      network.values[static_cast<size_t>(network.outputs[places.front()])].extents;
+  const auto output_at = [&](size_t place) -> const Value& {
+    return network.values[static_cast<size_t>(network.outputs[place])];
+  };
   for (const size_t place : places) {
-    const Value& output = network.values[static_cast<size_t>(network.outputs[place])];
+    const Value& output = output_at(place);
     const Extents& extents = output.extents;
-    const bool good = config.diffusion
-                          ? extents == wanted
-                          : extents.size() == wanted.size() + 1 && extents.back() == first.back() &&
-                                std::equal(wanted.begin(), wanted.end(), extents.begin());
-    if (good && is_floating(output.type)) continue;
-    throw ConfigError("{}: \"{}\" of {} is {} of extents {} for one sample; allowed: float {}{}{}",
-                      place == places.front() ? "model.onnx.output" : "model.onnx.losses.output",
+    const size_t rank = extents.size(), others = first.size();
+    const bool main = place == places.front();
+    const bool good = is_floating(output.type) && rank >= others &&
+                      std::equal(first.begin(), first.end(), extents.begin()) &&
+                      (config.diffusion     ? rank == others
+                       : has_labels(config) ? rank == others + 1
+                                            : rank > others);
+    if (good &&
+        (main || output_count(config, output) == output_count(config, output_at(places[0]))))
+      continue;
+    throw ConfigError("{}: \"{}\" of {} is {} of extents {} for one sample; allowed: float {}{}",
+                      main ? "model.onnx.output" : "model.onnx.losses.output",
                       output.name,
                       config.file,
                       name_of(output.type),
                       to_string(extents),
-                      config.diffusion ? to_string(wanted) + ", as the images are"
-                      : of_tokens      ? "(N, T, O)"
-                                       : "(N, O)",
-                      inputs.kind() == ModelInput::kTokens ? ", as model.onnx.task says" : "",
-                      place == places.front() ? "" : ", as model.onnx.output");
+                      form,
+                      main ? "" : ", with as many outputs as model.onnx.output");
   }
 }
 
@@ -151,7 +175,7 @@ void append_to_goal(Lowering& lowering,
   if (config.diffusion) return append_denoiser(lowering, data, outputs.front());
   if (builder.options().purpose == Purpose::kInference) {
     if (layer) return append_output_layer(lowering, config, *layer, kNoTensor);
-    return builder.keep(lowering.plain(outputs.front()));
+    return builder.keep(rows_of(lowering, config, outputs.front()));
   }
   TensorId targets = data.targets;
   std::vector<float> weights = {1};
@@ -160,12 +184,12 @@ void append_to_goal(Lowering& lowering,
     if (targets == kNoTensor) targets = target_tokens(builder, x[0], x[1]);
     append_output_layer(lowering, config, *layer, targets);
   } else {
-    const TensorId output = lowering.plain(outputs.front());
+    const TensorId output = rows_of(lowering, config, outputs.front());
     if (targets == kNoTensor) targets = targets_of(builder, config, builder.shape(output));
     append_loss(builder, config, output, targets);
   }
   for (size_t i = 1; i < outputs.size(); ++i) {
-    append_loss(builder, config, lowering.plain(outputs[i]), targets);
+    append_loss(builder, config, rows_of(lowering, config, outputs[i]), targets);
     weights.push_back(config.losses[i - 1].weight);
   }
   if (outputs.size() > 1) ops::total_loss(builder, weights);

@@ -22,8 +22,10 @@ bool is_stream(const OnnxConfig& config, const GraphOptions& options);
 // together.
 void check_goal(const OnnxConfig& config);
 
-// What the network must say of one sample of these inputs: extents, where the last one of classes or
-// values is any. Throws ConfigError where an output that the config names is of another form.
+// Classes, or values of a sample, that an output is of.
+int64_t output_count(const OnnxConfig& config, const Value& output);
+
+// Throws ConfigError where an output that the config names is not of the form that its loss takes.
 void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const Network& network);
 
 // Lowers the network, of which the inputs are set, and ends the graph. `outputs`: the values that the

@@ -49,7 +49,7 @@ const char* word_of(Meaning meaning) {
 const char* form_of(Meaning meaning) {
   switch (meaning) {
     case Meaning::kMask: return "int64, int32, bool or float (N, T)";
-    case Meaning::kFeatures: return "float (N, F)";
+    case Meaning::kFeatures: return "float, int64 or int32 (N, ...)";
     case Meaning::kImages: return "float (N, C, H, W)";
     case Meaning::kTimes: return "float, int64 or int32 (N)";
     case Meaning::kClasses: return "int64 or int32 (N)";
@@ -95,14 +95,14 @@ void NetworkInputs::require_together() const {
         config_.file,
         words());
   }
-  const bool alone = meanings_.size() == 1 &&
-                     (meanings_[0] == Meaning::kFeatures || meanings_[0] == Meaning::kImages);
+  const auto inputs = static_cast<int64_t>(meanings_.size());
   const bool of_tokens =
       count(Meaning::kTokens) > 0 && std::ranges::all_of(meanings_, is_of_tokens);
-  if (alone || of_tokens) return;
+  const bool of_features = inputs > 0 && count(Meaning::kFeatures) == inputs;
+  if (of_tokens || of_features || (inputs == 1 && count(Meaning::kImages) == 1)) return;
   throw ConfigError(
-      "model.onnx.inputs: {} takes {}; allowed: FEATURES or IMAGES alone, or TOKENS, beside which "
-      "there may be MASK, SEGMENTS and POSITIONS, or what model.onnx.diffusion says",
+      "model.onnx.inputs: {} takes {}; allowed: FEATURES, all of them, one of IMAGES, or TOKENS, "
+      "beside which there may be MASK, SEGMENTS and POSITIONS, or what model.onnx.diffusion takes",
       config_.file,
       words());
 }
@@ -163,7 +163,9 @@ void NetworkInputs::require_form(size_t place) const {
   const size_t rank = input.extents.size();
   bool good = input.typed;
   switch (meaning) {
-    case Meaning::kFeatures: good &= input.type == ElementType::kFloat && rank >= 2; break;
+    case Meaning::kFeatures:
+      good &= (is_id(input.type) || input.type == ElementType::kFloat) && rank >= 1;
+      break;
     case Meaning::kImages: good &= input.type == ElementType::kFloat && rank == 4; break;
     case Meaning::kTimes:
       good &= (is_id(input.type) || input.type == ElementType::kFloat) && rank == 1;

@@ -93,11 +93,10 @@ class OnnxModel final : public Model {
                         config_.diffusion ? "classes" : "outputs",
                         wanted,
                         classes ? "classes" : "target columns");
-    if (inputs.kind() == ModelInput::kFeatures &&
-        elements(extents_of_input(inputs, network)) != io.features)
+    if (inputs.kind() == ModelInput::kFeatures && feature_count(network) != io.features)
       throw ConfigError("model.onnx.file: {} takes {} features; the data has {}",
                         config_.file,
-                        elements(extents_of_input(inputs, network)),
+                        feature_count(network),
                         io.features);
     return config_;
   }
@@ -206,13 +205,18 @@ class OnnxModel final : public Model {
     return numbers;
   }
   int64_t output_count(const Network& network) const {
-    const Extents& extents =
-        network.values[static_cast<size_t>(output_numbers(network).front())].extents;
-    return extents.empty() ? 1 : extents.back();
+    const int number = output_numbers(network).front();
+    return onnx::output_count(config_, network.values[static_cast<size_t>(number)]);
   }
-  const Extents& extents_of_input(const NetworkInputs& inputs, const Network& network) const {
-    const size_t place = inputs.kind() == ModelInput::kImages ? inputs.images_place() : 0;
-    return network.values[static_cast<size_t>(network.inputs[place])].extents;
+  const Extents& image_extents(const NetworkInputs& inputs, const Network& network) const {
+    return network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
+  }
+  // Of a sample: all inputs together.
+  int64_t feature_count(const Network& network) const {
+    int64_t count = 0;
+    for (const int number : network.inputs)
+      count += elements(network.values[static_cast<size_t>(number)].extents);
+    return count;
   }
   // Of networks that take noise off images; 0: they are told of none.
   int64_t class_count(const NetworkInputs& inputs, const Network& network) const {
@@ -296,14 +300,14 @@ class OnnxModel final : public Model {
   ModelIo io_of(const NetworkInputs& inputs, const Network& network) const {
     ModelIo io;
     if (inputs.kind() == ModelInput::kImages) {
-      const Extents& extents = extents_of_input(inputs, network);
+      const Extents& extents = image_extents(inputs, network);
       io.channels = extents[1];
       io.height = extents[2];
       io.width = extents[3];
       io.mean.assign(static_cast<size_t>(io.channels), 0);
       io.std.assign(static_cast<size_t>(io.channels), 1);
     } else if (inputs.kind() == ModelInput::kFeatures) {
-      io.features = elements(extents_of_input(inputs, network));
+      io.features = feature_count(network);
     } else if (!predicts_tokens(config_)) {
       io.vocabulary = vocabulary_of(inputs, network);
     }

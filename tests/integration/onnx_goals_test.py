@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Catches: losses of several outputs that are weighed wrongly or judge another output, and networks
-from ONNX files that take noise off images: times or classes given to the wrong input, other bits on
-several ranks or after a resume, images that are others for the same seed; and what is refused without
-the reason.
+"""Catches: losses of several outputs that are weighed wrongly or judge another output; inputs that get
+the features of another one, and values in another order than the data has them; networks from ONNX
+files that take noise off images, whose times or classes go to the wrong input, with other bits on
+several ranks or after a resume, or other images for the same seed; and what is refused without the
+reason.
 
 onnx_goals_test.py BINARY
 
@@ -11,6 +12,7 @@ The files are written here, byte by byte, so that no other package is needed.
 import json
 import math
 import pathlib
+import struct
 import sys
 import tempfile
 
@@ -60,6 +62,40 @@ def several_outputs(bench):
                 'losses { output: "side_y" weight: 0 }': ["weight", "0"]}
     for fields, parts in refusals.items():
         bench.refused(parts, text(f"{file} {fields}", FEATURES))
+
+
+# ---- Several inputs, values of several axes ----
+
+def write_npy(path, rows):
+    """Of float32."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(rows)}, {len(rows[0])}), }}".ljust(117) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() +
+                     b"".join(struct.pack(f"<{len(row)}f", *row) for row in rows))
+
+
+def several_inputs(bench):
+    """y = x w + table[k], x (2, 3), of which a sample's features are x and then k."""
+    weights = {"w": seeded([3, 2], 1), "table": seeded([5, 2], 2), "axis": ([1], [1])}
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Gather", ["table", "k"], ["row"], axis=0),
+             node("Unsqueeze", ["row", "axis"], ["r"]), node("Add", ["p", "r"], ["y"])]
+    path = bench.folder / "inputs.onnx"
+    path.write_bytes(model(nodes, weights, [("x", ["batch", 2, 3]), ("k", ["batch"], INT64)], ("y", ["batch", 2, 2])))
+    x = [[((i * 31 + j * 17) % 23) / 23 - 0.5 for j in range(6)] + [i * 7 % 5] for i in range(64)]
+    t = [[((i * 13 + j * 5) % 19) / 19 for j in range(4)] for i in range(64)]
+    write_npy(bench.folder / "x.npy", x)
+    write_npy(bench.folder / "t.npy", t)
+    data = f'npy {{ train_inputs: "x.npy" train_labels: "t.npy" }} dir: "{bench.folder}" shuffle: false'
+    named = f'file: "{path}" inputs {{ name: "x" is: FEATURES }} inputs {{ name: "k" is: FEATURES }}'
+    losses = bench.run("inputs", text(f"{named} loss: MEAN_SQUARED_ERROR", data))
+    w, table = weights["w"][1], weights["table"][1]
+    squares = [(sum(x[i][3 * a + c] * w[2 * c + b] for c in range(3)) + table[2 * x[i][6] + b] - t[i][2 * a + b]) ** 2
+               for i in range(8) for a in range(2) for b in range(2)]
+    wanted = sum(squares) / len(squares)
+    bench.expect(losses is not None and abs(losses[0][1] - wanted) < 1e-5 * wanted, f"a loss of {losses}, not {wanted}")
+    bench.expect(bench.run("inputs-2", text(f"{named} loss: MEAN_SQUARED_ERROR", data), ranks=2) == losses, "inputs on 2 ranks")
+    bench.refused(["model.onnx.inputs", "\"k\""],
+                  text(f'file: "{path}" inputs {{ name: "x" is: FEATURES }}', data))
+    bench.refused(["model.onnx.output", "(N, O)"], text(named, data))
 
 
 # ---- Noised images ----
@@ -134,6 +170,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
         several_outputs(bench)
+        several_inputs(bench)
         noised_images(bench)
         return 1 if bench.failures else 0
 

@@ -9,11 +9,12 @@ SGD and with AdamW. The judge is PyTorch in double precision: of both the larges
 losses and of last weights from it are printed. Ends with 1 where ours are above the limits and far above
 PyTorch's own in single precision, as a network with many batch norms makes much of the last bit. Batch norms of the evaluation mode's file take the batch's
 statistics in training, as PyTorch does. Networks of text are those of compare_transformers.py, and have its data.
-Needs torch, torchvision, transformers, onnxscript, numpy, safetensors.
+Needs torch, torchvision, transformers, diffusers, onnxscript, numpy, safetensors.
 """
 import argparse
 import copy
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -135,7 +136,33 @@ class Auxiliary(nn.Module):
         return sum(weight * loss_of(y, labels) for y, weight in zip(outputs, self.weights.values(), strict=True))
 
 
-FEATURE_CASES = ("mlp", "recurrent")
+class Conditioned(nn.Module):
+    """diffusers' U-Net of images, their times and what they are to show, tokens that the pixels attend to."""
+
+    inputs = {"x": (4, 16, 16), "t": (), "c": (7, 32)}  # extents of a sample
+    values = 4 * 16 * 16
+
+    def __init__(self):
+        super().__init__()
+        from diffusers import UNet2DConditionModel
+        self.m = UNet2DConditionModel(
+            sample_size=16, block_out_channels=(32, 64), layers_per_block=1, cross_attention_dim=32, attention_head_dim=8,
+            down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))
+
+    def forward(self, x, t, c):
+        return self.m(x, t, c, return_dict=False)[0]
+
+    def sample(self, x):
+        """Of rows of features: those of each input, one after the other."""
+        parts = x.split([math.prod(extents) for extents in self.inputs.values()], 1)
+        x, t, c = (part.reshape(-1, *extents) for part, extents in zip(parts, self.inputs.values(), strict=True))
+        return x.contiguous(), t.long(), c.contiguous()
+
+    def losses(self, outputs, targets):
+        return nn.functional.mse_loss(outputs.flatten(1), targets.to(outputs.dtype))
+
+
+FEATURE_CASES = ("mlp", "recurrent", "conditioned")
 CASES = {
     "mlp": lambda: nn.Sequential(nn.Linear(FEATURES, 50), nn.GELU(), nn.Linear(50, 40), nn.Tanh(), nn.LayerNorm(40),
                                  nn.Linear(40, 30, bias=False), nn.ReLU(), nn.Linear(30, CLASSES)),
@@ -150,6 +177,7 @@ CASES = {
     "vit": lambda: torchvision.models.VisionTransformer(SIDE, 8, 2, 4, 32, 48, num_classes=CLASSES),
     "encoder": Encoder,
     "auxiliary": Auxiliary,
+    "conditioned": Conditioned,
     "vgg11_bn": lambda: nn.Sequential(*torchvision.models.vgg11_bn().features, nn.Flatten(), nn.Linear(512, CLASSES)),
 }
 TEXTS = ("gpt2", "gpt2_untied", "gpt2_gelu", "gptj", "bert", "bert_classes", "bert_values", "bert_tags", "roberta",
@@ -195,6 +223,7 @@ def export(model, sample, path, training):
     given = arguments(model, sample)
     torch.onnx.export(model, given, path, dynamo=True, optimize=False, opset_version=23, verbose=False,
                       dynamic_shapes=tuple({0: torch.export.Dim.DYNAMIC} for _ in given), external_data=training,
+                      input_names=list(getattr(model, "inputs", [])) or None,
                       output_names=list(getattr(model, "weights", ["y"])))
 
 
@@ -263,22 +292,29 @@ def samples_of(name, folder, steps):
         encodes = x.dim() == 3
         task = f"task: {compare_transformers.text_task_of(model).upper()}" if encodes else ""
         return TextEncoder(model) if encodes else TextDecoder(model), x, y, data.replace("FOLDER", str(folder)), task
+    torch.manual_seed(0)
+    model = CASES[name]()
     random = numpy.random.default_rng(1)
     images = name not in FEATURE_CASES
     count = BATCH * steps
     x = (random.integers(0, 256, (count, SIDE, SIDE, 3), numpy.uint8) if images
          else random.standard_normal((count, FEATURES), numpy.float32))
     y = random.integers(0, CLASSES, count, numpy.int64)
+    fields = ""
+    if name == "conditioned":
+        extents = [math.prod(e) for e in model.inputs.values()]
+        x = random.standard_normal((count, sum(extents)), numpy.float32)
+        x[:, extents[0]] = random.integers(0, 1000, count)
+        y = random.standard_normal((count, model.values), numpy.float32)
+        fields = "loss: MEAN_SQUARED_ERROR " + " ".join(f'inputs {{ name: "{n}" is: FEATURES }}' for n in model.inputs)
     numpy.save(folder / "x.npy", x)
     numpy.save(folder / "y.npy", y)
     data = f'npy {{ train_inputs: "x.npy" train_labels: "y.npy" }} dir: "{folder}"'
     if images:
         data += " image { mean: [0, 0, 0] std: [1, 1, 1] }"
     given = torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255 if images else torch.from_numpy(x)
-    torch.manual_seed(0)
-    model = CASES[name]()
     others = list(getattr(model, "weights", {}).items())[1:]
-    fields = " ".join(f'losses {{ output: "{output}" weight: {weight} }}' for output, weight in others)
+    fields += " ".join(f'losses {{ output: "{output}" weight: {weight} }}' for output, weight in others)
     return model, given, torch.from_numpy(y), data, fields
 
 

@@ -1,7 +1,6 @@
-// Inputs and labels in NumPy's .npy files: uint8 images, or float32 features.
+// Inputs and labels in NumPy's .npy files: uint8 images, or float32 features, which may have values to
+// predict instead.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,33 +8,13 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
-#include "runtime/data/images/npy_array.h"
-#include "runtime/data/source_file.h"
+#include "runtime/data/images/npy_features.h"
+#include "runtime/data/images/npy_file.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int64_t kMostClasses = 10'000'000;
-
-// A .npy file and what is in it. The array points into the file, whose bytes stay in place when it
-// moves.
-struct NpyFile {
-  NpyFile(const std::string& dir, const std::string& path, const std::string& field)
-      : file(dir, path, field, SourceFile::Gzip::kDecompress),
-        array(parse_npy(file.bytes(), file.name())) {}
-  bool has_images() const { return array.type == NpyType::kUint8; }
-  int64_t bytes() const { return static_cast<int64_t>(file.bytes().size()); }
-
-  SourceFile file;
-  NpyArray array;
-};
-
-template <typename Value>
-Value value_at(const NpyArray& array, int64_t index) {
-  Value value;
-  std::memcpy(&value, array.values.data() + index * int64_t{sizeof(Value)}, sizeof(Value));
-  return value;
-}
 
 int64_t label_at(const NpyArray& array, int64_t index) {
   switch (array.type) {
@@ -50,7 +29,10 @@ std::vector<int32_t> read_labels(const NpyFile& labels, int64_t classes) {
   const NpyArray& array = labels.array;
   const std::string& name = labels.file.name();
   if (array.type == NpyType::kFloat32)
-    throw DataError("{}: float32 labels; allowed: uint8, int32 and int64", name);
+    throw DataError(
+        "{}: float32 labels; allowed: uint8, int32 and int64, or another loss than "
+        "SOFTMAX_CROSS_ENTROPY",
+        name);
   if (array.extents.size() > 2 || (array.extents.size() == 2 && array.extents[1] != 1))
     throw DataError("{}: labels of {} dimensions; allowed: one label for each sample",
                     name,
@@ -68,31 +50,6 @@ std::vector<int32_t> read_labels(const NpyFile& labels, int64_t classes) {
 int64_t classes_of(const std::vector<int32_t>& labels) {
   return int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
 }
-
-void check_features(const NpyFile& inputs) {
-  const NpyArray& array = inputs.array;
-  const std::string& name = inputs.file.name();
-  if (array.extents.size() != 2)
-    throw DataError("{}: float32 values in {} dimensions; allowed: 2 (samples, features)",
-                    name,
-                    array.extents.size());
-  const int64_t features = array.extents[1];
-  for (int64_t i = 0; i < array.count() * features; ++i) {
-    const auto value = value_at<float>(array, i);
-    if (!std::isfinite(value))
-      throw DataError("{}: feature {} of sample {} is {}; allowed: finite numbers",
-                      name,
-                      i % features,
-                      i / features,
-                      value);
-  }
-}
-
-// Inputs and labels of one set.
-struct NpySet {
-  NpyFile inputs;
-  std::vector<int32_t> labels;
-};
 
 // (N, H, W) or (N, H, W, C) as images.
 std::shared_ptr<const ImageStore> make_store(NpySet set) {
@@ -112,32 +69,6 @@ std::shared_ptr<const ImageStore> make_store(NpySet set) {
   array.owner = std::move(file);
   return make_pixel_store(std::move(array));
 }
-
-class NpyFeatures final : public Dataset {
- public:
-  explicit NpyFeatures(NpySet set) : set_(std::move(set)) {
-    check_features(set_.inputs);
-    input_ = {DType::kF32, Shape{set_.inputs.array.extents[1]}};
-    target_ = {DType::kI32, Shape{}};
-  }
-
-  int64_t samples() const override { return set_.inputs.array.count(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
-  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
-    const auto row = static_cast<size_t>(key.index);
-    std::memcpy(input, set_.inputs.array.values.data() + row * input_.bytes(), input_.bytes());
-    std::memcpy(target, &set_.labels[row], sizeof(int32_t));
-  }
-  int32_t label(int64_t index) const override { return set_.labels[static_cast<size_t>(index)]; }
-  int64_t resident_bytes() const override {
-    return set_.inputs.bytes() + static_cast<int64_t>(set_.labels.size() * sizeof(int32_t));
-  }
-
- private:
-  NpySet set_;
-  SampleSpec input_, target_;
-};
 
 class Npy final : public DataFormat {
  public:
@@ -164,19 +95,25 @@ class Npy final : public DataFormat {
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
     std::optional<NpySet> train, eval;
     int64_t classes = model.outputs;
+    const bool values = !model.wants_images() && model.loss != Loss::kSoftmaxCrossEntropy;
     if (need_train) {
-      train = open_set(npy_.train_inputs, npy_.train_labels, "npy.train", kMostClasses);
-      classes = classes_of(train->labels);
-    } else if (classes == 0) {
+      train = open_set(npy_.train_inputs, npy_.train_labels, "npy.train", values, kMostClasses);
+      if (!values) classes = classes_of(train->labels);
+    } else if (classes == 0 && !values) {
       const NpyFile labels(data_.dir, npy_.train_labels, "npy.train_labels");
       classes = classes_of(read_labels(labels, kMostClasses));
     }
     if (has_eval())
       eval = open_set(
-          npy_.eval_inputs, npy_.eval_labels, "npy.eval", std::max(classes, model.outputs));
-    if (train && eval) check_alike(train->inputs, eval->inputs);
+          npy_.eval_inputs, npy_.eval_labels, "npy.eval", values, std::max(classes, model.outputs));
+    if (train && eval) check_alike(*train, *eval);
     const bool images = train ? train->inputs.has_images() : !eval || eval->inputs.has_images();
-    if (!images) return make_features(model, std::move(train), std::move(eval), classes);
+    if (!images)
+      return make_npy_features(
+          data_, model, std::move(train), std::move(eval), values ? 0 : classes);
+    if (values)
+      throw ConfigError("data.npy gives class labels of images: {} must be SOFTMAX_CROSS_ENTROPY",
+                        model.field("loss"));
     ImageStores stores;
     stores.kind = "NPY images";
     stores.classes = classes;
@@ -204,9 +141,10 @@ class Npy final : public DataFormat {
   NpySet open_set(const std::string& inputs_path,
                   const std::string& labels_path,
                   const std::string& field,
+                  bool values,
                   int64_t classes) const {
     NpyFile inputs(data_.dir, inputs_path, field + "_inputs");
-    const NpyFile labels(data_.dir, labels_path, field + "_labels");
+    NpyFile labels(data_.dir, labels_path, field + "_labels");
     const NpyType type = inputs.array.type;
     if (type != NpyType::kUint8 && type != NpyType::kFloat32)
       throw DataError("{}: {} inputs; allowed: uint8 images or float32 features",
@@ -218,60 +156,34 @@ class Npy final : public DataFormat {
                       inputs.array.count(),
                       labels.file.name(),
                       labels.array.count());
-    return {std::move(inputs), read_labels(labels, classes)};
+    NpySet set{.inputs = std::move(inputs)};
+    if (values && !set.inputs.has_images())
+      set.targets = std::move(labels);
+    else if (!values)
+      set.labels = read_labels(labels, classes);
+    return set;
   }
 
   // Of images the pipeline sees to it that they get one size.
-  static void check_alike(const NpyFile& train, const NpyFile& eval) {
-    if (train.has_images() != eval.has_images())
+  static void check_alike(const NpySet& train, const NpySet& eval) {
+    if (train.inputs.has_images() != eval.inputs.has_images())
       throw DataError("{}: {} inputs; those in {} are {}",
-                      eval.file.name(),
-                      name_of(eval.array.type),
-                      train.file.name(),
-                      name_of(train.array.type));
-    if (!train.has_images() && train.array.extents.back() != eval.array.extents.back())
-      throw DataError("{}: {} features; those in {} are {}",
-                      eval.file.name(),
-                      eval.array.extents.back(),
-                      train.file.name(),
-                      train.array.extents.back());
+                      eval.inputs.file.name(),
+                      name_of(eval.inputs.array.type),
+                      train.inputs.file.name(),
+                      name_of(train.inputs.array.type));
+    if (train.inputs.has_images()) return;
+    require_alike(train.inputs, eval.inputs, "features");
+    if (train.targets) require_alike(*train.targets, *eval.targets, "targets");
   }
-
-  // Samples: x (F) f32 as stored, label () i32.
-  OpenedData make_features(const ModelTraits& model,
-                           std::optional<NpySet> train,
-                           std::optional<NpySet> eval,
-                           int64_t classes) const {
-    const std::string& name = (train ? train : eval)->inputs.file.name();
-    if (model.wants_images())
-      throw DataError("{}: float32 features; allowed with a model of images: uint8 images", name);
-    if (model.loss != Loss::kSoftmaxCrossEntropy)
-      throw ConfigError("data.npy gives class labels: {} must be SOFTMAX_CROSS_ENTROPY",
-                        model.field("loss"));
-    if (!(data_.image == ImageConfig{}) || !(data_.augment == AugmentConfig{}))
-      throw ConfigError("data.{}: given; allowed: only where the data are images, not features: {}",
-                        data_.image == ImageConfig{} ? "augment" : "image",
-                        name);
-    OpenedData opened;
-    DataSummary& summary = opened.summary;
-    if (train) {
-      opened.train = std::make_unique<NpyFeatures>(std::move(*train));
-      summary.train_samples = opened.train->samples();
-    }
-    if (eval) {
-      opened.eval = std::make_unique<NpyFeatures>(std::move(*eval));
-      summary.eval_samples = opened.eval->samples();
-    }
-    summary.features = (opened.train ? opened.train : opened.eval)->input().shape[0];
-    summary.classes = classes;
-    use_classes_of_model(model, &summary);
-    summary.description =
-        fmt::format("NPY features: {} training and {} evaluation samples of {}, {} classes",
-                    summary.train_samples,
-                    summary.eval_samples,
-                    summary.features,
-                    summary.classes);
-    return opened;
+  static void require_alike(const NpyFile& train, const NpyFile& eval, const char* what) {
+    if (train.array.row() != eval.array.row())
+      throw DataError("{}: {} {}; those in {} are {}",
+                      eval.file.name(),
+                      eval.array.row(),
+                      what,
+                      train.file.name(),
+                      train.array.row());
   }
 
   const DataConfig& data_;

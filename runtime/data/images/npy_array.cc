@@ -7,6 +7,8 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -196,6 +198,10 @@ NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
                     huge ? "over 2^63" : std::to_string(claimed),
                     array.values.size());
   return array;
+}
+
+int64_t NpyArray::row() const {
+  return std::accumulate(extents.begin() + 1, extents.end(), int64_t{1}, std::multiplies<>());
 }
 
 }  // namespace lockstep

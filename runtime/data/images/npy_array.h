@@ -19,6 +19,8 @@ struct NpyArray {
   std::span<const std::byte> values;
 
   int64_t count() const { return extents[0]; }
+  // Elements of one of them.
+  int64_t row() const;
 };
 
 // "uint8", "float32".

@@ -61,6 +61,7 @@ class Npy : public ::testing::Test {
   OpenedData features(int64_t outputs = 0) {
     return open_data(config(), test::mlp(Loss::kSoftmaxCrossEntropy, outputs), 1, true);
   }
+  OpenedData values(Loss loss) { return open_data(config(), test::mlp(loss, 0), 1, true); }
   void use_features() {
     npy_.train_inputs =
         folder_.write("f.npy", npy<float>("<f4", "(3, 2)", {0.5f, -1, 2, 3.25f, -1e30f, 1e-30f}));
@@ -114,6 +115,28 @@ TEST_F(Npy, ReadsFeaturesAsTheyAre) {
   EXPECT_EQ(sample.input, (std::vector<float>{-1e30f, 1e-30f}));
   EXPECT_EQ(sample.target[0], 1);
   EXPECT_EQ(features(7).summary.classes, 7);
+}
+
+TEST_F(Npy, ReadsRowsOfSeveralExtentsAndValuesToPredict) {
+  npy_.train_inputs = folder_.write("f.npy", npy<float>("<f4", "(2, 1, 3)", {1, 2, 3, 4, 5, 6}));
+  npy_.train_labels = folder_.write("v.npy", npy<float>("<f4", "(2, 2, 1)", {0, 0.25f, 0.5f, 1}));
+  for (const Loss loss : {Loss::kMeanSquaredError, Loss::kBinaryCrossEntropy}) {
+    const OpenedData opened = values(loss);
+    EXPECT_EQ(opened.summary.features, 3);
+    EXPECT_EQ(opened.summary.target_columns, 2);
+    EXPECT_EQ(opened.summary.classes, 0);
+    const auto sample = test::read<float, float>(*opened.train, {.index = 1});
+    EXPECT_EQ(sample.input, (std::vector<float>{4, 5, 6}));
+    EXPECT_EQ(sample.target, (std::vector<float>{0.5f, 1}));
+  }
+  npy_.train_labels = folder_.write("v.npy", npy<float>("<f4", "(2,)", {0.5f, 1.5f}));
+  EXPECT_EQ(values(Loss::kMeanSquaredError).summary.target_columns, 1);
+  expect_parts(error_of([&] { values(Loss::kBinaryCrossEntropy); }),
+               {"v.npy", "target 0 of sample 1 is 1.5", "0 to 1"});
+  npy_.train_labels = folder_.write("v.npy", npy<uint8_t>("|u1", "(2,)", {0, 1}));
+  expect_parts(error_of([&] { values(Loss::kMeanSquaredError); }), {"v.npy", "uint8 targets"});
+  npy_.train_labels = folder_.write("v.npy", npy<float>("<f4", "(2,)", {0, INFINITY}));
+  expect_parts(error_of([&] { values(Loss::kMeanSquaredError); }), {"v.npy", "sample 1 is inf"});
 }
 
 TEST_F(Npy, ReadsLabelsOfEveryTypeAndAsAColumn) {
@@ -171,7 +194,7 @@ TEST_F(Npy, RefusesInputsThatTheModelCannotTake) {
       {npy<int64_t>("<i8", "(3,)", {1, 2, 3}), "int64 inputs; allowed: uint8 images or float32"},
       {npy("|u1", "(3, 2)", counting(6)), "uint8 values in 2 dimensions"},
       {npy("|u1", "(3, 1, 1, 17)", counting(51)), "17 channels; allowed: up to"},
-      {npy<float>("<f4", "(3,)", {1, 2, 3}), "float32 values in 1 dimensions"},
+      {npy<float>("<f4", "(3,)", {1, 2, 3}), "float32 values in 1 dimension"},
       {npy<float>("<f4", "(3, 2)", {1, 2, 3, 4, NAN, 6}), "feature 0 of sample 2 is nan"},
   };
   for (const Case& bad : cases) {
