@@ -1,13 +1,15 @@
 #pragma once
-// A network of an ONNX file with random inputs, lowered and run on the CPU, and held against the evaluator of
+// A network of an ONNX file with random inputs, lowered and run, and held against the evaluator of
 // models/onnx/rules in double precision.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
+#include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -16,8 +18,8 @@
 
 namespace lockstep::onnx {
 
-// An input, drawn evenly from [low, high]. Numbers are parameters; truth, whole numbers and what has values are
-// constants.
+// An input, drawn evenly from [low, high]. Numbers are parameters; truth, whole numbers and what
+// has values are constants.
 struct Drawn {
   Extents extents;
   double low = -2, high = 2;
@@ -132,6 +134,42 @@ inline void expect_slopes(const LoweredCase& of) {
           << "input " << k << ", element " << i;
     }
   }
+}
+
+// ---- What cases are made of ----
+
+using Integers = std::vector<int64_t>;
+using Inputs = std::vector<int>;
+using Attributes = std::map<std::string, Attribute>;
+
+// Of the type that the inputs have.
+inline int number(FileBuilder& builder, double value) {
+  static int count = 0;
+  return builder.initializer("number" + std::to_string(count++),
+                             array_of(builder.file().initializers.front().array.type, {}, {value}));
+}
+
+inline int integers(FileBuilder& builder, const Integers& values) {
+  static int count = 0;
+  return builder.integers("integers" + std::to_string(count++), values);
+}
+
+inline int reshape(FileBuilder& builder, int x, const Integers& extents) {
+  return builder.node("Reshape", {x, integers(builder, extents)});
+}
+
+inline int swap_axes(FileBuilder& builder, int x) {
+  return builder.node("Transpose", {x}, {{"perm", Integers{0, 2, 1, 3}}});
+}
+
+inline size_t ops_of(const LoweredCase& of, OpKind kind) {
+  const Judge judge(of, 1);
+  const Network network = judge.network();
+  return testing::LoweredNetwork(network, 0, Purpose::kInference).ops(kind);
+}
+
+inline LoweredCase of_nodes(std::vector<Drawn> inputs, const AddNodes& nodes) {
+  return {std::move(inputs), nodes, nodes};
 }
 
 }  // namespace lockstep::onnx
