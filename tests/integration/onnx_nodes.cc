@@ -1,6 +1,6 @@
 // Binds cases of the `onnx` package (model.onnx, test_data_set_0/input_0.pb ...), once with the inputs as
-// constants, once with the inputs open, and compares with the expected outputs; then runs them on the CPU with
-// the inputs as parameters.
+// constants, once with the inputs open, and compares with the expected outputs; then runs them with the inputs
+// as parameters, on the device of make_backend_of_tests().
 //
 //   onnx_nodes FOLDER ...     prints for each folder: FOLDER<tab>FOLD<tab>INFER<tab>RUN
 //

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Catches: types, extents and elements of constants that differ from what ONNX says of its ops, on the
 node cases of the `onnx` package: each is bound with its inputs as constants (what is computed must be
-the expected outputs), with its inputs open (their types and extents), and lowered and run on the CPU
-with its inputs as parameters (elements of outputs). What is refused there is counted by reason.
+the expected outputs), with its inputs open (their types and extents), and lowered and run with its
+inputs as parameters (elements of outputs), on the CPU or with LOCKSTEP_DEVICE=cuda on the CUDA
+library beside ONNX_NODES. What is refused there is counted by reason.
 
 LOCKSTEP_ONNX=FOLDER onnx_nodes_test.py LOCKSTEP ONNX_NODES [--list OUTCOME]
 
@@ -21,7 +22,7 @@ SKIPPED = 77
 # Of the 1,765 cases of onnx 1.22.0: what was right when this was written. Fewer are a loss.
 FOLDED = 785
 INFERRED = 1050
-RUN = 724
+RUN = 726
 
 
 def outcomes(program, folders):

@@ -1,16 +1,18 @@
 #pragma once
-// Runs on the CPU what the network of an ONNX file is lowered to. Its inputs are parameters or
-// constants, so that gradients of all of them can be asked for.
+// Runs what the network of an ONNX file is lowered to, on the device of make_backend_of_tests().
+// Its inputs are parameters or constants, so that gradients of all of them can be asked for.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "models/onnx/lowering/lowering.h"
-#include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/host_copy.h"
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/pointwise_losses.h"
@@ -18,50 +20,62 @@
 #include "runtime/plan/layout.h"
 #include "runtime/plan/plan.h"
 #include "runtime/train/checkpoints/initialize.h"
+#include "tests/reference/backend_of_tests.h"
 
 namespace lockstep::testing {
 
 class LoweredNetwork {
  public:
-  // Of output number `output`. In training its loss is the mean square of what it differs from `target`
-  // by, else it is the result. Throws ConfigError as the lowering does.
+  // Of output number `output`. In training its loss is the mean square of what it differs from
+  // `target` by, else it is the result. Throws ConfigError as the lowering does.
   LoweredNetwork(const onnx::Network& network,
                  size_t output,
                  Purpose purpose,
                  const std::vector<float>& target = {})
-      : network_(network), backend_(cpu::make_backend()), graph_(build(output, purpose)) {
+      : network_(network), backend_(make_backend_of_tests()), graph_(build(output, purpose)) {
     const ParameterLayout layout = make_layout(graph_, 1);
     slots_ = layout.slots;
-    plan_ = plan_program(graph_, [&](const Graph& g, const Op& op) {
+    const ProgramPlan plan = plan_program(graph_, [&](const Graph& g, const Op& op) {
       return backend_->ops().op_workspace_bytes(g, op);
     });
-    float* const parameters = floats(layout.elements);
-    gradients_ = floats(layout.elements);
-    std::byte* const states =
-        plan_.state_bytes > 0 ? backend_->allocate(plan_.state_bytes, "states") : nullptr;
-    Executor executor(graph_,
-                      plan_,
-                      layout,
-                      *backend_,
-                      {.arena = backend_->allocate(plan_.arena_bytes, "arena"),
-                       .parameters = reinterpret_cast<std::byte*>(parameters),
-                       .states = states,
-                       .constants = backend_->allocate(plan_.constant_bytes, "constants")});
-    initialize_parameters(layout, 1, parameters);
+    const size_t parameter_bytes = static_cast<size_t>(layout.elements + 16) * sizeof(float),
+                 target_bytes = (target.size() + 1) * sizeof(float);
+    backend_->reserve(backend_->ops().workspace_bytes + plan.arena_bytes + plan.state_bytes +
+                      plan.constant_bytes + 2 * parameter_bytes + target_bytes + sizeof(float) +
+                      7 * kDeviceAlignment);
+    float* const parameters = floats(parameter_bytes);
+    float* const gradients = floats(parameter_bytes);
+    float* const unused = floats(sizeof(float));
+    float* const given = floats(target_bytes);
+    Executor executor(
+        graph_,
+        plan,
+        layout,
+        *backend_,
+        {.arena = backend_->allocate(plan.arena_bytes, "arena"),
+         .parameters = reinterpret_cast<std::byte*>(parameters),
+         .states = plan.state_bytes > 0 ? backend_->allocate(plan.state_bytes, "states") : nullptr,
+         .constants = backend_->allocate(plan.constant_bytes, "constants")});
+    HostCopy initial(*backend_, parameters, layout.elements);
+    initialize_parameters(layout, 1, initial.data());
+    initial.write();
+    HostCopy targets(*backend_, given, static_cast<int64_t>(target.size()));
+    std::ranges::copy(target, targets.data());
+    targets.write();
     const std::span<LaneContext> lane = backend_->host_array<LaneContext>(1);
     lane.front().valid_rows = 1;
     lane.front().gradient_scale = 1;
-    const std::span<float> unused = backend_->host_array<float>(1),
-                           given = backend_->host_array<float>(target.size() + 1);
-    std::ranges::copy(target, given.begin());
-    result_ = backend_->host_array<float>(
+    const std::span<float> result = backend_->host_array<float>(
         std::max<size_t>(16, static_cast<size_t>(graph_.shape(graph_.result).elements())));
     executor.run(lane.front(),
-                 reinterpret_cast<const std::byte*>(unused.data()),
-                 reinterpret_cast<const std::byte*>(given.data()),
-                 gradients_,
+                 reinterpret_cast<const std::byte*>(unused),
+                 reinterpret_cast<const std::byte*>(given),
+                 gradients,
                  nullptr,
-                 reinterpret_cast<std::byte*>(result_.data()));
+                 reinterpret_cast<std::byte*>(result.data()));
+    HostCopy computed(*backend_, gradients, layout.elements);
+    gradients_.assign(computed.read(), computed.data() + layout.elements);
+    result_.assign(result.begin(), result.end());
   }
 
   // Of inference: the output's elements, in the file's order.
@@ -77,7 +91,7 @@ class LoweredNetwork {
       const auto slot = std::ranges::find(slots_, name, &ParameterSlot::name);
       return onnx::elements_in_file(network_.values[static_cast<size_t>(value)],
                                     parameter.storage,
-                                    gradients_ + slot->offset);
+                                    gradients_.data() + slot->offset);
     }
     return {};
   }
@@ -88,9 +102,8 @@ class LoweredNetwork {
   }
 
  private:
-  float* floats(int64_t count) {
-    return reinterpret_cast<float*>(
-        backend_->allocate(static_cast<size_t>(count + 16) * sizeof(float), "test"));
+  float* floats(size_t bytes) {
+    return reinterpret_cast<float*>(backend_->allocate(bytes, "test"));
   }
 
   Graph build(size_t output, Purpose purpose) {
@@ -122,9 +135,7 @@ class LoweredNetwork {
   std::vector<onnx::LoweredParameter> parameters_;
   Graph graph_;
   std::vector<ParameterSlot> slots_;
-  ProgramPlan plan_;
-  float* gradients_ = nullptr;
-  std::span<float> result_;
+  std::vector<float> gradients_, result_;
 };
 
 }  // namespace lockstep::testing
