@@ -14,7 +14,8 @@ to a single one. The loss and the gradient's norm of every step must be equal to
 of a double. Four of the configs round gradients to 16 bits before they are summed, one of them with
 error feedback, in stages 0 and 1; two multiply floats as three bfloat16 numbers. A Llama on packed
 documents, its blocks computed again and its logits some rows at a time. A GPT whose gradients travel
-as factors, in stage 0.
+as factors, in stage 0. The networks of integration/onnx_networks.py, from their ONNX files, in 6
+steps.
 """
 import array
 import itertools
@@ -24,6 +25,9 @@ import sys
 import tempfile
 
 import lockstep_run
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import onnx_networks  # noqa: E402
 
 CONFIGS = {
     "mlp": """
@@ -138,8 +142,19 @@ CONFIGS = {
         output { tensorboard: false }
     """,
 }
+ONNX_TRAINING = """
+        train { global_batch: 16 lanes: 8 steps: 6 log_every: 50 hash_every: 3 }
+        optimizer { adamw { weight_decay: 0.05 } clip_norm: 1 }
+        schedule { lr: 0.003 }
+        execution { threads: 1 }
+        output { tensorboard: false }
+    """
+ONNX = {f"onnx {name}": onnx_networks.config("FOLDER", name, ONNX_TRAINING)
+        for name in onnx_networks.NETWORKS}
+CONFIGS |= ONNX
 # Steps to the interruption; 25 elsewhere.
-HALVES = {"lars": 3, "lamb": 3, "muon": 3, "feedback": 6, "factors": 6, "packed": 7, "resnet": 3}
+HALVES = {"lars": 3, "lamb": 3, "muon": 3, "feedback": 6, "factors": 6, "packed": 7, "resnet": 3,
+          **dict.fromkeys(ONNX, 3)}
 
 
 def write_pictures(path):
@@ -194,6 +209,7 @@ def main(binary, all_runs):
             config.write_text(text.replace("FOLDER", str(folder)))
             write_pictures(folder / "pictures.bin")
             write_documents(folder)
+            onnx_networks.write(folder)
             (folder / "words.txt").write_text(
                 "".join(random.Random(2).choices("abcdefgh \n", k=20_000)))
             runs, steps = {}, {}

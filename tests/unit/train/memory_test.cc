@@ -10,6 +10,7 @@
 #include "runtime/base/flight_recorder.h"
 #include "tests/reference/runs.h"
 #include "tests/reference/tcp_ranks.h"
+#include "tests/unit/train/onnx_configs.h"
 
 namespace {
 
@@ -182,12 +183,16 @@ TEST(MemoryOverTcp, SumsAllocateNothing) {
   for (const int64_t count : allocated) EXPECT_EQ(count, 0);
 }
 
-constexpr const char* kNames[] = {"mlp", "gpt", "lamb", "padded"};
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    MemoryTest,
-    ::testing::Values(testing::mlp_config(), testing::gpt_config(), lamb_config(), padded_config()),
-    [](const auto& info) { return kNames[info.index]; });
+constexpr const char* kNames[] = {"mlp", "gpt", "lamb", "padded", "onnx_images", "onnx_tokens"};
+INSTANTIATE_TEST_SUITE_P(Models,
+                         MemoryTest,
+                         ::testing::Values(testing::mlp_config(),
+                                           testing::gpt_config(),
+                                           lamb_config(),
+                                           padded_config(),
+                                           testing::onnx_images_config(),
+                                           testing::onnx_tokens_config()),
+                         [](const auto& info) { return kNames[info.index]; });
 
 }  // namespace
 }  // namespace lockstep
