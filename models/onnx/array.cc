@@ -93,4 +93,8 @@ Array array_of_int64(Extents extents, const std::vector<int64_t>& values) {
   return made.array;
 }
 
+Array list_of(const std::vector<int64_t>& values) {
+  return array_of_int64({static_cast<int64_t>(values.size())}, values);
+}
+
 }  // namespace lockstep::onnx

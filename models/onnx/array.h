@@ -70,4 +70,7 @@ NewArray make_array(ElementType type, Extents extents);
 Array array_of(ElementType type, Extents extents, const std::vector<double>& values);
 Array array_of_int64(Extents extents, const std::vector<int64_t>& values);
 
+// (N) int64.
+Array list_of(const std::vector<int64_t>& values);
+
 }  // namespace lockstep::onnx

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -61,6 +64,7 @@ std::vector<Array> empty_arrays(const std::vector<Form>& forms) {
 
 Binder::Binder(const File& file, const Classes& classes, const BindOptions& options)
     : file_(file),
+      running_norms_(options.running_norms),
       wanted_outputs_(options.outputs),
       learns_(classes.parameter),
       defined_(file.values.size(), false) {
@@ -109,6 +113,8 @@ void Binder::add(const Node& node) {
     if (add_of_sequence(node)) return;
     if (is_masking(node))
       add_masking(node);
+    else if (running_norms_ && node.op == "BatchNormalization" && node.domain.empty())
+      add_running_norm(node);
     else
       add_computation(node);
   } catch (const ConfigError& error) {
@@ -214,6 +220,44 @@ void Binder::add_masking(const Node& node) {
   const int added = new_value(mask + ".added");
   add_computation(node_like(node, "Where", {node.input(1), kept, left}, {added}));
   add_computation(node_like(node, "Add", {node.input(0), added}, node.outputs));
+}
+
+// (x - mean) rstd scale + B, where mean and rstd are constants.
+void Binder::add_running_norm(const Node& node) {
+  require_inputs(node);
+  const NodeView view(node, network_.values);
+  find_op(node)->rule(view);  // which checks the extents
+  for (const size_t place : {size_t{3}, size_t{4}})
+    if (!view.known(place))
+      view.refuse("its input {} is computed; must be a constant of the file", place);
+  const std::vector<double> mean = view.array(3).as_double();
+  std::vector<double> rstd = view.array(4).as_double();
+  const double epsilon = static_cast<double>(node.number("epsilon", 1e-5f));
+  for (double& x : rstd) x = 1 / std::sqrt(x + epsilon);
+  Extents channels(std::max<size_t>(view.rank(0), 2) - 1, 1);
+  channels[0] = static_cast<int64_t>(mean.size());
+  const ElementType type = view.type(0);
+  const std::string name = value(node.output(0)).name;
+  const int shape = new_constant(name + ".channels", list_of(channels));
+  int last = node.input(0);
+  const auto apply = [&](const char* op, int with, int to) {
+    add_computation(node_like(node, op, {last, with}, {to}));
+    last = to;
+  };
+  const auto vector = [&](size_t place) {
+    const int reshaped = new_value(fmt::format("{}.{}", name, place == 1 ? "scale" : "bias"));
+    add_computation(node_like(node, "Reshape", {node.input(place), shape}, {reshaped}));
+    return reshaped;
+  };
+  apply("Sub",
+        new_constant(name + ".mean", array_of(type, channels, mean)),
+        new_value(name + ".centred"));
+  apply("Mul",
+        new_constant(name + ".rstd", array_of(type, channels, rstd)),
+        new_value(name + ".normed"));
+  const int scale = vector(1), bias = vector(2);
+  apply("Mul", scale, new_value(name + ".scaled"));
+  apply("Add", bias, node.output(0));
 }
 
 Network Binder::finish() {

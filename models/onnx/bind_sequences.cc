@@ -11,10 +11,6 @@ namespace {
 // Of the nodes that stand in the place of those of sequences.
 constexpr int64_t kOpset = 13;
 
-Array list_of(const std::vector<int64_t>& values) {
-  return array_of_int64({static_cast<int64_t>(values.size())}, values);
-}
-
 }  // namespace
 
 Node Binder::node_like(const Node& like,

@@ -31,6 +31,8 @@ class Binder {
   // Whether the node adds a mask of truth values to scores.
   bool is_masking(const Node& node) const;
   void add_masking(const Node& node);
+  // A batch norm with the statistics of the file.
+  void add_running_norm(const Node& node);
 
   // Whether the node handles sequences; then it is done.
   bool add_of_sequence(const Node& node);
@@ -51,6 +53,7 @@ class Binder {
   Value& value(int number) { return network_.values[static_cast<size_t>(number)]; }
 
   const File& file_;
+  bool running_norms_;
   std::vector<size_t> wanted_outputs_;  // none: all are
   std::vector<bool> learns_;            // by number of a value of the file
   Network network_;

@@ -127,6 +127,8 @@ struct BindOptions {
   std::map<std::string, int64_t> axes =
       {};  // other open axes by name, or by "INPUT.AXIS" where they have none
   std::map<std::string, Extents> inputs = {};  // the whole extents of an input, which go before all
+  // Batch norms take the statistics of the file, and are computed by parts.
+  bool running_norms = false;
   bool all_constant = false;  // no initializer learns: everything folds that inputs do not reach
   std::map<std::string, Array> known = {};  // inputs that are constants, of their own extents
   std::vector<size_t> outputs = {};         // places of those that are wanted; none: all are

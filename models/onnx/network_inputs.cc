@@ -249,7 +249,9 @@ Network NetworkInputs::bind(int64_t batch,
                             int64_t tokens,
                             const Extents& images,
                             bool stream) const {
-  BindOptions options{.batch = batch, .outputs = outputs_of(opened_, config_)};
+  BindOptions options{.batch = batch,
+                      .running_norms = config_.batch_norm == OnnxConfig::BatchNorm::kRunning,
+                      .outputs = outputs_of(opened_, config_)};
   for (const OnnxAxis& axis : config_.axes) options.axes[axis.name] = axis.extent;
   const int64_t fixed = fixed_tokens();
   if (kind() == ModelInput::kTokens && fixed > 0 && fixed != tokens)

@@ -324,6 +324,7 @@ class OnnxModel final : public Model {
                   const ModelIo& io) const {
     GraphBuilder builder(options);
     Lowering lowering(network, builder);
+    lowering.synchronise_norms(config_.batch_norm == OnnxConfig::BatchNorm::kSynchronised);
     const DataInputs data = append_data_inputs(
         builder,
         config_,

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 import lockstep_run
-from onnx_train_test import FLOAT, INT64, REST, Bench, model, node, seeded
+from onnx_train_test import FLOAT, INT64, REST, Bench, model, node, seeded, tensor
 
 CLASSES, SIDE, WIDTH = 3, 8, 4
 FEATURES = "synthetic { samples: 64 features: 6 classes: 4 }"
@@ -98,6 +98,58 @@ def several_inputs(bench):
     bench.refused(["model.onnx.output", "(N, O)"], text(named, data))
 
 
+# ---- What training does and evaluation does not ----
+
+def modes_file(drops):
+    """A batch norm, and behind it a branch that is left out for a share of the samples, as PyTorch's exporter
+    writes stochastic depth."""
+    weights = {"v": seeded([5, 6], 1), "scale": ([5], [1.5, 0.5, 1.0, 2.0, 1.0]), "bias": ([5], [0.1 * i for i in range(5)]),
+               "mean": ([5], [0.05 * i for i in range(5)]), "var": ([5], [0.5 + 0.1 * i for i in range(5)]),
+               "w": seeded([4, 5], 2)}
+    nodes = [node("Gemm", ["x", "v"], ["h"], transB=1), node("BatchNormalization", ["h", "scale", "bias", "mean", "var"], ["n"]),
+             node("Tanh", ["n"], ["b"])]
+    if drops:
+        nodes += [node("Constant", [], ["share"], value=tensor("", [], [0.8])), node("Slice", ["b", "zero", "one", "axis"], ["column"]), node("RandomUniformLike", ["column"], ["drawn"]),
+                  node("CastLike", ["share", "drawn"], ["p"]), node("Less", ["drawn", "p"], ["kept"]), node("CastLike", ["kept", "b"], ["f"]),
+                  node("Div", ["f", "share"], ["g"]), node("Mul", ["b", "g"], ["branch"])]
+        weights |= {"zero": ([1], [0]), "one": ([1], [1]), "axis": ([1], [1])}
+    nodes += [node("Add", ["n", "branch" if drops else "b"], ["a"]), node("Gemm", ["a", "w"], ["y"], transB=1)]
+    return model(nodes, weights, [("x", ["batch", 6])], ("y", ["batch", 4]))
+
+
+def modes(bench):
+    first = {}
+    for name, drops in (("kept", False), ("dropped", True)):
+        path = bench.folder / f"{name}.onnx"
+        path.write_bytes(modes_file(drops))
+        for norms in ("BATCH", "RUNNING", "SYNCHRONISED"):
+            section = text(f'file: "{path}" batch_norm: {norms}', FEATURES)
+            losses = bench.run(f"{name}-{norms}", section)
+            again = bench.run(f"{name}-{norms}-2", section, ranks=2)
+            bench.expect(losses is not None and losses == again, f"{name}, {norms}: {losses} and on 2 ranks {again}")
+            if losses is None:
+                continue
+            bench.expect(bench.weights(f"{name}-{norms}") == bench.weights(f"{name}-{norms}-2"), f"{name}, {norms}: weights on 2 ranks")
+            first[name, norms] = losses[0][1]
+    bench.expect(len(set(first.values())) == 6, f"first losses {first}")
+    statistics = [bench.weights(f"kept-{norms}") for norms in ("BATCH", "RUNNING")]
+    bench.expect("mean" in statistics[0] and "mean" not in statistics[1], "running statistics are in the weights")
+    # An evaluation drops nothing.
+    write_npy(bench.folder / "rows.npy", [[((i * 31 + j * 17) % 23) / 23 - 0.5 for j in range(6)] for i in range(16)])
+    write_npy(bench.folder / "values.npy", [[((i * 13 + j * 5) % 19) / 19 for j in range(4)] for i in range(16)])
+    data = "npy { " + " ".join(f'{part}_inputs: "rows.npy" {part}_labels: "values.npy"' for part in ("train", "eval")) + " }"
+    losses = []
+    for name in ("kept", "dropped"):
+        config = bench.folder / f"{name}-eval.textproto"
+        config.write_text(text(f'file: "{bench.folder / name}.onnx" batch_norm: RUNNING loss: MEAN_SQUARED_ERROR',
+                               f'{data} dir: "{bench.folder}"'))
+        done = lockstep_run.run(bench.binary, ["eval", config, "--checkpoint", bench.folder / "kept-RUNNING", "--json", bench.folder / "e.json"],
+                                ranks=0)
+        bench.expect(done.returncode == 0, f"eval {name}: {done.stdout}{done.stderr}")
+        losses.append(json.loads((bench.folder / "e.json").read_text())["eval_loss"] if done.returncode == 0 else math.nan)
+    bench.expect(abs(losses[0] - losses[1]) < 1e-6, f"evaluations {losses}")
+
+
 # ---- Noised images ----
 
 def noised_file(classes=True, rows=CLASSES + 1, time=FLOAT):
@@ -171,6 +223,7 @@ def main():
         bench = Bench(sys.argv[1], pathlib.Path(folder))
         several_outputs(bench)
         several_inputs(bench)
+        modes(bench)
         noised_images(bench)
         return 1 if bench.failures else 0
 

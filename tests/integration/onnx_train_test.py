@@ -62,6 +62,8 @@ def attribute(name, value):
         return field(1, name) + field(4, value) + field(20, 3)
     if isinstance(value, list):
         return field(1, name) + b"".join(field(8, v) for v in value) + field(20, 7)
+    if isinstance(value, bytes):  # a tensor
+        return field(1, name) + field(5, value) + field(20, 4)
     if isinstance(value, float):
         return field(1, name) + varint(2 << 3 | 5) + struct.pack("<f", value) + field(20, 1)
     return field(1, name) + field(3, value) + field(20, 2)

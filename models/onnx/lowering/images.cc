@@ -133,6 +133,7 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
       lowering.running_statistic(node, lowering.origin_of(node.input(4)), momentum);
   BatchNormAttributes attributes;
   attributes.epsilon = node.number("epsilon", 1e-5f);
+  attributes.synchronised = lowering.synchronised_norms();
   int output = node.output(0);
   const Node* reader = lowering.only_reader(output);
   if (reader != nullptr && reader->op == "Relu" && reader->domain.empty()) {

@@ -46,6 +46,10 @@ class Lowering {
   // Borrows both. The inputs of the network are set before run().
   Lowering(const Network& network, GraphBuilder& builder);
 
+  // Batch norms take the statistics of all lanes together.
+  void synchronise_norms(bool on) { synchronised_norms_ = on; }
+  bool synchronised_norms() const { return synchronised_norms_; }
+
   // Appends the ops of all nodes. Throws ConfigError for nodes that there is no op for, or an output
   // of it that is read and that the op does not have, with Node::description().
   void run();
@@ -165,6 +169,7 @@ class Lowering {
   std::set<int> unshared_;              // values
   std::vector<int> element_sources_;    // by value: see ids.h
   std::map<int, int64_t> limits_;       // by value
+  bool synchronised_norms_ = false;
 };
 
 // Extents of a value as those of a tensor. Throws ConfigError where there are too many, or no element.

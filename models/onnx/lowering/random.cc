@@ -18,8 +18,10 @@ void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
   // A truth value that chooses is not a number which may be `kept`, as it is outside training.
   if (!is_floating(lowering.value(number).type)) {
     const Node* reader = lowering.only_reader(number);
-    if (reader == nullptr || reader->op != "Cast" ||
-        !is_floating(lowering.value(reader->output(0)).type))
+    const bool casts = reader != nullptr && reader->input(0) >= 0 &&
+                       (reader->op == "Cast" || (reader->op == "CastLike" &&
+                                                 lowering.origin_of(reader->input(0)) == number));
+    if (!casts || !is_floating(lowering.value(reader->output(0)).type))
       refuse(node,
              "chooses elements otherwise than by a product with the draw; no op here does that");
   }
