@@ -10,19 +10,22 @@
 namespace lockstep::onnx {
 namespace {
 
+enum class Draw { kLess, kLessCastLike, kBernoulli };
+
 // As exporters write stochastic depth, or dropout in place: four of five stay, and grow by a
 // quarter.
-AddNodes dropped(bool bernoulli) {
+AddNodes dropped(Draw way) {
   return [=](FileBuilder& builder, const Inputs& inputs) {
     const int share = builder.initializer("share", array_of(ElementType::kFloat, {}, {0.8}));
     int kept = 0;
-    if (bernoulli) {
+    if (way == Draw::kBernoulli) {
       const int shares = builder.initializer(
           "shares", array_of(ElementType::kFloat, {1000}, std::vector<double>(1000, 0.8)));
       kept = builder.node("Bernoulli", {shares});
     } else {
       kept = builder.node("Less", {builder.node("RandomUniformLike", {inputs[0]}), share});
-      kept = builder.node("Cast", {kept}, {{"to", int64_t{1}}});
+      kept = way == Draw::kLess ? builder.node("Cast", {kept}, {{"to", int64_t{1}}})
+                                : builder.node("CastLike", {kept, inputs[0]});
     }
     return builder.node("Mul", {inputs[0], builder.node("Div", {kept, share})});
   };
@@ -41,9 +44,9 @@ TEST(LoweredDraw, ThatChoosesElementsIsRefused) {
 }
 
 TEST(LoweredDraw, DropsItsShareInTrainingAlone) {
-  for (const bool bernoulli : {false, true}) {
+  for (const Draw way : {Draw::kLess, Draw::kLessCastLike, Draw::kBernoulli}) {
     const Drawn ones{.extents = {1000}, .low = 1, .high = 1};
-    const LoweredCase of{{ones}, dropped(bernoulli), dropped(bernoulli)};
+    const LoweredCase of{{ones}, dropped(way), dropped(way)};
     const Network network = Judge(of, 1).network();
     for (const float y : testing::LoweredNetwork(network, 0, Purpose::kInference).output())
       EXPECT_FLOAT_EQ(y, 1);
