@@ -53,7 +53,8 @@ def compare(trial, name):
                                environment={"FAKE_GPUS": "4"})
             trial.check(many["weights_hash"] == gpu["weights_hash"],
                         f"{name}: {ranks} ranks, ZeRO stage {stage}: the same bits", many["text"])
-    for precision, tolerance in (("BF16", 2e-2), ("FP16", 3e-3)):
+    narrow = (("BF16", 2e-2), ("FP16", 3e-3)) if name != "denoiser" else ()  # which is FP32
+    for precision, tolerance in narrow:
         how = ["--device", "cuda", "--set", f"execution.precision={precision}"]
         run = trial.train(config, *how)
         trial.close(gpu["losses"], run["losses"], tolerance, f"{name}: {precision} follows FP32")

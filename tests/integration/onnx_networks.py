@@ -117,9 +117,9 @@ class Network:
                       approximate="tanh")
         return self.add("Add", x, self.linear(f"{name}.down", up, 2 * C, C))
 
-    def file(self, inputs, output, extents):
-        self.nodes.append(node("Identity", [output], ["y"]))
-        return model(self.nodes, self.weights, inputs, ("y", extents), opset=23)
+    def file(self, inputs, output, extents, name="y"):
+        self.nodes.append(node("Identity", [output], [name]))
+        return model(self.nodes, self.weights, inputs, (name, extents), opset=23)
 
     def file_of_images(self, y):
         return self.file([("x", ["batch", CHANNELS, SIDE, SIDE])], y, ["batch", CLASSES])
@@ -221,6 +221,19 @@ def recurrent():
     return n.file_of_tokens(n.linear("head", x, C, V))
 
 
+def denoiser():
+    """Noised images, to which sines of their time and a row of their class are added."""
+    n = Network(7)
+    times = n.add("Unsqueeze", "t", n.constant(1))
+    told = n.add("Sin", n.add("Mul", times, n.constant(*(1000.0**(-i / C) for i in range(C)))))
+    told = n.linear("times", told, C, C)
+    told = n.add("Add", told, n.add("Gather", n.uniform("classes", CLASSES + 1, C), "y"))
+    x = n.add("Add", n.conv("stem", "x", CHANNELS, C), n.add("Unsqueeze", told, n.constant(2, 3)))
+    x = n.conv("last", n.silu(n.group_norm("norm", x, C, 2)), C, CHANNELS)
+    image = ["batch", CHANNELS, SIDE, SIDE]
+    return n.file([("x", image), ("t", ["batch"]), ("y", ["batch"], INT64)], x, image, name="out")
+
+
 # The file, the data, and fields of the section onnx beside the file.
 NETWORKS = {
     "cnn": (cnn, IMAGES, ""),
@@ -229,6 +242,7 @@ NETWORKS = {
     "gpt": (gpt, TEXTS, ""),
     "bert": (bert, TEXTS, "task: SEQUENCE_CLASSES"),
     "recurrent": (recurrent, TEXTS, ""),
+    "denoiser": (denoiser, IMAGES, "diffusion { schedule: COSINE target: VELOCITY }"),
 }
 
 
