@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/network.h"
 #include "runtime/base/check.h"
 
@@ -77,9 +78,8 @@ bool is_invented(const std::string& name, bool one_element) {
          has("tensor_constant") || (one_element && has("onnx::"));
 }
 
-// Only 0 and what makes a softmax forget: at or below -1e4.
+// Only 0 and what makes a softmax forget.
 bool is_mask(const Array& array) {
-  constexpr double kForgotten = -1e4;
   bool forgets = false;
   for (const float x : array.as_float()) {
     if (x != 0 && !(x <= kForgotten)) return false;

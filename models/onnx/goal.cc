@@ -172,6 +172,10 @@ void append_to_goal(Lowering& lowering,
   if (data.of_tokens && predicts_tokens(config))
     layer = take_output_layer(lowering, outputs.front());
   lowering.run();
+  if (layer && !lowering.can_have(layer->weight, layer->storage)) {
+    lowering.lower_passed_over(layer->nodes);
+    layer.reset();
+  }
   if (config.diffusion) return append_denoiser(lowering, data, outputs.front());
   if (builder.options().purpose == Purpose::kInference) {
     if (layer) return append_output_layer(lowering, config, *layer, kNoTensor);

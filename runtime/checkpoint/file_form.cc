@@ -3,15 +3,28 @@
 namespace lockstep {
 namespace {
 
+// (O, P, D, C) in memory, (O, C, D, P) in the file; D is 1 where there is no depth.
+struct Order {
+  int64_t outputs, pixels, depth, channels;
+
+  explicit Order(const Shape& order)
+      : outputs(order[0]),
+        pixels(order.rank() == 3 ? order[1] : order[1] * order[2]),
+        depth(order.rank() == 5 ? order[3] : 1),
+        channels(order[order.rank() - 1]) {}
+};
+
 // Calls body(index in memory, index in the file) for every element.
 template <typename Body>
 void each_element(const Shape& channels_last, Body&& body) {
-  const int64_t outputs = channels_last[0], channels = channels_last[3],
-                pixels = channels_last[1] * channels_last[2];
-  for (int64_t o = 0; o < outputs; ++o) {
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t p = 0; p < pixels; ++p)
-        body((o * pixels + p) * channels + c, (o * channels + c) * pixels + p);
+  const Order order(channels_last);
+  for (int64_t o = 0; o < order.outputs; ++o) {
+    for (int64_t c = 0; c < order.channels; ++c) {
+      for (int64_t d = 0; d < order.depth; ++d) {
+        for (int64_t p = 0; p < order.pixels; ++p)
+          body(((o * order.pixels + p) * order.depth + d) * order.channels + c,
+               ((o * order.channels + c) * order.depth + d) * order.pixels + p);
+      }
     }
   }
 }
@@ -21,15 +34,20 @@ void each_element(const Shape& channels_last, Body&& body) {
 std::vector<int64_t> file_extents(const NamedSlice& slice) {
   const Shape& order = slice.channels_last;
   // A linear layer's columns keep their number.
-  if (order.rank() > 0 && slice.shape.rank() == 4) return {order[0], order[3], order[1], order[2]};
+  if (slice.shape.rank() == 4) {
+    if (order.rank() == 3) return {order[0], order[2], order[1]};
+    if (order.rank() == 4) return {order[0], order[3], order[1], order[2]};
+    if (order.rank() == 5) return {order[0], order[4], order[3], order[1], order[2]};
+  }
   std::vector<int64_t> extents;
   for (int i = 0; i < slice.shape.rank(); ++i) extents.push_back(slice.shape[i]);
   return extents;
 }
 
 bool is_reordered(const NamedSlice& slice) {
-  const Shape& order = slice.channels_last;
-  return order.rank() > 0 && order[1] * order[2] > 1 && order[3] > 1;
+  if (slice.channels_last.rank() == 0) return false;
+  const Order order(slice.channels_last);
+  return (order.pixels > 1) + (order.depth > 1) + (order.channels > 1) > 1;
 }
 
 void to_file_order(const NamedSlice& slice, const float* memory, float* file) {

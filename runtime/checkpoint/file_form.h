@@ -1,6 +1,7 @@
 #pragma once
 // Parameters of images lie channels last in memory and channels first in files, where everybody
-// expects them so: (O, H, W, C) and (O, C, H, W).
+// expects them so: (O, H, W, C) and (O, C, H, W). Of one axis they are (O, L, C) and (O, C, L), of three
+// (O, H, W, D, C) and (O, C, D, H, W).
 
 #include <vector>
 

@@ -78,14 +78,15 @@ NamedSlice named_slice(const proto::CheckpointSlice& message,
     sound = message.shape(i) >= 0 && !__builtin_mul_overflow(elements, message.shape(i), &elements);
     if (sound) slice.shape.append(message.shape(i));
   }
-  sound = sound && (message.channels_last_size() == 0 || message.channels_last_size() == 4);
-  for (int i = 0; sound && i < message.channels_last_size(); ++i) {
+  const int order = message.channels_last_size();
+  sound = sound && (order == 0 || (order >= 3 && order <= 5));
+  for (int i = 0; sound && i < order; ++i) {
     sound = message.channels_last(i) > 0;
     if (sound) slice.channels_last.append(message.channels_last(i));
   }
-  if (sound && message.channels_last_size() == 4) {
+  if (sound && order > 0) {
     int64_t product = 1;
-    for (int i = 0; sound && i < 4; ++i)
+    for (int i = 0; sound && i < order; ++i)
       sound = !__builtin_mul_overflow(product, message.channels_last(i), &product);
     sound = sound && product == elements;
   }

@@ -97,7 +97,8 @@ TensorId GraphBuilder::running_statistic(const std::string& name,
 }
 
 void GraphBuilder::set_channels_last(TensorId parameter, Shape extents) {
-  LOCKSTEP_CHECK(extents.rank() == 4 && extents.elements() == graph_.shape(parameter).elements());
+  LOCKSTEP_CHECK(extents.rank() >= 3 && extents.rank() <= 5 &&
+                 extents.elements() == graph_.shape(parameter).elements());
   graph_[parameter].channels_last = extents;
 }
 

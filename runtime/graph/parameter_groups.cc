@@ -30,7 +30,7 @@ bool is_recurrent_bias(const Graph& graph, TensorId id) {
 std::optional<Fans> fans_of(const Graph& graph, TensorId id) {
   const Tensor& parameter = graph[id];
   const Shape& shape =
-      parameter.channels_last.rank() == 4 ? parameter.channels_last : parameter.shape;
+      parameter.channels_last.rank() >= 4 ? parameter.channels_last : parameter.shape;
   if (is_recurrent_bias(graph, id)) return std::nullopt;
   if (shape.rank() == 2) return Fans{shape[1], shape[0]};
   int64_t longest = 1;

@@ -100,6 +100,40 @@ class Recurrent(nn.Module):
         return self.head(torch.cat((self.gru(y)[0][:, -1], cells[0]), 1))
 
 
+class Sound(nn.Module):
+    """Features as a wave: long strides as wav2vec has them, norms by groups, pools, then causal blocks with dilation."""
+
+    def __init__(self):
+        super().__init__()
+        self.wave = nn.Sequential(nn.Conv1d(1, 16, 10, stride=2, bias=False), nn.GroupNorm(16, 16), nn.GELU(),
+                                  nn.Conv1d(16, 24, 3, padding="same"), nn.BatchNorm1d(24), nn.ReLU(), nn.MaxPool1d(2))
+        self.blocks = nn.ModuleList(nn.Conv1d(24, 24, 3, padding=2 * d, dilation=d, groups=g) for d, g in ((1, 1), (2, 24), (4, 2)))
+        self.up = nn.ConvTranspose1d(24, 12, 4, stride=2, padding=1)
+        self.head = nn.Linear(12 + 24, CLASSES)
+
+    def forward(self, x):
+        x = self.wave(x.reshape(-1, 1, FEATURES))
+        for block in self.blocks:
+            x = x + torch.relu(block(x)[:, :, :-2 * block.dilation[0]])
+        up = nn.functional.interpolate(self.up(x), scale_factor=2, mode="linear")
+        return self.head(torch.cat((nn.functional.adaptive_avg_pool1d(up, 1).flatten(1), nn.functional.avg_pool1d(x, 3).amax(2)), 1))
+
+
+class Volumes(nn.Module):
+    """Features as volumes."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv3d(1, 8, 3, padding=1, bias=False), nn.BatchNorm3d(8), nn.ReLU(), nn.MaxPool3d((2, 2, 1)),
+                                  nn.Conv3d(8, 12, (1, 2, 3), padding=(0, 1, 1), groups=2), nn.GroupNorm(3, 12), nn.SiLU())
+        self.up = nn.Sequential(nn.ConvTranspose3d(12, 6, 2, stride=2), nn.AvgPool3d((2, 3, 3), 1, 1),
+                                nn.ConvTranspose3d(6, 6, 3, stride=(1, 2, 1), padding=1, output_padding=(0, 1, 0)))
+        self.head = nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.up(self.down(x.reshape(-1, 1, 3, 4, 5))).mean((2, 3, 4)))
+
+
 class Encoder(nn.Module):
     """Rows of pixels as tokens, two layers of attention, the mean of what they give."""
 
@@ -162,13 +196,15 @@ class Conditioned(nn.Module):
         return nn.functional.mse_loss(outputs.flatten(1), targets.to(outputs.dtype))
 
 
-FEATURE_CASES = ("mlp", "recurrent", "conditioned")
+FEATURE_CASES = ("mlp", "recurrent", "sound", "volumes", "conditioned")
 CASES = {
     "mlp": lambda: nn.Sequential(nn.Linear(FEATURES, 50), nn.GELU(), nn.Linear(50, 40), nn.Tanh(), nn.LayerNorm(40),
                                  nn.Linear(40, 30, bias=False), nn.ReLU(), nn.Linear(30, CLASSES)),
     "residual": Residual,
     "unet": UNet,
     "recurrent": Recurrent,
+    "sound": Sound,
+    "volumes": Volumes,
     "resnet18": lambda: torchvision.models.resnet18(num_classes=CLASSES),
     "mobilenet_v3_small": lambda: torchvision.models.mobilenet_v3_small(num_classes=CLASSES, dropout=0),
     "efficientnet_b0": lambda: torchvision.models.efficientnet_b0(num_classes=CLASSES, dropout=0, stochastic_depth_prob=0),

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/batched_matmul.h"
 #include "runtime/graph/ops/concat.h"
@@ -27,7 +28,6 @@ TensorId in_order(Lowering& lowering, int number, const std::vector<int>& order)
 }
 
 MaskKind kind_of_mask(const Value& mask) {
-  constexpr float kForgotten = -1e4f;  // a softmax gives it nothing
   if (mask.kind != ValueKind::kConstant || mask.extents.size() < 2) return MaskKind::kOther;
   const int64_t rows = mask.extents[mask.extents.size() - 2], columns = mask.extents.back();
   if (mask.array.size() != rows * columns) return MaskKind::kOther;

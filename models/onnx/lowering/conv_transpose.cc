@@ -1,40 +1,160 @@
-// Transposed convolutions of images.
+// Transposed convolutions.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
 
 #include "models/onnx/lowering/image_nodes.h"
 #include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/conv_transpose2d.h"
+#include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::onnx {
 namespace {
 
+// Along an axis the kernel reaches `whole` places, of which `before` are left out before the output.
+struct Reach {
+  int64_t whole, before;
+};
+
+// What is left over is shared out where the attributes say so.
+std::array<Reach, 3> reaches_of(const Node& node, const Window& window, size_t axes) {
+  const std::string automatic = node.text("auto_pad", "NOTSET");
+  const std::array<int64_t, 3> more = by_axis(node, "output_padding", axes, 0);
+  std::array<Reach, 3> reaches;
+  for (size_t i = 0; i < reaches.size(); ++i) {
+    const AxisWindow& axis = window[i];
+    const int64_t whole = (axis.from - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+    const int64_t over = std::max<int64_t>(0, whole + more[i] - axis.to);
+    const bool shared = automatic.starts_with("SAME") || node.has("output_shape");
+    reaches[i] = {whole, axis.before};
+    if (shared) reaches[i].before = automatic == "SAME_UPPER" ? over / 2 : over - over / 2;
+  }
+  return reaches;
+}
+
 // One axis: the op's padding, the same on both sides, its output's extent, and how many places of that
 // are left out before the node's.
-struct Axis {
+struct OpAxis {
   int64_t padding, extent, before;
 };
 
-// The whole result has `whole` places; the node's begin at place `before` of it, and are `wanted`. The op
-// makes those from its padding on, less the padding at the end, and up to stride - 1 more.
-Axis axis_of(const Node& node, int64_t whole, int64_t stride, int64_t before, int64_t wanted) {
-  Axis axis{before, 0, 0};
-  const int64_t most = whole - 2 * before + stride - 1;
-  if (wanted > most) {  // with less padding, of which the beginning is cut off
-    axis.before = wanted - most;
+// The op makes the places from its padding on, less the padding at the end, and up to stride - 1 more.
+OpAxis op_axis(const Node& node, const Reach& reach, const AxisWindow& window) {
+  const auto& [whole, before] = reach;
+  OpAxis axis{before, 0, 0};
+  const int64_t most = whole - 2 * before + window.stride - 1;
+  if (window.to > most) {  // with less padding, of which the beginning is cut off
+    axis.before = window.to - most;
     axis.padding -= axis.before;
   }
   if (before < 0 || axis.padding < 0)
     refuse(node,
            fmt::format("output_padding: the output has {} places behind those that the kernel "
                        "reaches; allowed: fewer than the stride of {}",
-                       wanted + before - whole,
-                       stride));
+                       window.to + before - whole,
+                       window.stride));
   const int64_t least = std::max<int64_t>(1, whole - 2 * axis.padding);
-  axis.extent = std::max(least, axis.before + wanted);
+  axis.extent = std::max(least, axis.before + window.to);
   return axis;
+}
+
+// The transposed convolution of images over height and width.
+TensorId append_images(Lowering& lowering,
+                       const Node& node,
+                       TensorId x,
+                       TensorId weight,
+                       TensorId bias,
+                       const Window& window,
+                       const std::array<Reach, 3>& reaches) {
+  GraphBuilder& builder = lowering.builder();
+  const OpAxis down = op_axis(node, reaches[1], window[1]),
+               across = op_axis(node, reaches[2], window[2]);
+  Conv2dAttributes attributes;
+  attributes.stride = {window[1].stride, window[2].stride};
+  attributes.dilation = {window[1].dilation, window[2].dilation};
+  attributes.padding = {down.padding, across.padding};
+  attributes.groups = node.integer("group", 1);
+  const std::string name = lowering.name_of(node);
+  const TensorId y = ops::conv_transpose2d(
+      builder, name, x, weight, bias, attributes, {down.extent, across.extent});
+  const Shape made = builder.shape(y), wanted = {made[0], window[1].to, window[2].to, made[3]};
+  if (made == wanted) return y;
+  return ops::slice(
+      builder, name + ".cut", y, {0, down.before, across.before, 0}, {1, 1, 1, 1}, wanted);
+}
+
+// y (N, D, P, groups, KD, O): of P pixels what each depth of x gives to the depths that its window
+// reaches. Added up where they meet: (N, D', P, groups O).
+TensorId add_depths(GraphBuilder& builder,
+                    const std::string& name,
+                    TensorId y,
+                    const AxisWindow& depth,
+                    const Reach& reach) {
+  const Shape s = builder.shape(y);
+  const int64_t pixels = s[2], channels = s[3] * s[5], stride = depth.stride;
+  const Shape result = {s[0], depth.to, pixels, channels};
+  if (depth.kernel == stride && depth.dilation == 1 && depth.to == reach.whole)
+    return ops::reshape(builder,
+                        name + ".depths",
+                        ops::transpose(builder, name + ".apart", y, {0, 1, 4, 2, 3, 5}),
+                        result);
+  TensorId sum = kNoTensor;
+  for (int64_t tap = 0; tap < depth.kernel; ++tap) {
+    TensorId part = ops::slice(builder,
+                               name + ".tap",
+                               y,
+                               {0, 0, 0, 0, tap, 0},
+                               {1, 1, 1, 1, 1, 1},
+                               {s[0], s[1], pixels, s[3], 1, s[5]});
+    part = ops::reshape(builder, name + ".row", part, {s[0], s[1], 1, pixels * channels});
+    part = ops::pad(builder, name + ".apart", part, {0, 0, 0, 0}, {0, 0, stride - 1, 0}, 0);
+    part = ops::reshape(builder, name + ".places", part, {s[0], s[1] * stride, pixels, channels});
+    const int64_t first = tap * depth.dilation - reach.before;
+    part = ops::pad(builder,
+                    name + ".placed",
+                    part,
+                    {0, first, 0, 0},
+                    {0, depth.to - first - s[1] * stride, 0, 0},
+                    0);
+    sum = sum == kNoTensor ? part : ops::add(builder, name + ".sum", sum, part);
+  }
+  return sum;
+}
+
+// Images with a kernel whose depths lie beside the channels, and then what they give to each depth.
+TensorId append_volumes(Lowering& lowering,
+                        const Node& node,
+                        TensorId x,
+                        TensorId weight,
+                        const Window& window,
+                        const std::array<Reach, 3>& reaches) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const auto& [depth, height, width] = window;
+  const Shape from = builder.shape(x);
+  const int64_t samples = from[0], groups = node.integer("group", 1);
+  x = ops::reshape(
+      builder, name + ".images", x, {samples * depth.from, height.from, width.from, from[4]});
+  TensorId y = append_images(lowering, node, x, weight, kNoTensor, window, reaches);
+  const int64_t pixels = height.to * width.to, channels = builder.shape(y)[3] / depth.kernel;
+  y = ops::reshape(builder,
+                   name + ".groups",
+                   y,
+                   {samples, depth.from, pixels, groups, depth.kernel, channels / groups});
+  y = add_depths(builder, name, y, depth, reaches[0]);
+  if (bias_of_images(lowering, node) != kNoTensor) {
+    PointwiseProgram sum;
+    const int value = sum.input(0);
+    sum.append(PointwiseFunction::kAdd, value, sum.input(1));
+    y = ops::pointwise(builder, name + ".biased", {y, lowering.plain(node.input(2))}, sum);
+  }
+  return ops::reshape(
+      builder, name + ".volume", y, {samples, depth.to, height.to, width.to, channels});
 }
 
 }  // namespace
@@ -42,50 +162,17 @@ Axis axis_of(const Node& node, int64_t whole, int64_t stride, int64_t before, in
 void lower_conv_transpose(Lowering& lowering, const Node& node) {
   require_images(lowering, node);
   shape_of(lowering.value(node.output(0)));  // has an element
-  const Extents &from = lowering.value(node.input(0)).extents,
-                &to = lowering.value(node.output(0)).extents;
   const TensorId weight = weight_of_images(lowering, node);
-  GraphBuilder& builder = lowering.builder();
-  const Shape weight_shape = builder.shape(weight);
-  Conv2dAttributes attributes;
-  attributes.stride = extent2d(node, node.integers("strides", {1, 1}), "strides");
-  attributes.dilation = extent2d(node, node.integers("dilations", {1, 1}), "dilations");
-  attributes.groups = node.integer("group", 1);
-  const std::string automatic = node.text("auto_pad", "NOTSET");
-  const std::vector<int64_t> pads = node.integers("pads", {0, 0, 0, 0});
-  if (pads.size() != 4) refuse(node, "pads: must be 4 numbers");
-  const std::vector<int64_t> more = node.integers("output_padding", {0, 0});
-  const int64_t strides[] = {attributes.stride.height, attributes.stride.width},
-                dilations[] = {attributes.dilation.height, attributes.dilation.width};
-  Axis axes[2];
-  for (size_t i = 0; i < 2; ++i) {
-    const int64_t reach = (weight_shape[static_cast<int>(i) + 1] - 1) * dilations[i] + 1;
-    const int64_t whole = (from[i + 2] - 1) * strides[i] + reach;
-    int64_t before = pads[i];
-    // What is left over is shared out.
-    if (automatic.starts_with("SAME") || node.has("output_shape")) {
-      const int64_t over =
-          std::max<int64_t>(0, whole + (i < more.size() ? more[i] : 0) - to[i + 2]);
-      before = automatic == "SAME_UPPER" ? over / 2 : over - over / 2;
-    } else if (automatic == "VALID") {
-      before = 0;
-    }
-    axes[i] = axis_of(node, whole, strides[i], before, to[i + 2]);
-  }
-  attributes.padding = {axes[0].padding, axes[1].padding};
-  const std::string name = lowering.name_of(node);
-  TensorId y = ops::conv_transpose2d(builder,
-                                     name,
-                                     lowering.channels_last(node.input(0)),
-                                     weight,
-                                     bias_of_images(lowering, node),
-                                     attributes,
-                                     {axes[0].extent, axes[1].extent});
-  const Shape made = builder.shape(y), wanted = {made[0], to[2], to[3], made[3]};
-  if (made != wanted)
-    y = ops::slice(
-        builder, name + ".cut", y, {0, axes[0].before, axes[1].before, 0}, {1, 1, 1, 1}, wanted);
-  lowering.set(node.output(0), y, /*channels_last=*/true);
+  const Extents& kernel = lowering.value(node.input(1)).extents;
+  const Window window = window_of(lowering, node, {kernel.begin() + 2, kernel.end()});
+  const std::array<Reach, 3> reaches = reaches_of(node, window, kernel.size() - 2);
+  const TensorId x = images_of(lowering, node.input(0));
+  set_images(lowering,
+             node,
+             kernel.size() == 5
+                 ? append_volumes(lowering, node, x, weight, window, reaches)
+                 : append_images(
+                       lowering, node, x, weight, bias_of_images(lowering, node), window, reaches));
 }
 
 }  // namespace lockstep::onnx

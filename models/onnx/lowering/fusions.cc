@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "models/onnx/constants.h"
 #include "runtime/graph/ops/rms_norm.h"
 
 namespace lockstep::onnx {
@@ -16,7 +17,7 @@ class RmsNorm {
 
   // Whether the node is the end of one; then it is taken.
   bool take() {
-    if (!is_op(last_, "Mul")) return false;
+    if (!is_op(&last_, "Mul")) return false;
     for (const auto& [gain, normed] : orders(last_)) {
       nodes_.clear();
       gain_ = lowering_.source_of(gain).value;
@@ -40,10 +41,6 @@ class RmsNorm {
   }
 
  private:
-  static bool is_op(const Node& node, const char* op) {
-    return node.domain.empty() && node.op == op;
-  }
-
   static std::array<std::pair<int, int>, 2> orders(const Node& node) {
     return {std::pair(node.input(0), node.input(1)), std::pair(node.input(1), node.input(0))};
   }
@@ -52,9 +49,7 @@ class RmsNorm {
   const Node* peek(const Node& reader, int number, const char* op) const {
     number = lowering_.origin_of(number);
     const Node* const node = lowering_.producer(number);
-    const bool found =
-        node != nullptr && is_op(*node, op) && lowering_.only_reader(number) == &reader;
-    return found ? node : nullptr;
+    return is_op(node, op) && lowering_.only_reader(number) == &reader ? node : nullptr;
   }
   // The same, which is one of the nodes then.
   const Node* step(const Node& reader, int number, const char* op) {
@@ -64,9 +59,7 @@ class RmsNorm {
   }
 
   std::optional<float> number(int place) const {
-    const Value& value = lowering_.value(lowering_.origin_of(place));
-    if (value.kind != ValueKind::kConstant || value.array.size() != 1) return std::nullopt;
-    return value.array.as_float()[0];
+    return number_of(lowering_.value(lowering_.origin_of(place)));
   }
 
   // x / root, or x times 1 / root.

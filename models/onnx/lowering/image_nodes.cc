@@ -4,38 +4,93 @@
 
 #include <algorithm>
 
+#include "models/onnx/constants.h"
+#include "runtime/graph/ops/rearrange.h"
+
 namespace lockstep::onnx {
 
-Extent2d extent2d(const Node& node, const std::vector<int64_t>& list, const char* attribute) {
-  if (list.size() != 2)
-    refuse(
-        node,
-        fmt::format(
-            "{}: has {} numbers; only images of two axes are known here", attribute, list.size()));
-  return {list[0], list[1]};
+void require_images(Lowering& lowering, const Node& node, size_t most_axes) {
+  const size_t rank = lowering.value(node.input(0)).extents.size();
+  if (rank < 3 || rank > most_axes)
+    refuse(node,
+           fmt::format("takes {} axes; only images (N, C, L){} (N, C, H, W){} are known here",
+                       rank,
+                       most_axes == 5 ? "," : " and",
+                       most_axes == 5 ? " and (N, C, D, H, W)" : ""));
 }
 
-void require_images(Lowering& lowering, const Node& node) {
-  const size_t rank = lowering.value(node.input(0)).extents.size();
-  if (rank != 4)
-    refuse(node, fmt::format("takes {} axes; only images (N, C, H, W) are known here", rank));
+std::array<int64_t, 3> by_axis(const Node& node,
+                               const std::string& attribute,
+                               size_t axes,
+                               int64_t otherwise) {
+  std::array<int64_t, 3> numbers = {otherwise, otherwise, otherwise};
+  const std::vector<int64_t> given = node.integers(attribute);
+  if (given.empty()) return numbers;
+  if (given.size() != axes)
+    refuse(node, fmt::format("{}: has {} numbers; must be {}", attribute, given.size(), axes));
+  std::ranges::copy(given, numbers.end() - static_cast<std::ptrdiff_t>(axes));
+  return numbers;
+}
+
+Window window_of(Lowering& lowering, const Node& node, const std::vector<int64_t>& kernel) {
+  const Extents &from = lowering.value(node.input(0)).extents,
+                &to = lowering.value(node.output(0)).extents;
+  const size_t axes = from.size() - 2;
+  const auto strides = by_axis(node, "strides", axes, 1),
+             dilations = by_axis(node, "dilations", axes, 1);
+  const std::string automatic = node.text("auto_pad", "NOTSET");
+  std::vector<int64_t> pads = node.integers("pads");
+  pads.resize(2 * axes, 0);
+  Window window;
+  for (size_t i = 0; i < axes; ++i) {
+    const size_t place = 3 - axes + i;
+    AxisWindow& axis = window[place];
+    axis = {.kernel = kernel[i],
+            .stride = strides[place],
+            .dilation = dilations[place],
+            .from = from[2 + i],
+            .to = to[2 + i]};
+    if (automatic == "NOTSET") {
+      axis.before = pads[i];
+      axis.after = pads[axes + i];
+    } else if (automatic != "VALID") {
+      const int64_t reach = (axis.to - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+      const int64_t missing = std::max<int64_t>(0, reach - axis.from);
+      axis.before = automatic == "SAME_UPPER" ? missing / 2 : missing - missing / 2;
+      axis.after = missing - axis.before;
+    }
+  }
+  return window;
+}
+
+TensorId images_of(Lowering& lowering, int number) {
+  const TensorId x = lowering.channels_last(number);
+  GraphBuilder& builder = lowering.builder();
+  const Shape shape = builder.shape(x);
+  if (shape.rank() != 3) return x;
+  return ops::reshape(
+      builder, lowering.value(number).name + ".image", x, {shape[0], 1, shape[1], shape[2]});
+}
+
+void set_images(Lowering& lowering, const Node& node, TensorId y) {
+  GraphBuilder& builder = lowering.builder();
+  const Shape shape = builder.shape(y);
+  if (lowering.value(node.output(0)).extents.size() == 3)
+    y = ops::reshape(builder, lowering.name_of(node) + ".line", y, {shape[0], shape[2], shape[3]});
+  lowering.set(node.output(0), y, /*channels_last=*/true);
 }
 
 TensorId weight_of_images(Lowering& lowering, const Node& node) {
   const Lowering::Source source = lowering.source_of(node.input(1));
-  if (source.value < 0 || source.transposed)
-    refuse(node, "W: is computed; only weights of the file are known here");
-  const TensorId weight = lowering.parameter(source.value, Storage::kChannelsLast);
-  lowering.builder().set_channels_last(weight, lowering.builder().shape(weight));
+  if (source.value < 0) refuse(node, "W: is computed; only weights of the file are known here");
+  const TensorId weight = lowering.parameter(source.value, Storage::kKernel);
+  lowering.builder().set_channels_last(weight, kernel_order(lowering.value(source.value)));
   return weight;
 }
 
 TensorId bias_of_images(Lowering& lowering, const Node& node) {
   if (node.input(2) < 0) return kNoTensor;
-  const Value& origin = lowering.value(lowering.origin_of(node.input(2)));
-  if (origin.kind == ValueKind::kConstant &&
-      std::ranges::all_of(origin.array.as_float(), [](float x) { return x == 0; }))
-    return kNoTensor;
+  if (filling_of(lowering.value(lowering.origin_of(node.input(2)))) == 0) return kNoTensor;
   const Lowering::Source source = lowering.source_of(node.input(2));
   if (source.value < 0) refuse(node, "B: is computed; only biases of the file are known here");
   return lowering.parameter(source.value);

@@ -1,12 +1,15 @@
-// Convolutions, their norms and pools, over images (N, H, W, C).
+// Convolutions, their norms and pools.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/image_nodes.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/conv2d.h"
 #include "runtime/graph/ops/pooling.h"
 #include "runtime/graph/ops/rearrange.h"
@@ -16,83 +19,102 @@ namespace {
 
 constexpr int64_t kMostPixels = 256;  // of a largest one's window: which it was is kept in a byte
 
-// A window over the two axes of an image.
-struct Window {
-  Extent2d kernel, stride, dilation;
-  int64_t before[2] = {0, 0}, after[2] = {0, 0};  // of padding
-
-  bool even() const { return before[0] == after[0] && before[1] == after[1]; }
-};
-
-// As the attributes say. What auto_pad adds, and ceil_mode behind the image, follows from the extents of
-// `output`.
-Window window_of(const Node& node, const Extents& input, const Extents& output, Extent2d kernel) {
-  Window window{.kernel = kernel,
-                .stride = extent2d(node, node.integers("strides", {1, 1}), "strides"),
-                .dilation = extent2d(node, node.integers("dilations", {1, 1}), "dilations")};
-  const std::string automatic = node.text("auto_pad", "NOTSET");
-  const std::vector<int64_t> pads = node.integers("pads", {0, 0, 0, 0});
-  if (pads.size() != 4) refuse(node, "pads: must be 4 numbers");
-  const int64_t kernels[] = {kernel.height, kernel.width},
-                strides[] = {window.stride.height, window.stride.width},
-                dilations[] = {window.dilation.height, window.dilation.width};
-  for (size_t axis = 0; axis < 2; ++axis) {
-    const int64_t missing =
-        std::max<int64_t>(0,
-                          (output[axis + 2] - 1) * strides[axis] +
-                              (kernels[axis] - 1) * dilations[axis] + 1 - input[axis + 2]);
-    if (automatic.starts_with("SAME"))
-      window.before[axis] = automatic == "SAME_UPPER" ? missing / 2 : missing - missing / 2;
-    else if (automatic == "NOTSET")
-      window.before[axis] = pads[axis];
-    window.after[axis] = missing - std::min(missing, window.before[axis]);
-    if (automatic == "NOTSET") window.after[axis] = std::max(window.after[axis], pads[axis + 2]);
+// x ([N, D,] H, W, C) with the padding around it that a convolution does not have, and the window with
+// no more of it: that of the depth, and that of height and width where both sides differ.
+TensorId pad_images(Lowering& lowering, const Node& node, TensorId x, Window& window) {
+  const bool uneven = window[1].before != window[1].after || window[2].before != window[2].after;
+  const auto rank = static_cast<size_t>(lowering.builder().shape(x).rank());
+  std::vector<int64_t> before(rank, 0), after(rank, 0);
+  for (size_t axis = uneven ? 3 : 1; axis-- > 0;) {
+    before[rank - 4 + axis] = std::exchange(window[axis].before, 0);
+    after[rank - 4 + axis] = std::exchange(window[axis].after, 0);
   }
-  return window;
+  if (std::ranges::count(before, 0) + std::ranges::count(after, 0) ==
+      static_cast<std::ptrdiff_t>(2 * rank))
+    return x;
+  return ops::pad(lowering.builder(), lowering.name_of(node) + ".padded", x, before, after, 0);
 }
 
-// x (N, H, W, C) with the window's padding around it, where both sides differ; which the window then has
-// no more.
-TensorId pad_unevenly(
-    Lowering& lowering, const Node& node, TensorId x, float value, Window& window) {
-  if (window.even()) return x;
-  const TensorId padded = ops::pad(lowering.builder(),
-                                   lowering.name_of(node) + ".padded",
-                                   x,
-                                   {0, window.before[0], window.before[1], 0},
-                                   {0, window.after[0], window.after[1], 0},
-                                   value);
-  for (int axis = 0; axis < 2; ++axis) window.before[axis] = window.after[axis] = 0;
-  return padded;
+// x (N, D, H, W, C) as (N D', H, W, KD C): in each group of channels those of all depths that a window
+// sees, so that a convolution of images is one of volumes.
+TensorId depths_beside_channels(
+    Lowering& lowering, const Node& node, TensorId x, const AxisWindow& depth, int64_t groups) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const Shape shape = builder.shape(x);
+  const int64_t images = shape[0] * depth.to, own = shape[4] / groups;
+  std::vector<TensorId> taps;
+  for (int64_t tap = 0; tap < depth.kernel; ++tap) {
+    const TensorId seen = depth.kernel == 1 && depth.stride == 1
+                              ? x
+                              : ops::slice(builder,
+                                           name + ".depth",
+                                           x,
+                                           {0, tap * depth.dilation, 0, 0, 0},
+                                           {1, depth.stride, 1, 1, 1},
+                                           {shape[0], depth.to, shape[2], shape[3], shape[4]});
+    taps.push_back(
+        ops::reshape(builder, name + ".groups", seen, {images, shape[2], shape[3], groups, own}));
+  }
+  const TensorId all = taps.size() == 1 ? taps[0] : ops::concat(builder, name + ".depths", taps, 4);
+  return ops::reshape(
+      builder, name + ".images", all, {images, shape[2], shape[3], depth.kernel * shape[4]});
 }
 
-void set_images(Lowering& lowering, const Node& node, TensorId y) {
-  lowering.set(node.output(0), y, /*channels_last=*/true);
-}
-
-// Windows may reach beyond the padding where ceil_mode says so.
-PoolAttributes pool_of(Lowering& lowering, const Node& node) {
-  require_images(lowering, node);
-  const Extents &from = lowering.value(node.input(0)).extents,
-                &to = lowering.value(node.output(0)).extents;
-  const Window window =
-      window_of(node, from, to, extent2d(node, node.integers("kernel_shape"), "kernel_shape"));
-  const std::vector<int64_t> pads = node.integers("pads", {0, 0, 0, 0});
-  const bool listed = node.text("auto_pad", "NOTSET") == "NOTSET";
+PoolAttributes pool_of(const Node& node, const AxisWindow& down, const AxisWindow& across) {
+  for (const AxisWindow& axis : {down, across})
+    if (!windows_see_pixels(
+            axis.from, axis.to, axis.kernel, axis.stride, axis.dilation, axis.before))
+      refuse(node, "pads or ceil_mode: a window would lie in the padding alone");
   PoolAttributes attributes;
-  attributes.kernel = window.kernel;
-  attributes.stride = window.stride;
-  attributes.dilation = window.dilation;
-  attributes.padding = {window.before[0], window.before[1]};
-  attributes.behind = {listed ? pads[2] : window.after[0], listed ? pads[3] : window.after[1]};
-  attributes.outputs = {to[2], to[3]};
-  const PoolAttributes& p = attributes;
-  if (!windows_see_pixels(
-          from[2], to[2], p.kernel.height, p.stride.height, p.dilation.height, p.padding.height) ||
-      !windows_see_pixels(
-          from[3], to[3], p.kernel.width, p.stride.width, p.dilation.width, p.padding.width))
-    refuse(node, "pads or ceil_mode: a window would lie in the padding alone");
+  attributes.kernel = {down.kernel, across.kernel};
+  attributes.stride = {down.stride, across.stride};
+  attributes.dilation = {down.dilation, across.dilation};
+  attributes.padding = {down.before, across.before};
+  attributes.behind = {down.after, across.after};
+  // Windows may reach beyond the padding where ceil_mode says so.
+  attributes.outputs = {down.to, across.to};
+  attributes.count_include_pad = node.integer("count_include_pad", 0) != 0;
+  if (node.op != "MaxPool" && attributes.dilation != Extent2d{})
+    refuse(node, "dilations: must be 1; means over others are not known here");
+  if (const int64_t pixels = down.kernel * across.kernel;
+      node.op == "MaxPool" && pixels > kMostPixels)
+    refuse(node,
+           fmt::format("kernel_shape: has {} pixels; allowed: at most {}", pixels, kMostPixels));
   return attributes;
+}
+
+TensorId append_pool(Lowering& lowering,
+                     const Node& node,
+                     TensorId x,
+                     const AxisWindow& down,
+                     const AxisWindow& across) {
+  const auto pool = node.op == "MaxPool" ? ops::max_pool : ops::avg_pool;
+  return pool(lowering.builder(), lowering.name_of(node), x, pool_of(node, down, across));
+}
+
+// The largest one of a volume is the largest of those of its images, and so are means: the same share of
+// a window's depths lies in the padding for all of its pixels.
+TensorId append_pool_of_volumes(Lowering& lowering,
+                                const Node& node,
+                                TensorId x,
+                                const Window& window) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const auto& [depth, height, width] = window;
+  const Shape shape = builder.shape(x);
+  if (!height.changes_nothing() || !width.changes_nothing()) {
+    x = ops::reshape(
+        builder, name + ".images", x, {shape[0] * depth.from, height.from, width.from, shape[4]});
+    x = append_pool(lowering, node, x, height, width);
+  }
+  if (!depth.changes_nothing()) {
+    const int64_t pixels = height.to * width.to;
+    x = ops::reshape(builder, name + ".depths", x, {shape[0], depth.from, pixels, shape[4]});
+    x = append_pool(lowering, node, x, depth, {.from = pixels, .to = pixels});
+  }
+  return ops::reshape(
+      builder, name + ".volume", x, {shape[0], depth.to, height.to, width.to, shape[4]});
 }
 
 }  // namespace
@@ -100,21 +122,27 @@ PoolAttributes pool_of(Lowering& lowering, const Node& node) {
 void lower_conv(Lowering& lowering, const Node& node) {
   require_images(lowering, node);
   const TensorId weight = weight_of_images(lowering, node);
-  GraphBuilder& builder = lowering.builder();
-  const Shape extents = builder.shape(weight);
-  Window window = window_of(node,
-                            lowering.value(node.input(0)).extents,
-                            lowering.value(node.output(0)).extents,
-                            {extents[1], extents[2]});
-  const TensorId x = pad_unevenly(lowering, node, lowering.channels_last(node.input(0)), 0, window);
-  const TensorId bias = bias_of_images(lowering, node);
+  const Extents& kernel = lowering.value(node.input(1)).extents;
+  Window window = window_of(lowering, node, {kernel.begin() + 2, kernel.end()});
   Conv2dAttributes attributes;
-  attributes.stride = window.stride;
-  attributes.padding = {window.before[0], window.before[1]};
-  attributes.dilation = window.dilation;
   attributes.groups = node.integer("group", 1);
-  set_images(
-      lowering, node, ops::conv2d(builder, lowering.name_of(node), x, weight, bias, attributes));
+  TensorId x = pad_images(lowering, node, images_of(lowering, node.input(0)), window);
+  const bool volumes = kernel.size() == 5;
+  if (volumes) x = depths_beside_channels(lowering, node, x, window[0], attributes.groups);
+  attributes.stride = {window[1].stride, window[2].stride};
+  attributes.padding = {window[1].before, window[2].before};
+  attributes.dilation = {window[1].dilation, window[2].dilation};
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const TensorId bias = bias_of_images(lowering, node);
+  TensorId y = ops::conv2d(builder, name, x, weight, bias, attributes);
+  if (volumes) {
+    const Shape shape = builder.shape(y);
+    const int64_t depth = window[0].to;
+    y = ops::reshape(
+        builder, name + ".volume", y, {shape[0] / depth, depth, shape[1], shape[2], shape[3]});
+  }
+  set_images(lowering, node, y);
 }
 
 // With the activation that alone reads it, where that is ReLU.
@@ -136,7 +164,7 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
   attributes.synchronised = lowering.synchronised_norms();
   int output = node.output(0);
   const Node* reader = lowering.only_reader(output);
-  if (reader != nullptr && reader->op == "Relu" && reader->domain.empty()) {
+  if (is_op(reader, "Relu")) {
     attributes.activation = Activation::kRelu;
     lowering.pass_over(*reader);
     output = reader->output(0);
@@ -148,31 +176,16 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
   lowering.set(output, y, images);
 }
 
-void lower_max_pool(Lowering& lowering, const Node& node) {
-  const std::vector<int64_t> kernel = node.integers("kernel_shape");
-  if (elements(kernel) > kMostPixels)
-    refuse(node,
-           fmt::format(
-               "kernel_shape: has {} pixels; allowed: at most {}", elements(kernel), kMostPixels));
+// The largest ones, and means.
+void lower_pool(Lowering& lowering, const Node& node) {
+  require_images(lowering, node);
+  const Window window = window_of(lowering, node, node.integers("kernel_shape"));
+  const TensorId x = images_of(lowering, node.input(0));
   set_images(lowering,
              node,
-             ops::max_pool(lowering.builder(),
-                           lowering.name_of(node),
-                           lowering.channels_last(node.input(0)),
-                           pool_of(lowering, node)));
-}
-
-void lower_average_pool(Lowering& lowering, const Node& node) {
-  PoolAttributes attributes = pool_of(lowering, node);
-  if (attributes.dilation != Extent2d{})
-    refuse(node, "dilations: must be 1; means over others are not known here");
-  attributes.count_include_pad = node.integer("count_include_pad", 0) != 0;
-  set_images(lowering,
-             node,
-             ops::avg_pool(lowering.builder(),
-                           lowering.name_of(node),
-                           lowering.channels_last(node.input(0)),
-                           attributes));
+             lowering.value(node.input(0)).extents.size() == 5
+                 ? append_pool_of_volumes(lowering, node, x, window)
+                 : append_pool(lowering, node, x, window[1], window[2]));
 }
 
 }  // namespace lockstep::onnx

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "models/onnx/constants.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rearrange.h"
 
@@ -70,7 +71,7 @@ void lower_mat_mul(Lowering& lowering, const Node& node) {
   const TensorId weight = lowering.parameter(lowering.source_of(node.input(1)).value, *storage);
   const int64_t outputs = lowering.builder().shape(weight)[0];
   const Node* reader = lowering.only_reader(node.output(0));
-  if (reader != nullptr && reader->op == "Add" && reader->domain.empty()) {
+  if (is_op(reader, "Add")) {
     const int other = reader->input(lowering.origin_of(reader->input(0)) == node.output(0) ? 1 : 0);
     const TensorId bias = bias_of(lowering, other, outputs);
     if (bias != kNoTensor) {

@@ -38,8 +38,7 @@ bool lower_embedding(Lowering& lowering, const Node& node);
 // images.cc
 void lower_conv(Lowering& lowering, const Node& node);
 void lower_batch_normalization(Lowering& lowering, const Node& node);
-void lower_max_pool(Lowering& lowering, const Node& node);
-void lower_average_pool(Lowering& lowering, const Node& node);
+void lower_pool(Lowering& lowering, const Node& node);
 
 // random.cc
 void lower_dropout(Lowering& lowering, const Node& node);

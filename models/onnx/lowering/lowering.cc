@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <ranges>
 
 #include "models/onnx/ids.h"
 #include "models/onnx/lowering/fusions.h"
 #include "models/onnx/lowering/pointwise_functions.h"
 #include "runtime/base/error.h"
-#include "runtime/base/transpose.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::onnx {
@@ -50,26 +51,13 @@ bool is_plain_transpose(const Node& node, size_t rank) {
          node.integers("perm", {1, 0}) == std::vector<int64_t>{1, 0};
 }
 
-// `outer` matrices (rows, columns) as (columns, rows) each.
-std::vector<float> transposed(const std::vector<float>& from,
-                              int64_t outer,
-                              int64_t rows,
-                              int64_t columns) {
-  std::vector<float> to(from.size());
-  for (int64_t o = 0; o < outer; ++o)
-    transpose(from.data() + o * rows * columns, columns, rows, to.data() + o * rows * columns);
-  return to;
-}
-
 // Whether (N, C, ...) and (N, ..., C) have their elements in one order.
 bool same_in_both_orders(const Extents& extents) {
   return extents[1] == 1 || elements({extents.begin() + 2, extents.end()}) == 1;
 }
 
-Shape stored_shape(const Value& value, Storage storage) {
+Shape channels_last_shape(const Value& value) {
   const Shape shape = shape_of(value);
-  if (storage == Storage::kTransposed) return {shape[1], shape[0]};
-  if (storage == Storage::kAsInFile) return shape;
   Shape last;
   for (const int dimension : to_channels_last(shape.rank())) last.append(shape[dimension]);
   return last;
@@ -79,40 +67,6 @@ Shape stored_shape(const Value& value, Storage storage) {
 
 void refuse(const Node& node, const std::string& what) {
   throw ConfigError("{}: {}", node.description(), what);
-}
-
-Shape shape_of(const Value& value) {
-  if (value.extents.size() > Shape::kMaxRank)
-    throw ConfigError("value \"{}\": has {} axes; allowed: at most {}",
-                      value.name,
-                      value.extents.size(),
-                      Shape::kMaxRank);
-  Shape shape;
-  for (const int64_t extent : value.extents) shape.append(extent);
-  if (shape.elements() == 0)
-    throw ConfigError(
-        "value \"{}\": has extents {}; must have an element", value.name, to_string(value.extents));
-  return shape;
-}
-
-std::vector<float> elements_of(const Value& value, Storage storage) {
-  std::vector<float> elements = value.array.as_float();
-  const Shape shape = shape_of(value);
-  if (storage == Storage::kTransposed) return transposed(elements, 1, shape[0], shape[1]);
-  if (storage == Storage::kChannelsLast)
-    return transposed(
-        elements, shape[0], shape[1], shape.elements() / std::max<int64_t>(1, shape[0] * shape[1]));
-  return elements;
-}
-
-std::vector<double> elements_in_file(const Value& value, Storage storage, const float* parameter) {
-  const Shape shape = shape_of(value);
-  std::vector<float> elements(parameter, parameter + shape.elements());
-  if (storage == Storage::kTransposed) elements = transposed(elements, 1, shape[1], shape[0]);
-  if (storage == Storage::kChannelsLast)
-    elements = transposed(
-        elements, shape[0], shape.elements() / std::max<int64_t>(1, shape[0] * shape[1]), shape[1]);
-  return {elements.begin(), elements.end()};
 }
 
 Lowering::Lowering(const Network& network, GraphBuilder& builder)
@@ -234,8 +188,12 @@ bool Lowering::is_read(int number) const {
   return read || is_output(number);
 }
 
+bool Lowering::has_reading_node(int number) const {
+  return !readers_[static_cast<size_t>(number)].empty();
+}
+
 bool Lowering::has_reader(int number) const {
-  return !readers_[static_cast<size_t>(number)].empty() || is_output(number);
+  return has_reading_node(number) || is_output(number);
 }
 
 bool Lowering::is_output(int number) const {
@@ -276,9 +234,18 @@ TensorId Lowering::copy_of(Source source, const std::string& name) {
   const Storage storage =
       found == parameter_of_.end() ? Storage::kAsInFile : parameters_[found->second].storage;
   const TensorId stored = parameter(source.value, storage);
-  if (storage == Storage::kChannelsLast && !source.transposed)
+  if (storage == Storage::kKernel) {
+    const Shape order = kernel_order(value(source.value));
+    const TensorId kernel = builder_.shape(stored) == order
+                                ? stored
+                                : ops::reshape(builder_, name + ".kernel", stored, order);
+    const bool deep = order.rank() == 5;
     return ops::transpose(
-        builder_, name, stored, from_channels_last(builder_.shape(stored).rank()));
+        builder_,
+        name,
+        kernel,
+        deep ? std::vector<int>{0, 4, 3, 1, 2} : from_channels_last(order.rank()));
+  }
   return (storage == Storage::kTransposed) != source.transposed
              ? ops::transpose(builder_, name, stored, {1, 0})
              : ops::copy_parameter(builder_, name, stored);
@@ -294,7 +261,7 @@ TensorId Lowering::channels_last(int number) {
   const std::string name = known.name + ".channels_last";
   place.channels_last =
       same_in_both_orders(known.extents)
-          ? ops::reshape(builder_, name, tensor, stored_shape(known, Storage::kChannelsLast))
+          ? ops::reshape(builder_, name, tensor, channels_last_shape(known))
           : ops::transpose(builder_, name, tensor, to_channels_last(builder_.shape(tensor).rank()));
   return place.channels_last;
 }
@@ -341,12 +308,24 @@ const DeferredPointwise* Lowering::deferred(int number) const {
   return found == deferred_.end() ? nullptr : &found->second;
 }
 
+// Those that it reads go first: a chain of them may be longer than the stack is deep.
 void Lowering::append_deferred(int number) {
-  const auto found = deferred_.find(number);
-  if (found == deferred_.end()) return;
-  const DeferredPointwise what = std::move(found->second);
-  deferred_.erase(found);
-  set(number, append_pointwise(*this, value(number), what), what.channels_last);
+  std::vector<int> waiting = {number};
+  while (!waiting.empty()) {
+    const int next = waiting.back();
+    const auto found = deferred_.find(next);
+    const size_t before = waiting.size();
+    if (found != deferred_.end())
+      std::ranges::copy_if(found->second.inputs | std::views::reverse,
+                           std::back_inserter(waiting),
+                           [&](int input) { return deferred_.contains(input); });
+    if (waiting.size() > before) continue;
+    waiting.pop_back();
+    if (found == deferred_.end()) continue;
+    const DeferredPointwise what = std::move(found->second);
+    deferred_.erase(found);
+    set(next, append_pointwise(*this, value(next), what), what.channels_last);
+  }
 }
 
 void Lowering::set(int number, TensorId tensor, bool channels_last) {
@@ -435,6 +414,14 @@ const Node* Lowering::producer(int number) const {
 
 void Lowering::pass_over(const Node& node) {
   passed_over_[static_cast<size_t>(&node - network_.nodes.data())] = true;
+}
+
+void Lowering::lower_passed_over(const std::vector<const Node*>& nodes) {
+  const auto place = [&](const Node* node) {
+    return static_cast<size_t>(node - network_.nodes.data());
+  };
+  for (const Node* node : nodes) passed_over_[place(node)] = false;
+  for (const Node* node : nodes) lower_node(place(node));
 }
 
 void Lowering::replace(const Node& node, Replacement replacement) {

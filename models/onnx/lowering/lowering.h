@@ -8,18 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "models/onnx/lowering/storage.h"
 #include "models/onnx/network.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/pointwise_program.h"
 
 namespace lockstep::onnx {
-
-// How the elements of a value of the file lie in the graph's parameter.
-enum class Storage : uint8_t {
-  kAsInFile,
-  kTransposed,    // (I, O) there, (O, I) here
-  kChannelsLast,  // (O, I, ...) there, (O, ..., I) here
-};
 
 struct LoweredParameter {
   TensorId tensor = kNoTensor;
@@ -35,11 +29,6 @@ struct DeferredPointwise {
   std::vector<int> inputs;  // values: input i of the program is inputs[i]
   bool channels_last = false;
 };
-
-// A value's elements as a parameter has them.
-std::vector<float> elements_of(const Value& value, Storage storage);
-// The other way: a parameter's elements as the value has them.
-std::vector<double> elements_in_file(const Value& value, Storage storage, const float* parameter);
 
 class Lowering {
  public:
@@ -118,6 +107,7 @@ class Lowering {
   const Node* only_reader(int number) const;
   // Lowers now all that the value is computed by. False, and then nothing is done, where `node` is of it.
   bool lower_ahead(int number, const Node& node);
+  bool has_reading_node(int number) const;
   // Whether a node reads the value, or it is an output.
   bool is_read(int number) const;
   // The same, also where that node is passed over: what was done for it may read the value.
@@ -126,6 +116,8 @@ class Lowering {
   const Node* producer(int number) const;
   // What a node has done for another one, which is passed over then.
   void pass_over(const Node& node);
+  // Appends the ops of nodes after all that were passed over, once all others are done.
+  void lower_passed_over(const std::vector<const Node*>& nodes);
   // Says what is appended in the place of a node, before its turn has come.
   using Replacement = std::function<void(Lowering& lowering, const Node& node)>;
   void replace(const Node& node, Replacement replacement);
@@ -171,9 +163,6 @@ class Lowering {
   std::map<int, int64_t> limits_;       // by value
   bool synchronised_norms_ = false;
 };
-
-// Extents of a value as those of a tensor. Throws ConfigError where there are too many, or no element.
-Shape shape_of(const Value& value);
 
 // The tensor of what was deferred.
 TensorId append_pointwise(Lowering& lowering, const Value& value, const DeferredPointwise& what);

@@ -5,12 +5,22 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/axes.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::onnx {
+namespace {
+
+// Numbers of the axes (N, C, ...), in the order (N, ..., C).
+void to_channels_last(std::vector<int64_t>& numbers) {
+  std::rotate(numbers.begin() + 1, numbers.begin() + 2, numbers.end());
+}
+
+}  // namespace
+
 std::vector<int64_t> constant_list(Lowering& lowering, const Node& node, size_t place) {
   const Value& list = lowering.value(lowering.origin_of(node.input(place)));
   if (list.kind != ValueKind::kConstant)
@@ -57,9 +67,9 @@ void lower_transpose(Lowering& lowering, const Node& node) {
   lowering.set_transposed(node.output(0), x.tensor, permutation);
 }
 
+// Images stay as they lie.
 void lower_slice(Lowering& lowering, const Node& node) {
   const Extents& from = lowering.value(node.input(0)).extents;
-  const auto rank = static_cast<int64_t>(from.size());
   std::vector<int64_t> starts(from.size(), 0), steps(from.size(), 1);
   const bool listed = node.input(1) < 0;  // opset 9
   const std::vector<int64_t> given =
@@ -71,25 +81,29 @@ void lower_slice(Lowering& lowering, const Node& node) {
   const std::vector<int64_t> by =
       node.input(4) >= 0 ? constant_list(lowering, node, 4) : std::vector<int64_t>(given.size(), 1);
   for (size_t i = 0; i < given.size(); ++i) {
-    const auto axis = static_cast<size_t>(axes[i] < 0 ? axes[i] + rank : axes[i]);
+    const auto axis = static_cast<size_t>(axis_of(axes[i], from.size()));
     const int64_t extent = from[axis], start = given[i] < 0 ? given[i] + extent : given[i];
     steps[axis] = by[i];
     starts[axis] = std::clamp<int64_t>(start, 0, std::max<int64_t>(0, extent - 1));
   }
-  const Shape shape = shape_of(lowering.value(node.output(0)));
+  Shape shape = shape_of(lowering.value(node.output(0)));
+  const bool last = lowering.is_channels_last(node.input(0));
+  if (last) {
+    for (std::vector<int64_t>* list : {&starts, &steps}) to_channels_last(*list);
+    std::vector<int64_t> extents = lowering.value(node.output(0)).extents;
+    to_channels_last(extents);
+    shape = {};
+    for (const int64_t extent : extents) shape.append(extent);
+  }
+  const TensorId x = last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0));
   lowering.set(node.output(0),
-               ops::slice(lowering.builder(),
-                          lowering.name_of(node),
-                          lowering.plain(node.input(0)),
-                          starts,
-                          steps,
-                          shape));
+               ops::slice(lowering.builder(), lowering.name_of(node), x, starts, steps, shape),
+               last);
 }
 
 void lower_split(Lowering& lowering, const Node& node) {
   const size_t rank = lowering.value(node.input(0)).extents.size();
-  const int64_t given = node.integer("axis", 0);
-  const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(rank) : given);
+  const int axis = axis_of(node.integer("axis", 0), rank);
   const TensorId x = lowering.plain(node.input(0));
   std::vector<int64_t> starts(rank, 0);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -99,7 +113,7 @@ void lower_split(Lowering& lowering, const Node& node) {
     lowering.set(
         node.output(i),
         ops::slice(lowering.builder(), name, x, starts, std::vector<int64_t>(rank, 1), shape));
-    starts[axis] += shape[static_cast<int>(axis)];
+    starts[static_cast<size_t>(axis)] += shape[axis];
   }
 }
 
@@ -109,19 +123,16 @@ void lower_concat(Lowering& lowering, const Node& node) {
     refuse(
         node,
         fmt::format("has {} inputs; allowed: at most {}", node.inputs.size(), kMostConcatInputs));
-  const auto rank = static_cast<int64_t>(lowering.value(node.output(0)).extents.size());
-  const int64_t given = node.integer("axis", 0);
-  int64_t axis = given < 0 ? given + rank : given;
+  const size_t rank = lowering.value(node.output(0)).extents.size();
+  int axis = axis_of(node.integer("axis", 0), rank);
   const bool last =
       std::ranges::all_of(node.inputs, [&](int input) { return lowering.is_channels_last(input); });
-  if (last && axis > 0) axis = axis == 1 ? rank - 1 : axis - 1;
+  if (last) axis = axis_in_last(axis, rank);
   std::vector<TensorId> inputs;
   for (const int input : node.inputs)
     inputs.push_back(last ? lowering.channels_last(input) : lowering.plain(input));
   lowering.set(
-      node.output(0),
-      ops::concat(lowering.builder(), lowering.name_of(node), inputs, static_cast<int>(axis)),
-      last);
+      node.output(0), ops::concat(lowering.builder(), lowering.name_of(node), inputs, axis), last);
 }
 
 // With a constant around. Images stay as they lie.
@@ -137,22 +148,19 @@ void lower_pad(Lowering& lowering, const Node& node) {
   if (pads.size() != 2 * axes.size()) refuse(node, "pads: must be two numbers for each axis");
   std::vector<int64_t> before(rank, 0), after(rank, 0);
   for (size_t i = 0; i < axes.size(); ++i) {
-    const auto axis =
-        static_cast<size_t>(axes[i] < 0 ? axes[i] + static_cast<int64_t>(rank) : axes[i]);
+    const auto axis = static_cast<size_t>(axis_of(axes[i], rank));
     before[axis] = pads[i];
     after[axis] = pads[i + axes.size()];
   }
   float around = node.number("value", 0);
   if (node.input(2) >= 0) {
-    const Value& given = lowering.value(lowering.origin_of(node.input(2)));
-    if (given.kind != ValueKind::kConstant || given.array.size() != 1)
-      refuse(node, "constant_value: is computed; must be a constant");
-    around = given.array.as_float()[0];
+    const auto given = number_of(lowering.value(lowering.origin_of(node.input(2))));
+    if (!given) refuse(node, "constant_value: is computed; must be a constant");
+    around = *given;
   }
   const bool last = lowering.is_channels_last(node.input(0));
   if (last) {
-    for (std::vector<int64_t>* list : {&before, &after})
-      std::rotate(list->begin() + 1, list->begin() + 2, list->end());
+    for (std::vector<int64_t>* list : {&before, &after}) to_channels_last(*list);
   }
   const TensorId x = last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0));
   lowering.set(node.output(0),

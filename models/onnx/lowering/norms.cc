@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/group_norm.h"
 #include "runtime/graph/ops/local_response_norm.h"
@@ -12,16 +13,14 @@
 namespace lockstep::onnx {
 namespace {
 
-bool is_filled(const Value& value, float with) {
-  return value.kind == ValueKind::kConstant &&
-         std::ranges::all_of(value.array.as_float(), [&](float x) { return x == with; });
-}
-
-// One number for each channel, as a parameter has them; whatever extents of 1 stand around.
+// One number for each channel, as a parameter has them that is this norm's alone; whatever extents of 1
+// stand around.
 TensorId channel_parameter(Lowering& lowering, int number, int64_t channels) {
   const Lowering::Source source = lowering.source_of(number);
   if (source.value < 0 || source.transposed ||
-      elements(lowering.value(source.value).extents) != channels)
+      elements(lowering.value(source.value).extents) != channels ||
+      !lowering.can_have(source.value, Storage::kAsInFile) ||
+      lowering.only_reader(source.value) == nullptr)
     return kNoTensor;
   return lowering.unshared_parameter(source.value);
 }
@@ -76,20 +75,16 @@ void append_group_norm(Lowering& lowering,
   TensorId gamma = kNoTensor, beta = kNoTensor;
   if (affine.gain >= 0) {
     gamma = channel_parameter(lowering, affine.gain, extents[1]);
-    if (gamma != kNoTensor || is_filled(lowering.value(affine.gain), 1)) affine.gain = -1;
+    if (gamma != kNoTensor || filling_of(lowering.value(affine.gain)) == 1) affine.gain = -1;
   }
   // A gain that is still to come stands before the bias.
   if (affine.bias >= 0 && affine.gain < 0) {
     beta = channel_parameter(lowering, affine.bias, extents[1]);
-    if (beta != kNoTensor || is_filled(lowering.value(affine.bias), 0)) affine.bias = -1;
+    if (beta != kNoTensor || filling_of(lowering.value(affine.bias)) == 0) affine.bias = -1;
   }
   const std::string name = lowering.name_of(node);
   const TensorId y = ops::group_norm(lowering.builder(), name, input, gamma, beta, attributes);
   lowering.set(output, apply(lowering, name + ".affine", y, affine), pixels);
-}
-
-bool is(const Node* node, const char* op) {
-  return node != nullptr && node->domain.empty() && node->op == op;
 }
 
 // What a node that alone reads the value does to it with numbers of the channels; below 0: none does.
@@ -102,7 +97,8 @@ int channel_operand(Lowering& lowering, const Node* node, int number, int64_t ch
       extents[extents.size() - 1 - behind] != channels)
     return -1;
   for (const Node& producer : lowering.network().nodes) {
-    if (producer.output(0) != other || !(is(&producer, "Unsqueeze") || is(&producer, "Reshape")))
+    if (producer.output(0) != other ||
+        !(is_op(&producer, "Unsqueeze") || is_op(&producer, "Reshape")))
       continue;
     if (lowering.source_of(producer.input(0)).value < 0) return -1;
     if (lowering.only_reader(other) != nullptr) lowering.pass_over(producer);
@@ -139,12 +135,13 @@ bool lower_as_group_norm(Lowering& lowering, const Node& node) {
       x[1] % groups[1] != 0)
     return false;
   const Node* const norm = lowering.only_reader(node.output(0));
-  if (!is(norm, "InstanceNormalization") || lowering.origin_of(norm->input(0)) != node.output(0) ||
-      !is_filled(lowering.value(norm->input(1)), 1) ||
-      !is_filled(lowering.value(norm->input(2)), 0))
+  if (!is_op(norm, "InstanceNormalization") ||
+      lowering.origin_of(norm->input(0)) != node.output(0) ||
+      filling_of(lowering.value(norm->input(1))) != 1 ||
+      filling_of(lowering.value(norm->input(2))) != 0)
     return false;
   const Node* const back = lowering.only_reader(norm->output(0));
-  if (!is(back, "Reshape") || lowering.value(back->output(0)).extents != x) return false;
+  if (!is_op(back, "Reshape") || lowering.value(back->output(0)).extents != x) return false;
   lowering.pass_over(*norm);
   lowering.pass_over(*back);
   int output = back->output(0);
@@ -152,7 +149,7 @@ bool lower_as_group_norm(Lowering& lowering, const Node& node) {
   for (const auto& [op, operand] :
        {std::pair("Mul", &affine.gain), std::pair("Add", &affine.bias)}) {
     const Node* const reader = lowering.only_reader(output);
-    if (!is(reader, op)) continue;
+    if (!is_op(reader, op)) continue;
     *operand = channel_operand(lowering, reader, output, x[1]);
     if (*operand < 0) break;
     lowering.pass_over(*reader);

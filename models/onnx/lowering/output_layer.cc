@@ -1,31 +1,14 @@
 #include "models/onnx/lowering/output_layer.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "models/onnx/constants.h"
 namespace lockstep::onnx {
-namespace {
-
-bool is_op(const Node* node, const char* op) {
-  return node != nullptr && node->domain.empty() && node->op == op;
-}
-
-bool is_read(const Lowering& lowering, int number) {
-  return std::ranges::any_of(lowering.network().nodes, [&](const Node& node) {
-    return std::ranges::any_of(node.inputs, [&](int input) {
-      // Copies of it are no readers.
-      return input >= 0 && lowering.origin_of(input) == number &&
-             lowering.origin_of(node.output(0)) != number;
-    });
-  });
-}
-
-}  // namespace
 
 std::optional<OutputLayer> take_output_layer(Lowering& lowering, int output) {
   output = lowering.origin_of(output);
   const Extents extents = lowering.value(output).extents;
-  if (is_read(lowering, output) || extents.size() != 3) return std::nullopt;
+  if (lowering.has_reading_node(output) || extents.size() != 3) return std::nullopt;
   const Node* product = lowering.producer(output);
   const Node* sum = nullptr;
   OutputLayer layer;
@@ -49,8 +32,9 @@ std::optional<OutputLayer> take_output_layer(Lowering& lowering, int output) {
     return std::nullopt;
   layer.weight = weight.value;
   layer.storage = weight.transposed ? Storage::kAsInFile : Storage::kTransposed;
-  lowering.pass_over(*product);
-  if (sum != nullptr) lowering.pass_over(*sum);
+  layer.nodes.push_back(product);
+  if (sum != nullptr) layer.nodes.push_back(sum);
+  for (const Node* node : layer.nodes) lowering.pass_over(*node);
   return layer;
 }
 

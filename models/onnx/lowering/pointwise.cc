@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/layers.h"
 #include "models/onnx/lowering/pointwise_functions.h"
 #include "runtime/graph/ops/activation.h"
@@ -39,8 +40,7 @@ class Fusion {
   int operand(int number) {
     number = lowering_.origin_of(number);
     const Value& value = lowering_.value(number);
-    if (value.kind == ValueKind::kConstant && value.array.size() == 1)
-      return made_.program.constant(value.array.as_float()[0]);
+    if (const auto constant = number_of(value)) return made_.program.constant(*constant);
     if (taken_.count(number) == 0) return input(number);
     const DeferredPointwise& part = *lowering_.deferred(number);
     std::vector<int> inputs;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/attention.h"
 #include "models/onnx/lowering/layers.h"
 #include "models/onnx/lowering/pointwise_functions.h"
@@ -34,18 +35,16 @@ struct Scaled {
 
 Scaled scale_of(Lowering& lowering, int product) {
   const Node* reader = lowering.only_reader(product);
-  if (reader == nullptr || !reader->domain.empty() || (reader->op != "Mul" && reader->op != "Div"))
-    return {1, product};
+  if (!is_op(reader, "Mul") && !is_op(reader, "Div")) return {1, product};
   const int first = lowering.origin_of(reader->input(0));
   const bool is_first = first == product;
   if (reader->op == "Div" && !is_first) return {1, product};
-  const Value& other = lowering.value(is_first ? lowering.origin_of(reader->input(1)) : first);
-  if (other.kind != ValueKind::kConstant || other.array.size() != 1 ||
-      lowering.value(reader->output(0)).extents != lowering.value(product).extents)
+  const auto factor =
+      number_of(lowering.value(is_first ? lowering.origin_of(reader->input(1)) : first));
+  if (!factor || lowering.value(reader->output(0)).extents != lowering.value(product).extents)
     return {1, product};
   lowering.pass_over(*reader);
-  const float factor = other.array.as_float()[0];
-  return {reader->op == "Mul" ? factor : 1 / factor, reader->output(0)};
+  return {reader->op == "Mul" ? *factor : 1 / *factor, reader->output(0)};
 }
 
 void require_fractions(const Lowering& lowering, const Node& node) {

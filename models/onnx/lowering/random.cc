@@ -2,8 +2,11 @@
 // what it meets, which the file divides by p, is p itself.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/pointwise.h"
@@ -18,9 +21,10 @@ void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
   // A truth value that chooses is not a number which may be `kept`, as it is outside training.
   if (!is_floating(lowering.value(number).type)) {
     const Node* reader = lowering.only_reader(number);
-    const bool casts = reader != nullptr && reader->input(0) >= 0 &&
-                       (reader->op == "Cast" || (reader->op == "CastLike" &&
-                                                 lowering.origin_of(reader->input(0)) == number));
+    const bool casts =
+        reader != nullptr && reader->input(0) >= 0 &&
+        (is_op(reader, "Cast") ||
+         (is_op(reader, "CastLike") && lowering.origin_of(reader->input(0)) == number));
     if (!casts || !is_floating(lowering.value(reader->output(0)).type))
       refuse(node,
              "chooses elements otherwise than by a product with the draw; no op here does that");
@@ -40,25 +44,15 @@ void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
   lowering.set(number, ops::pointwise(builder, name + ".kept", {scaled}, program));
 }
 
-// The only number that a constant has in all its elements.
-const float* only_number(Lowering& lowering, int number, std::vector<float>& elements) {
-  const Value& value = lowering.value(lowering.origin_of(number));
-  if (value.kind != ValueKind::kConstant) return nullptr;
-  elements = value.array.as_float();
-  const bool one = std::ranges::adjacent_find(elements, std::not_equal_to<>()) == elements.end();
-  return one && !elements.empty() ? elements.data() : nullptr;
-}
-
 }  // namespace
 
 // The share is an attribute in old files, and in new ones a constant.
 void lower_dropout(Lowering& lowering, const Node& node) {
   float ratio = node.number("ratio", 0.5f);
   if (node.input(1) >= 0) {
-    const Value& given = lowering.value(node.input(1));
-    if (given.kind != ValueKind::kConstant || given.array.size() != 1)
-      refuse(node, "ratio: is computed; must be a constant");
-    ratio = given.array.as_float()[0];
+    const auto given = number_of(lowering.value(lowering.origin_of(node.input(1))));
+    if (!given) refuse(node, "ratio: is computed; must be a constant");
+    ratio = *given;
   }
   if (!(ratio >= 0 && ratio < 1))
     refuse(node, fmt::format("ratio: value is {}; allowed: at least 0 and below 1", ratio));
@@ -72,13 +66,11 @@ void lower_dropout(Lowering& lowering, const Node& node) {
 // stochastic depth.
 void lower_random_uniform(Lowering& lowering, const Node& node) {
   const Node* reader = lowering.only_reader(node.output(0));
-  std::vector<float> elements;
-  const float* limit = nullptr;
-  const bool below = reader != nullptr && (reader->op == "Less" || reader->op == "LessOrEqual");
-  const bool above =
-      reader != nullptr && (reader->op == "Greater" || reader->op == "GreaterOrEqual");
-  if (below || above) limit = only_number(lowering, reader->input(1), elements);
-  if (limit == nullptr || node.number("low", 0) != 0 || node.number("high", 1) != 1)
+  std::optional<float> limit;
+  const bool below = is_op(reader, "Less") || is_op(reader, "LessOrEqual");
+  const bool above = is_op(reader, "Greater") || is_op(reader, "GreaterOrEqual");
+  if (below || above) limit = filling_of(lowering.value(lowering.origin_of(reader->input(1))));
+  if (!limit || node.number("low", 0) != 0 || node.number("high", 1) != 1)
     refuse(node, "draws numbers that are not only compared with a constant; no op here does that");
   lowering.pass_over(*reader);
   set_draw(lowering, node, reader->output(0), below ? *limit : 1 - *limit);
@@ -86,9 +78,8 @@ void lower_random_uniform(Lowering& lowering, const Node& node) {
 
 // With one probability for all elements.
 void lower_bernoulli(Lowering& lowering, const Node& node) {
-  std::vector<float> elements;
-  const float* kept = only_number(lowering, node.input(0), elements);
-  if (kept == nullptr) refuse(node, "draws with probabilities that are not one constant");
+  const auto kept = filling_of(lowering.value(lowering.origin_of(node.input(0))));
+  if (!kept) refuse(node, "draws with probabilities that are not one constant");
   set_draw(lowering, node, node.output(0), *kept);
 }
 

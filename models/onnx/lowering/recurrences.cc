@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/rearrange.h"
@@ -58,11 +59,8 @@ void check(Lowering& lowering, const Node& node) {
   if (node.integer("input_forget", 0) != 0) refuse(node, "input_forget: value is 1; allowed: 0");
   if (node.number("clip", 0) != 0) refuse(node, "clip: is not known here");
   if (node.input(7) >= 0) {
-    const Value& peepholes = lowering.value(node.input(7));
-    const bool none =
-        peepholes.kind == ValueKind::kConstant &&
-        std::ranges::all_of(peepholes.array.as_float(), [](float x) { return x == 0; });
-    if (!none) refuse(node, "P: peepholes are not known here");
+    const Value& peepholes = lowering.value(lowering.origin_of(node.input(7)));
+    if (filling_of(peepholes) != 0) refuse(node, "P: peepholes are not known here");
   }
   if (node.input(4) < 0) return;
   const Value& lengths = lowering.value(node.input(4));
@@ -83,11 +81,6 @@ TensorId weight_of(Lowering& lowering, int number) {
              : lowering.plain(number);
 }
 
-bool is_zero(const Value& value) {
-  return value.kind == ValueKind::kConstant &&
-         std::ranges::all_of(value.array.as_float(), [](float x) { return x == 0; });
-}
-
 // A value of three axes, samples second.
 TensorId by_time(Lowering& lowering, const Node& node, int number) {
   const TensorId x = lowering.plain(number);
@@ -98,7 +91,7 @@ TensorId by_time(Lowering& lowering, const Node& node, int number) {
 
 // Of no tensor where it is not there, or all zeros.
 TensorId state_of(Lowering& lowering, const Node& node, int number) {
-  if (number < 0 || is_zero(lowering.value(lowering.origin_of(number)))) return kNoTensor;
+  if (number < 0 || filling_of(lowering.value(lowering.origin_of(number))) == 0) return kNoTensor;
   return by_time(lowering, node, number);
 }
 
@@ -136,7 +129,7 @@ void lower_recurrent(Lowering& lowering, const Node& node) {
   inputs.x = by_time(lowering, node, node.input(0));
   inputs.w = weight_of(lowering, node.input(1));
   inputs.r = weight_of(lowering, node.input(2));
-  if (node.input(3) >= 0 && !is_zero(lowering.value(lowering.origin_of(node.input(3)))))
+  if (node.input(3) >= 0 && filling_of(lowering.value(lowering.origin_of(node.input(3)))) != 0)
     inputs.bias = weight_of(lowering, node.input(3));
   inputs.initial_h = state_of(lowering, node, node.input(5));
   if (node.op == "LSTM") inputs.initial_c = state_of(lowering, node, node.input(6));

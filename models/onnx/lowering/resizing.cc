@@ -1,4 +1,4 @@
-// Images made larger and smaller. Which pixels an output reads follows from the modes, and is known when
+// Images and volumes made larger and smaller. Which pixels an output reads follows from the modes, and is known when
 // the graph is built.
 #include <fmt/format.h>
 
@@ -6,7 +6,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/onnx/lowering/axes.h"
+#include "models/onnx/lowering/image_nodes.h"
 #include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/resize.h"
 
 namespace lockstep::onnx {
@@ -68,7 +71,7 @@ std::vector<double> scales_of(Lowering& lowering, const Node& node) {
   std::iota(axes.begin(), axes.end(), 0);
   if (node.has("axes")) axes = node.integers("axes");
   for (size_t i = 0; i < given.size(); ++i)
-    scales[static_cast<size_t>(axes[i] < 0 ? axes[i] + 4 : axes[i])] = given[i];
+    scales[static_cast<size_t>(axis_of(axes[i], from.size()))] = given[i];
   return scales;
 }
 
@@ -92,7 +95,7 @@ double nearest(const std::string& mode, double place) {
   return mode == "round_prefer_ceil" ? std::floor(place + 0.5) : std::ceil(place - 0.5);
 }
 
-ResizeAxis axis_of(const Modes& modes, int64_t from, int64_t to, double scale) {
+ResizeAxis resized(const Modes& modes, int64_t from, int64_t to, double scale) {
   const auto last = static_cast<double>(from - 1);
   ResizeAxis axis;
   for (int64_t i = 0; i < to; ++i) {
@@ -114,23 +117,40 @@ ResizeAxis axis_of(const Modes& modes, int64_t from, int64_t to, double scale) {
 
 }  // namespace
 
+// Height and width, then the depth of a volume.
 void lower_resize(Lowering& lowering, const Node& node) {
+  require_images(lowering, node);
   const Extents &from = lowering.value(node.input(0)).extents,
                 &to = lowering.value(node.output(0)).extents;
-  if (from.size() != 4)
-    refuse(node,
-           fmt::format("takes {} axes; only images (N, C, H, W) are known here", from.size()));
   if (from[0] != to[0] || from[1] != to[1])
     refuse(node, "scales: of samples and channels must be 1");
-  shape_of(lowering.value(node.output(0)));  // has an element
+  const Shape result = shape_of(lowering.value(node.output(0)));  // has an element
   const Modes modes = modes_of(node);
   const std::vector<double> scales = scales_of(lowering, node);
-  const TensorId y = ops::resize(lowering.builder(),
-                                 lowering.name_of(node),
-                                 lowering.channels_last(node.input(0)),
-                                 axis_of(modes, from[2], to[2], scales[2]),
-                                 axis_of(modes, from[3], to[3], scales[3]));
-  lowering.set(node.output(0), y, /*channels_last=*/true);
+  const size_t rank = from.size();
+  // Counted from the last one; an axis that the images do not have stays as it is.
+  const auto along = [&](size_t behind) {
+    return rank < 3 + behind ? resized(modes, 1, 1, 1)
+                             : resized(modes,
+                                       from[rank - 1 - behind],
+                                       to[rank - 1 - behind],
+                                       scales[rank - 1 - behind]);
+  };
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  TensorId x = images_of(lowering, node.input(0));
+  if (rank < 5)
+    return set_images(lowering, node, ops::resize(builder, name, x, along(1), along(0)));
+  x = ops::reshape(builder, name + ".images", x, {from[0] * from[2], from[3], from[4], from[1]});
+  x = ops::resize(builder, name + ".across", x, along(1), along(0));
+  const int64_t row = to[3] * to[4] * from[1];
+  x = ops::reshape(builder, name + ".depths", x, {from[0], from[2], 1, row});
+  x = ops::resize(builder, name, x, along(2), resized(modes, 1, 1, 1));
+  set_images(
+      lowering,
+      node,
+      ops::reshape(
+          builder, name + ".volume", x, {result[0], result[2], result[3], result[4], result[1]}));
 }
 
 }  // namespace lockstep::onnx

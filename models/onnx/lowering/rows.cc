@@ -1,4 +1,5 @@
 // Norms of rows.
+#include "models/onnx/lowering/axes.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/pointwise.h"
@@ -23,9 +24,7 @@ TensorId own_parameter(Lowering& lowering, int number) {
 
 // The first axis of those that are normalised.
 int first_axis(Lowering& lowering, const Node& node) {
-  const auto rank = static_cast<int64_t>(lowering.value(node.input(0)).extents.size());
-  const int64_t axis = node.integer("axis", -1);
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
+  return axis_of(node.integer("axis", -1), lowering.value(node.input(0)).extents.size());
 }
 
 // x / sqrt(mean(x^2) + epsilon) gain + bias over the axes from the first one on; of a layer norm x

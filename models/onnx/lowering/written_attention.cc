@@ -2,7 +2,9 @@
 //   MatMul(q, k^T) [Mul or Div by a number] [Add of a mask, or Where] Softmax [Dropout] MatMul(., v)
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/lowering/attention.h"
 #include "runtime/graph/ops/pointwise.h"
 
@@ -51,16 +53,15 @@ class WrittenAttention {
   // The only reader of the value, where it is this op.
   const Node* reader(const char* op) const {
     const Node* found = lowering_.only_reader(value_);
-    return found != nullptr && found->domain.empty() && found->op == op ? found : nullptr;
+    return is_op(found, op) ? found : nullptr;
   }
   void take(const Node& node) {
     nodes_.push_back(&node);
     value_ = node.output(0);
   }
-  // The constant number at a place, or none.
-  const Value* number(int value) const {
-    const Value& found = lowering_.value(lowering_.origin_of(value));
-    return found.kind == ValueKind::kConstant && found.array.size() == 1 ? &found : nullptr;
+  // The constant number at a place.
+  std::optional<float> number(int value) const {
+    return number_of(lowering_.value(lowering_.origin_of(value)));
   }
   // The operand that is not the value.
   int other(const Node& node) const {
@@ -71,13 +72,13 @@ class WrittenAttention {
     const Node* times = reader("Mul");
     const Node* over = reader("Div");
     if (times != nullptr) {
-      if (const Value* factor = number(other(*times))) {
-        scale_ = factor->array.as_float()[0];
+      if (const auto factor = number(other(*times))) {
+        scale_ = *factor;
         take(*times);
       }
     } else if (over != nullptr && lowering_.origin_of(over->input(0)) == value_) {
-      if (const Value* divisor = number(over->input(1))) {
-        scale_ = 1 / divisor->array.as_float()[0];
+      if (const auto divisor = number(over->input(1))) {
+        scale_ = 1 / *divisor;
         take(*over);
       }
     }
@@ -93,10 +94,8 @@ class WrittenAttention {
     if (added != nullptr) {
       mask = other(*added);
     } else {
-      constexpr float kForgotten = -1e4f;
-      const Value* hidden = number(chosen->input(2));
-      if (lowering_.origin_of(chosen->input(1)) != value_ || hidden == nullptr ||
-          hidden->array.as_float()[0] > kForgotten)
+      const auto hidden = number(chosen->input(2));
+      if (lowering_.origin_of(chosen->input(1)) != value_ || !hidden || *hidden > kForgotten)
         return false;
       mask = chosen->input(0);
     }
@@ -118,9 +117,9 @@ class WrittenAttention {
     if (dropout->output(1) >= 0 && lowering_.is_read(dropout->output(1))) return false;
     attributes_.dropout = dropout->number("ratio", 0.5f);
     if (dropout->input(1) >= 0) {
-      const Value* ratio = number(dropout->input(1));
-      if (ratio == nullptr) return false;
-      attributes_.dropout = ratio->array.as_float()[0];
+      const auto ratio = number(dropout->input(1));
+      if (!ratio) return false;
+      attributes_.dropout = *ratio;
     }
     take(*dropout);
     return attributes_.dropout >= 0 && attributes_.dropout < 1;

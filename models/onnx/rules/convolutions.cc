@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "models/onnx/constants.h"
 #include "models/onnx/rules/table.h"
 
 namespace lockstep::onnx {
@@ -69,6 +70,13 @@ void require_image(const NodeView& node) {
   node.require_floating(0);
 }
 
+// PyTorch's exporter writes zeros (O, 2) where a convolution of three axes has no bias.
+void require_bias(const NodeView& node, int64_t channels) {
+  if (!node.has(2) || node.extents(2) == Extents{channels} || filling_of(node.input(2)) == 0)
+    return;
+  node.refuse("its bias has extents {}; must be ({})", to_string(node.extents(2)), channels);
+}
+
 // Groups of channels, with the weight (outputs, inputs of a group, ...).
 std::vector<Form> rule_conv(const NodeView& node) {
   node.require_inputs(2, 3);
@@ -83,8 +91,7 @@ std::vector<Form> rule_conv(const NodeView& node) {
                 image[1],
                 to_string(weight),
                 group);
-  if (node.has(2) && node.extents(2) != Extents{weight[0]})
-    node.refuse("its bias has extents {}; must be ({})", to_string(node.extents(2)), weight[0]);
+  require_bias(node, weight[0]);
   const std::vector<int64_t> kernel(weight.begin() + 2, weight.end());
   if (node.node().has("kernel_shape") && node.node().integers("kernel_shape") != kernel)
     node.refuse("attribute kernel_shape is {}; its weight has {}",
@@ -112,8 +119,7 @@ std::vector<Form> rule_conv_transpose(const NodeView& node) {
                 to_string(weight),
                 group);
   const int64_t channels = weight[1] * group;
-  if (node.has(2) && node.extents(2) != Extents{channels})
-    node.refuse("its bias has extents {}; must be ({})", to_string(node.extents(2)), channels);
+  require_bias(node, channels);
   const size_t axes = weight.size() - 2;
   const Window window = window_of(node, {weight.begin() + 2, weight.end()});
   const std::vector<int64_t> more = node.integers("output_padding", axes, 0, 0, kLongestWindow);

@@ -12,8 +12,9 @@ namespace {
 
 // Whether no other op computes the tensor than one whose kernels leave room behind rows.
 bool may_be_padded(const Graph& graph, TensorId tensor) {
-  const auto producer = std::find_if(
-      graph.ops.rbegin(), graph.ops.rend(), [&](const Op& op) { return op.outputs[0] == tensor; });
+  const auto producer = std::find_if(graph.ops.rbegin(), graph.ops.rend(), [&](const Op& op) {
+    return std::ranges::count(op.outputs, tensor) > 0;
+  });
   return producer == graph.ops.rend() || producer->kind == OpKind::kLinear ||
          producer->kind == OpKind::kLoraAdd;
 }

@@ -10,13 +10,15 @@
 namespace lockstep {
 namespace {
 
-// A convolution (2 outputs of 3 channels, 2 x 1 taps), a linear layer that reads images (2 x 1
-// pixels of 3 channels) and a vector.
+// Convolutions (2 outputs of 3 channels, 2 x 1 taps; of one axis and of three), a linear layer that reads
+// images (2 x 1 pixels of 3 channels) and a vector.
 std::vector<NamedSlice> layout() {
   return {{"conv", {2, 2, 1, 3}, 0, {2, 2, 1, 3}},
           {"linear", {2, 6}, 16, {2, 2, 1, 3}},
           {"bias", {2}, 32, {}},
-          {"pointwise", {2, 1, 1, 3}, 40, {2, 1, 1, 3}}};
+          {"pointwise", {2, 1, 1, 3}, 40, {2, 1, 1, 3}},
+          {"line", {1, 1, 2, 3}, 48, {1, 2, 3}},
+          {"volume", {1, 2, 1, 6}, 56, {1, 2, 1, 2, 3}}};
 }
 
 TEST(FileForm, ChannelsComeFirst) {
@@ -34,12 +36,29 @@ TEST(FileForm, ChannelsComeFirst) {
   EXPECT_EQ(back, memory);
 }
 
+TEST(FileForm, OfOneAxisAndOfThree) {
+  const std::vector<NamedSlice> slices = layout();
+  EXPECT_EQ(file_extents(slices[4]), (std::vector<int64_t>{1, 3, 2}));
+  EXPECT_EQ(file_extents(slices[5]), (std::vector<int64_t>{1, 3, 2, 2, 1}));
+  EXPECT_TRUE(is_reordered(slices[4]) && is_reordered(slices[5]));
+  std::vector<float> memory(12), file(12), back(12);
+  std::iota(memory.begin(), memory.end(), 0.0f);
+  to_file_order(slices[4], memory.data(), file.data());
+  EXPECT_EQ(std::vector<float>(file.begin(), file.begin() + 6),
+            (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  // Of channel c, depth d and row h it holds 6 h + 3 d + c.
+  to_file_order(slices[5], memory.data(), file.data());
+  EXPECT_EQ(file, (std::vector<float>{0, 6, 3, 9, 1, 7, 4, 10, 2, 8, 5, 11}));
+  from_file_order(slices[5], file.data(), back.data());
+  EXPECT_EQ(back, memory);
+}
+
 TEST(FileForm, ACheckpointHoldsThemSoAndBringsThemBack) {
   TemporaryFolder folder;
   CheckpointState state;
   state.layout = layout();
-  state.flat_elements = 48;
-  std::vector<float> flat(48, 0.0f), back(48, 0.0f);
+  state.flat_elements = 68;
+  std::vector<float> flat(68, 0.0f), back(68, 0.0f);
   for (const NamedSlice& slice : state.layout) {
     const auto begin = flat.begin() + slice.offset;
     std::iota(begin, begin + slice.shape.elements(), static_cast<float>(slice.offset));
