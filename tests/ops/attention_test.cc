@@ -39,7 +39,8 @@ struct Head {
     if (s.window > 0 && std::abs(query - key) >= s.window) return false;
     if (documents == nullptr) return true;
     const int32_t* const number = documents + sample() * s.time;
-    return number[query] >= 0 && number[query] == number[key];
+    const int32_t seen = s.padding_sees && number[query] < 0 ? 0 : number[query];
+    return seen >= 0 && seen == number[key];
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(s.head_size)); }
   double dot(const double* a, const double* b) const {
@@ -174,12 +175,14 @@ OpTest attention(const AttentionShape& s, double spread) {
 // The same with documents, of which token t of all samples together has number(t).
 OpTest with_documents(const AttentionShape& s, std::function<int32_t(int64_t)> number) {
   OpTest test = attention(s, 1);
-  test.name += " of documents";
+  test.name += s.padding_sees ? " of documents, padding sees" : " of documents";
   test.build = [=](GraphBuilder& builder) {
     const TensorId qkv = builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
     const TensorId documents =
         builder.tensor("documents", {s.batch, s.time}, DType::kI32, Role::kActivation);
-    ops::attention(builder, "y", qkv, {s.heads, s.causal, s.kv_heads, s.window}, documents);
+    AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window};
+    attributes.padding_sees = s.padding_sees;
+    ops::attention(builder, "y", qkv, attributes, documents);
   };
   test.value = [=](const std::string& tensor, int64_t i) {
     if (tensor == "documents") return static_cast<double>(number(i));
@@ -293,6 +296,21 @@ TEST(AttentionTest, DocumentsMatchTheReference) {
     check_on_all_devices(with_documents(s, [](int64_t t) { return t < 260 ? t / 65 : -1; }));
     check_on_all_devices(
         with_documents({1, 70, 1, 8, causal}, [](int64_t t) { return t % 3 - 1; }));
+  }
+}
+
+// Padding in front, between, behind, and in whole blocks; in front a causal one sees nothing.
+TEST(AttentionTest, PaddingThatSeesMatchesTheReference) {
+  for (const bool causal : {false, true}) {
+    AttentionShape s = {2, 150, 2, 16, causal, 1};
+    s.padding_sees = true;
+    check_on_all_devices(with_documents(s, [](int64_t t) { return t % 150 < 70 ? 0 : -1; }));
+    check_on_all_devices(with_documents(s, [](int64_t t) { return t % 150 > 80 ? 0 : -1; }));
+    check_on_all_devices(with_documents(s, [](int64_t t) { return t % 5 == 3 ? -1 : 0; }));
+    check_on_all_devices(with_documents(s, [](int64_t t) { return t % 3 - 1; }));
+    s = {2, 6, 2, 2, causal, 2};
+    s.padding_sees = true;
+    check_gradient_of_reference(with_documents(s, [](int64_t t) { return t % 6 < 4 ? 0 : -1; }));
   }
 }
 

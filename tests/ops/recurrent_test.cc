@@ -338,5 +338,47 @@ TEST(RecurrentTest, AddsToGradients) {
   }
 }
 
+// As of a network that reads the last cells alone.
+TEST(RecurrentTest, HasGradientsOfCellsAlone) {
+  for (const Direction direction : {Direction::kForward, Direction::kBoth}) {
+    OpTest test = recurrent({Cell::kLstm, direction, 3, 2, 4, 8, true, true});
+    test.name += ", of cells";
+    test.gradients = 0;
+    test.build = [build = test.build](GraphBuilder& builder) {
+      build(builder);
+      const Op forward = builder.graph().ops.back();
+      const auto like = [&](TensorId tensor, const char* name) {
+        return builder.statistics_tensor(name, builder.shape(tensor));
+      };
+      const auto states = [&](TensorId tensor, const char* name) {
+        return builder.activation_tensor(name, builder.shape(tensor));
+      };
+      const TensorId d_w = like(forward.inputs[1], "d_w");
+      builder.append(
+          {OpKind::kRecurrentBackward,
+           "backward",
+           {kNoTensor,
+            states(forward.outputs[1], "d_cells"),
+            forward.inputs[0],
+            forward.inputs[1],
+            forward.inputs[2],
+            forward.inputs[4],
+            forward.inputs[5],
+            forward.outputs[0],
+            forward.outputs[1],
+            forward.outputs[2]},
+           {states(forward.inputs[0], "d_x"),
+            d_w,
+            like(forward.inputs[2], "d_r"),
+            like(forward.inputs[3], "d_bias"),
+            states(forward.inputs[4], "d_initial_h"),
+            states(forward.inputs[5], "d_initial_c")},
+           RecurrentBackwardAttributes{forward.as<RecurrentAttributes>(), false, false, false}});
+      builder.keep(d_w);
+    };
+    check_on_all_devices(test);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -28,12 +28,13 @@ class AttentionMask {
 
   // For `queries`, at most kMost of them. `documents`: (T), of the sample, or null; borrowed.
   AttentionMask(const AttentionShape& shape, const int32_t* documents, Range queries)
-      : shape_(shape), documents_(documents), queries_(queries), numbers_(documents, queries) {
+      : shape_(shape), documents_(documents), queries_(queries) {
     if (documents == nullptr) return;
     std::fill_n(of_queries_, kMost, kNoDocument);
     for (int64_t i = 0; i < queries.size(); ++i) {
-      const int32_t number = documents[queries.begin + i];
+      const int32_t number = shape.seen_document(documents[queries.begin + i]);
       of_queries_[i] = number < 0 ? kNoDocument : number;
+      numbers_.add(number);
     }
   }
 
@@ -51,7 +52,8 @@ class AttentionMask {
     const bool all = shape_.first_key(queries_.end - 1) <= keys.begin &&
                      shape_.keys_end(queries_.begin) >= keys.end;
     if (documents_ == nullptr) return all ? View::kAll : View::kPart;
-    const Numbers of_keys(documents_, keys);
+    Numbers of_keys;
+    for (int64_t key = keys.begin; key < keys.end; ++key) of_keys.add(documents_[key]);
     if (of_keys.highest < numbers_.lowest || of_keys.lowest > numbers_.highest)
       return View::kNothing;
     return all && of_keys.is_one() && numbers_.is_one() ? View::kAll : View::kPart;
@@ -81,15 +83,11 @@ class AttentionMask {
 
   // Those of some tokens' documents.
   struct Numbers {
-    Numbers(const int32_t* documents, Range tokens) {
-      if (documents == nullptr) return;
-      for (int64_t t = tokens.begin; t < tokens.end; ++t) {
-        const int32_t number = documents[t];
-        padding |= number < 0;
-        if (number < 0) continue;
-        lowest = std::min(lowest, number);
-        highest = std::max(highest, number);
-      }
+    void add(int32_t number) {
+      padding |= number < 0;
+      if (number < 0) return;
+      lowest = std::min(lowest, number);
+      highest = std::max(highest, number);
     }
     bool is_one() const { return !padding && lowest == highest; }
 

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(Attenti
   read_part<S>(in.k, shape, at, k);
   read_part<S>(in.v, shape, at, v);
   const float scale = softmax_scale(shape);
-  const Documents documents = documents_of<S>(shape, at, numbers);
+  const Documents documents = documents_of<S>(shape, at, numbers, Side::kKeys);
   const Reach reach = queries_of_block<S>(shape);
   const int first = static_cast<int>(reach.first), end = static_cast<int>(reach.end);
   const int group = Shared ? static_cast<int>(shape.group()) : 1;

@@ -168,25 +168,37 @@ struct Dropped {
 
 // ---- What is seen ----
 
+// Whether a block's rows are queries, which see, or keys, which are seen.
+enum class Side { kQueries, kKeys };
+
 // The documents of a sample's tokens, if there are any, and those of the block's rows.
 struct Documents {
   const int32_t* numbers;   // (T) or null
   int32_t of_row;           // of the thread's row; -1: padding
   int32_t lowest, highest;  // of the block's rows, without padding
+  bool others_see;          // padding among the tokens of the other side sees document 0
+
+  // Of a token of the other side.
+  __device__ __forceinline__ int32_t of_other(int64_t token) const {
+    return others_see && numbers[token] < 0 ? 0 : numbers[token];
+  }
 };
 
 // All threads of the block must call it.
 template <typename S>
 __device__ __forceinline__ Documents documents_of(const AttentionShape& shape,
                                                   const Place& at,
-                                                  const int32_t* documents) {
-  if (documents == nullptr) return {nullptr, 0, 0, 0};
+                                                  const int32_t* documents,
+                                                  Side side = Side::kQueries) {
+  if (documents == nullptr) return {nullptr, 0, 0, 0, false};
   constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
   const int32_t* const numbers = documents + at.sample * shape.time;
-  const int32_t number = at.inside ? numbers[at.row] : -1;
+  const int32_t own = at.inside ? numbers[at.row] : -1;
+  const bool queries = side == Side::kQueries;
+  const int32_t number = queries && at.inside ? shape.seen_document(own) : own;
   const int32_t highest = block_reduce<Max, kThreads>(number < 0 ? -1 : number);
   const int32_t lowest = -block_reduce<Max, kThreads>(number < 0 ? -kMost : -number);
-  return {numbers, number < 0 ? -1 : number, lowest, highest};
+  return {numbers, number < 0 ? -1 : number, lowest, highest, !queries && shape.padding_sees};
 }
 
 // Whether a tile of tokens has some of the documents of the block's rows: the same for all threads.
@@ -196,14 +208,14 @@ __device__ __forceinline__ bool has_tile(const AttentionShape& shape,
                                          int64_t begin) {
   if (documents.numbers == nullptr) return true;
   const int64_t t = begin + threadIdx.x % S::kTileRows;
-  const int32_t number = t < shape.time ? documents.numbers[t] : -1;
+  const int32_t number = t < shape.time ? documents.of_other(t) : -1;
   const bool may_see = number >= documents.lowest && number <= documents.highest;
   return warp_reduce<Max>(may_see ? 1 : 0) != 0;
 }
 
 __device__ __forceinline__ bool same_document(const Documents& documents, int64_t other) {
   return documents.numbers == nullptr ||
-         (documents.of_row >= 0 && documents.numbers[other] == documents.of_row);
+         (documents.of_row >= 0 && documents.of_other(other) == documents.of_row);
 }
 
 // Tiles of the other kind that the block's rows have in reach: [first, end), in tokens.

@@ -12,7 +12,7 @@
 //              Beltagy et al. 2020; Mistral): with `causal` itself and window - 1 before it. 0: all
 //   documents  of these only those of its own document, by number. A token whose number is negative
 //              is padding: it sees nothing and nothing sees it; its y and log_sum_exp are 0, and so
-//              is its gradient
+//              is its gradient. With `padding_sees` it sees what the tokens of document 0 see
 //
 // With dropout, of the probabilities those are 0 whose word of the stream (seed, step, lane, the op's
 // number) is below the threshold, and others are 1 / (1 - dropout) times as large; log_sum_exp is of
@@ -37,6 +37,7 @@ struct AttentionAttributes {
   int64_t window = 0;        // tokens; 0: no limit
   float dropout = 0;         // of probabilities, in [0, 1)
   uint32_t stream = 0;       // its number in the graph; ops::attention sets it
+  bool padding_sees = false;
 };
 
 namespace ops {
@@ -57,6 +58,7 @@ struct AttentionShape {
   bool causal;  // token t attends to tokens 0..t; else to all
   int64_t kv_heads = heads;
   int64_t window = 0;  // tokens that are so far away or farther are not seen; 0: no limit
+  bool padding_sees = false;
 
   // Of qkv (B, T, P). A window that leaves out nothing is none.
   static AttentionShape of(const Shape& qkv, const AttentionAttributes& attributes) {
@@ -67,7 +69,8 @@ struct AttentionShape {
             .head_size = head_size,
             .causal = attributes.causal,
             .kv_heads = attributes.kv_heads,
-            .window = attributes.window < qkv[1] ? attributes.window : 0};
+            .window = attributes.window < qkv[1] ? attributes.window : 0,
+            .padding_sees = attributes.padding_sees};
   }
 
   // The keys in reach of a query, and the queries that reach a key: [first, end), which only
@@ -85,6 +88,11 @@ struct AttentionShape {
   }
   constexpr bool reaches(int64_t query, int64_t key) const {
     return key >= first_key(query) && key < keys_end(query);
+  }
+
+  // The document that a token sees, of its own number; below 0: none.
+  constexpr int32_t seen_document(int32_t number) const {
+    return number < 0 && padding_sees ? 0 : number;
   }
 
   constexpr int64_t group() const { return heads / kv_heads; }  // heads that share one of k and v
