@@ -184,7 +184,7 @@ class Classifier {
       slots(number, {1}, Slot::kVector);
     } else if (is({"LSTM", "GRU", "RNN"})) {
       slots(number, {1, 2}, Slot::kWeight);
-      slots(number, {3}, Slot::kVector);
+      slots(number, {3, 7}, Slot::kVector);
     } else if (op == "Gather") {
       slots(number, {0}, Slot::kTable);
     } else if (op == "Einsum") {

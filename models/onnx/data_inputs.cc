@@ -29,6 +29,7 @@ class TextInputs {
                             : text_inputs(builder, batch, tokens, 0)) {}
 
   TensorId targets() const { return samples_.targets; }
+  TensorId documents() const { return samples_.documents; }
 
   TensorId tensor_of(Meaning meaning, const Value& input) {
     switch (meaning) {
@@ -159,11 +160,13 @@ DataInputs append_data_inputs(GraphBuilder& builder,
     const bool known = value(place).kind == ValueKind::kConstant;
     if (!known && is_read(network, network.inputs[place]))
       input.tensor = text.tensor_of(meaning, value(place));
+    if (meaning == Meaning::kMask) input.limit = 2;
     if (meaning == Meaning::kTokens) input.limit = ids;
     if (meaning == Meaning::kPositions) input.limit = tokens;
     if (meaning == Meaning::kSegments) input.limit = fewest_rows(network, network.inputs[place]);
     made.inputs.push_back(input);
   }
+  made.documents = text.documents();
   made.targets = text.targets();
   return made;
 }

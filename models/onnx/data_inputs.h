@@ -18,8 +18,9 @@ struct DataInputs {
   };
   std::vector<Input> inputs;  // by Network::inputs
   bool of_tokens = false;
-  TensorId targets = kNoTensor;  // (N, T) i32 of what the next token is; none in inference
-  DenoiserInputs noised = {};    // of networks that take noise off images
+  TensorId documents = kNoTensor;  // (N, T) i32, of padding below 0; of text whose samples say so
+  TensorId targets = kNoTensor;    // (N, T) i32 of what the next token is; none in inference
+  DenoiserInputs noised = {};      // of networks that take noise off images
 };
 
 // Appends them, for a network that NetworkInputs::bind() has made. `ids`: what tokens are below, or of

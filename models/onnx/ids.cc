@@ -5,10 +5,24 @@
 #include <set>
 #include <string_view>
 
+#include "models/onnx/constants.h"
+
 namespace lockstep::onnx {
 namespace {
 
 bool only_moves(const Node& node, const std::vector<Value>& values) {
+  if (node.input(0) < 0 || node.output(0) < 0) return false;
+  const auto is_whole = [&](int number) {
+    const ElementType type = values[static_cast<size_t>(number)].type;
+    return !is_floating(type) && type != ElementType::kBool;
+  };
+  const bool casts = is_op(&node, "Cast") || is_op(&node, "CastLike");
+  return (casts && is_whole(node.input(0)) && is_whole(node.output(0))) || moves_elements(node);
+}
+
+}  // namespace
+
+bool moves_elements(const Node& node) {
   static const std::set<std::string_view> kMoving = {"Expand",
                                                      "Flatten",
                                                      "Gather",
@@ -21,17 +35,8 @@ bool only_moves(const Node& node, const std::vector<Value>& values) {
                                                      "Tile",
                                                      "Transpose",
                                                      "Unsqueeze"};
-  if (!node.domain.empty() || node.input(0) < 0 || node.output(0) < 0) return false;
-  const auto is_whole = [&](int number) {
-    const ElementType type = values[static_cast<size_t>(number)].type;
-    return !is_floating(type) && type != ElementType::kBool;
-  };
-  const bool casts = node.op == "Cast" || node.op == "CastLike";
-  return (casts && is_whole(node.input(0)) && is_whole(node.output(0))) ||
-         kMoving.count(node.op) > 0;
+  return node.domain.empty() && kMoving.count(node.op) > 0;
 }
-
-}  // namespace
 
 std::vector<int> sources_of_elements(const Network& network) {
   std::vector<int> sources(network.values.size());

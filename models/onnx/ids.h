@@ -7,6 +7,9 @@
 
 namespace lockstep::onnx {
 
+// Whether the node's output has elements of its first input, in any order and number: Reshape, Gather.
+bool moves_elements(const Node& node);
+
 // By value: the value whose elements it has, all or some of them, in any order and number; itself where
 // they are computed.
 std::vector<int> sources_of_elements(const Network& network);

@@ -18,6 +18,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/schema.h"
+#include "runtime/graph/unread_ops.h"
 
 namespace lockstep {
 namespace onnx {
@@ -332,19 +333,24 @@ class OnnxModel final : public Model {
         network,
         io,
         config_.diffusion ? class_count(inputs, network) : vocabulary_of(inputs, network));
+    std::vector<int> masks;
     for (size_t place = 0; place < network.inputs.size(); ++place) {
       const DataInputs::Input& input = data.inputs[place];
       if (input.tensor == kNoTensor) continue;
       lowering.set(network.inputs[place], input.tensor, input.channels_last);
       if (input.limit > 0) lowering.set_limit(network.inputs[place], input.limit);
+      if (inputs.meanings()[place] == Meaning::kMask) masks.push_back(network.inputs[place]);
     }
+    lowering.set_token_masks(std::move(masks), data.documents);
     try {
       append_to_goal(lowering, config_, data, output_numbers(network));
     } catch (const ConfigError& error) {
       throw ConfigError("{}: {}", config_.file, error.what());
     }
     std::vector<LoweredParameter> parameters = lowering.parameters();
-    return {std::move(builder).finish(), std::move(parameters)};
+    Graph graph = std::move(builder).finish();
+    drop_unread_ops(graph);
+    return {std::move(graph), std::move(parameters)};
   }
 
   OnnxConfig config_;

@@ -27,12 +27,16 @@ namespace lockstep::testing {
 class LoweredNetwork {
  public:
   // Of output number `output`. In training its loss is the mean square of what it differs from
-  // `target` by, else it is the result. Throws ConfigError as the lowering does.
+  // `target` by, else it is the result. Inputs of the network are masks of tokens, of such `documents`.
+  // Throws ConfigError as the lowering does.
   LoweredNetwork(const onnx::Network& network,
                  size_t output,
                  Purpose purpose,
-                 const std::vector<float>& target = {})
-      : network_(network), backend_(make_backend_of_tests()), graph_(build(output, purpose)) {
+                 const std::vector<float>& target = {},
+                 const std::vector<int32_t>& documents = {})
+      : network_(network),
+        backend_(make_backend_of_tests()),
+        graph_(build(output, purpose, documents)) {
     const ParameterLayout layout = make_layout(graph_, 1);
     slots_ = layout.slots;
     const ProgramPlan plan = plan_program(graph_, [&](const Graph& g, const Op& op) {
@@ -106,10 +110,26 @@ class LoweredNetwork {
     return reinterpret_cast<float*>(backend_->allocate(bytes, "test"));
   }
 
-  Graph build(size_t output, Purpose purpose) {
+  // Each 1 where the document is at least 0.
+  void set_masks(GraphBuilder& builder,
+                 onnx::Lowering& lowering,
+                 const std::vector<int32_t>& documents) const {
+    if (network_.inputs.empty() || documents.empty()) return;
+    const TensorId numbers =
+        builder.constant("documents", shape_of(lowering.value(network_.inputs[0])), documents);
+    PointwiseProgram seen;
+    const int zero = seen.constant(0);
+    seen.append(PointwiseFunction::kLessOrEqual, zero, seen.input(0));
+    for (const int input : network_.inputs)
+      lowering.set(input, ops::pointwise(builder, "mask", {numbers}, seen, /*integers=*/true));
+    lowering.set_token_masks(network_.inputs, numbers);
+  }
+
+  Graph build(size_t output, Purpose purpose, const std::vector<int32_t>& documents) {
     GraphBuilder builder((GraphOptions(purpose)));
     builder.input("unused", {1, 1}, DType::kF32);
     onnx::Lowering lowering(network_, builder);
+    set_masks(builder, lowering, documents);
     lowering.run();
     PointwiseProgram same;
     same.input(0);

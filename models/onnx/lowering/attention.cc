@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "models/onnx/constants.h"
 #include "models/onnx/lowering/layers.h"
+#include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/batched_matmul.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/gather.h"
@@ -27,28 +27,12 @@ TensorId in_order(Lowering& lowering, int number, const std::vector<int>& order)
       lowering.builder(), lowering.value(number).name + ".ordered", tensor, composed);
 }
 
-MaskKind kind_of_mask(const Value& mask) {
-  if (mask.kind != ValueKind::kConstant || mask.extents.size() < 2) return MaskKind::kOther;
-  const int64_t rows = mask.extents[mask.extents.size() - 2], columns = mask.extents.back();
-  if (mask.array.size() != rows * columns) return MaskKind::kOther;
-  const std::vector<float> elements = mask.array.as_float();
-  const bool truth = mask.type == ElementType::kBool;
-  bool all = true, causal = rows == columns;
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) {
-      const float element = elements[static_cast<size_t>(r * columns + c)];
-      const bool seen = truth ? element != 0 : element == 0;
-      all &= seen;
-      causal &= c <= r ? seen : truth ? !seen : element <= kForgotten;
-    }
-  }
-  return all ? MaskKind::kNone : causal ? MaskKind::kCausal : MaskKind::kOther;
-}
-
-TensorId append_self_attention(GraphBuilder& builder,
+TensorId append_self_attention(Lowering& lowering,
                                const std::string& name,
                                const std::vector<TensorId>& by_tokens,
-                               AttentionAttributes attributes) {
+                               const MaskForm& mask,
+                               float dropout) {
+  GraphBuilder& builder = lowering.builder();
   std::vector<TensorId> parts;
   for (const TensorId part : by_tokens) {
     const Shape shape = builder.shape(part);
@@ -56,11 +40,16 @@ TensorId append_self_attention(GraphBuilder& builder,
         ops::reshape(builder, name + ".rows", part, {shape[0], shape[1], shape[2] * shape[3]}));
   }
   const Shape q = builder.shape(by_tokens[0]);
+  AttentionAttributes attributes;
   attributes.heads = q[2];
   attributes.kv_heads = builder.shape(by_tokens[1])[2];
-  if (!builder.training()) attributes.dropout = 0;
+  attributes.causal = mask.causal;
+  attributes.padding_sees = mask.padding;  // a file's mask hides it, and nothing from it
+  attributes.dropout = builder.training() ? dropout : 0;
   const TensorId qkv = ops::concat(builder, name + ".qkv", parts, 2);
-  return ops::reshape(builder, name + ".heads", ops::attention(builder, name, qkv, attributes), q);
+  const TensorId y = ops::attention(
+      builder, name, qkv, attributes, mask.padding ? lowering.seen_tokens() : kNoTensor);
+  return ops::reshape(builder, name + ".heads", y, q);
 }
 
 namespace {
@@ -112,19 +101,22 @@ class AttentionLowering {
     head_size_ = shape_of(lowering.value(node.input(0))).columns();
     if (lowering.value(node.input(0)).extents.size() == 3) head_size_ /= heads_;
     scale_ = node.number("scale", 1 / std::sqrt(static_cast<float>(head_size_)));
-    if (!masked_) return;
-    const Value& mask = lowering.value(lowering.origin_of(node.input(3)));
-    const MaskKind kind = kind_of_mask(mask);
-    // What a mask does not reach is hidden; with keys from before, the diagonal lies elsewhere.
-    const Extents &q = lowering.value(node.input(0)).extents,
-                  &k = lowering.value(node.input(1)).extents;
-    const bool past = node.input(4) >= 0;
-    const bool whole = !past && !mask.extents.empty() && mask.extents.back() == k[k.size() - 2];
-    const bool square = whole && mask.extents.size() > 1 &&
-                        mask.extents[mask.extents.size() - 2] == q[q.size() - 2];
-    if ((whole && kind == MaskKind::kNone) || (square && kind == MaskKind::kCausal))
-      masked_ = false;
-    causal_ |= square && kind == MaskKind::kCausal;
+    fused_ = {.known = !masked_, .causal = causal_};
+    if (!masked_ || node.input(4) >= 0)
+      return;  // with keys from before, the diagonal lies elsewhere
+    const Extents& mask = lowering.value(node.input(3)).extents;
+    const auto tokens = [&](size_t place) {
+      const Extents& extents = lowering.value(node.input(place)).extents;
+      return extents[extents.size() - 2];
+    };
+    // What a mask does not reach is hidden.
+    const MaskForm form = lowering.mask_form(node.input(3));
+    if (!form.known || mask.back() != tokens(1) ||
+        (form.causal && mask[mask.size() - 2] != tokens(0)))
+      return;
+    masked_ = form.padding;
+    causal_ |= form.causal;
+    fused_ = {.known = true, .causal = causal_, .padding = form.padding};
   }
 
   void run() {
@@ -151,22 +143,21 @@ class AttentionLowering {
     const Extents& v = lowering_.value(node_.input(2)).extents;
     const int64_t v_size = v.size() == 4 ? v[3] : v[2] / kv_heads_;
     const float usual = 1 / std::sqrt(static_cast<float>(head_size_));
-    return !masked_ && node_.input(4) < 0 && node_.input(5) < 0 && softcap_ == 0 &&
+    return fused_.known && node_.input(4) < 0 && node_.input(5) < 0 && softcap_ == 0 &&
            tokens(0) == tokens(1) && v_size == head_size_ &&
            std::abs(scale_ - usual) <= 1e-6f * usual && !is_read(1) && !is_read(2) && !is_read(3);
   }
 
   void run_fused() {
-    AttentionAttributes attributes;
-    attributes.causal = causal_;
     set_by_tokens(lowering_,
                   node_,
-                  append_self_attention(builder_,
+                  append_self_attention(lowering_,
                                         name_,
                                         {by_tokens(lowering_, node_.input(0), heads_),
                                          by_tokens(lowering_, node_.input(1), kv_heads_),
                                          by_tokens(lowering_, node_.input(2), kv_heads_)},
-                                        attributes));
+                                        fused_,
+                                        /*dropout=*/0));
   }
 
   // With what earlier steps have left in front of it.
@@ -281,11 +272,12 @@ class AttentionLowering {
   int64_t heads_, kv_heads_, head_size_ = 0;
   float softcap_, scale_ = 1;
   bool causal_, masked_;
+  MaskForm fused_;  // where known: what the op's mask is
 };
 
 }  // namespace
 
-// Self-attention that sees all tokens, or those before its own, is one op; else it is products and a
+// Self-attention that sees all tokens but padding, or of these its own and those before it, is one op; else it is products and a
 // softmax.
 void lower_attention(Lowering& lowering, const Node& node) {
   AttentionLowering(lowering, node).run();

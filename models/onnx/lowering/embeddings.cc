@@ -44,8 +44,15 @@ TensorId ids_of(Lowering& lowering, const Node& node, int64_t rows) {
     return builder.constant(name, shape, known_ids(node, value, rows));
   TensorId ids = lowering.plain(node.input(1));
   if (own != shape) ids = ops::reshape(builder, name, ids, shape);
-  const int64_t limit = lowering.limit_of(node.input(1));
-  if (limit > 0 && limit <= rows) return ids;
+  const auto range = lowering.range_of(node.input(1));
+  if (range && range->counts && range->most >= static_cast<double>(rows))
+    refuse(
+        node,
+        fmt::format("indices: are counted up to {}, as positions are; the table has {} rows. Give "
+                    "samples fewer tokens",
+                    range->most,
+                    rows));
+  if (range && range->least >= 0 && range->most < static_cast<double>(rows)) return ids;
   return ops::pointwise(builder, name + ".within", {ids}, within(rows), /*integers=*/true);
 }
 

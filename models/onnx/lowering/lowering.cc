@@ -7,10 +7,10 @@
 #include <numeric>
 #include <ranges>
 
-#include "models/onnx/ids.h"
 #include "models/onnx/lowering/fusions.h"
 #include "models/onnx/lowering/pointwise_functions.h"
 #include "runtime/base/error.h"
+#include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::onnx {
@@ -80,7 +80,7 @@ Lowering::Lowering(const Network& network, GraphBuilder& builder)
       learns_(network.values.size(), false),
       passed_over_(network.nodes.size(), false),
       lowered_(network.nodes.size(), false),
-      element_sources_(sources_of_elements(network)) {
+      token_masks_(network) {
   std::iota(origins_.begin(), origins_.end(), 0);
   for (size_t i = 0; i < network.values.size(); ++i) {
     if (network.values[i].kind != ValueKind::kParameter) continue;
@@ -396,9 +396,26 @@ TensorId Lowering::make_constant(int number) {
   return builder_.constant(known.name, shape_of(known), integers);
 }
 
-int64_t Lowering::limit_of(int number) const {
-  const auto found = limits_.find(element_sources_[static_cast<size_t>(number)]);
-  return found == limits_.end() ? 0 : found->second;
+void Lowering::set_token_masks(std::vector<int> masks, TensorId documents) {
+  token_masks_.set_masks(std::move(masks));
+  documents_ = documents;
+}
+
+// What a mask of tokens hides, it hides from every document.
+TensorId Lowering::seen_tokens() {
+  if (seen_tokens_ != kNoTensor) return seen_tokens_;
+  PointwiseProgram program;
+  const int zero = program.constant(0);
+  program.append(PointwiseFunction::kMin, program.input(0), zero);
+  return seen_tokens_ =
+             ops::pointwise(builder_, "seen_tokens", {documents_}, program, /*integers=*/true);
+}
+
+std::vector<const Node*> Lowering::readers(int number) const {
+  std::vector<const Node*> nodes;
+  for (const size_t reader : readers_[static_cast<size_t>(origin_of(number))])
+    nodes.push_back(&network_.nodes[reader]);
+  return nodes;
 }
 
 const Node* Lowering::only_reader(int number) const {

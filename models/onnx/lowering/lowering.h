@@ -4,12 +4,15 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "models/onnx/lowering/storage.h"
+#include "models/onnx/lowering/token_mask.h"
 #include "models/onnx/network.h"
+#include "models/onnx/ranges.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/pointwise_program.h"
 
@@ -98,16 +101,31 @@ class Lowering {
   // A running statistic, which a constant of the file begins. Used once.
   TensorId running_statistic(const Node& node, int number, float momentum);
 
+  // Says which inputs of the network are masks of tokens (N, T), 1 where a token's document in `documents`
+  // (N, T) i32 is at least 0, else 0. Before run().
+  void set_token_masks(std::vector<int> masks, TensorId documents);
+  // What an attention's mask says.
+  MaskForm mask_form(int number, bool true_hides = false) {
+    return token_masks_.form_of(origin_of(number), true_hides);
+  }
+  // (N, T) i32: 0, and of padding -1.
+  TensorId seen_tokens();
+
   // Says that the elements of an input of the network lie in [0, limit).
   void set_limit(int number, int64_t limit) { limits_[number] = limit; }
-  // The limit of what a value's elements are taken from; 0: there is none.
-  int64_t limit_of(int number) const;
+  // Between what the value's elements lie.
+  std::optional<Range> range_of(int number) const {
+    return onnx::range_of(network_, number, limits_);
+  }
 
-  // The only node that reads the value, or a copy of it; null where there are others, or it is an output.
+  // All nodes that read the value, or a copy of it.
+  std::vector<const Node*> readers(int number) const;
+  // The only one; null where there are others, or it is an output.
   const Node* only_reader(int number) const;
   // Lowers now all that the value is computed by. False, and then nothing is done, where `node` is of it.
   bool lower_ahead(int number, const Node& node);
   bool has_reading_node(int number) const;
+  bool is_output(int number) const;
   // Whether a node reads the value, or it is an output.
   bool is_read(int number) const;
   // The same, also where that node is passed over: what was done for it may read the value.
@@ -143,7 +161,6 @@ class Lowering {
   TensorId make_constant(int number);
   TensorId copy_of(Source source, const std::string& name);
   void require_outputs(const Node& node) const;
-  bool is_output(int number) const;
 
   const Network& network_;
   GraphBuilder& builder_;
@@ -159,9 +176,10 @@ class Lowering {
   std::vector<LoweredParameter> parameters_;
   std::map<int, size_t> parameter_of_;  // by value: place in parameters_
   std::set<int> unshared_;              // values
-  std::vector<int> element_sources_;    // by value: see ids.h
   std::map<int, int64_t> limits_;       // by value
   bool synchronised_norms_ = false;
+  TokenMasks token_masks_;
+  TensorId documents_ = kNoTensor, seen_tokens_ = kNoTensor;
 };
 
 // The tensor of what was deferred.

@@ -17,8 +17,8 @@ struct OutputLayer {
   std::vector<const Node*> nodes;        // that compute it
 };
 
-// Where a layer computes the output and no node reads that: passes over its nodes. Before Lowering::run(), after which the weight
-// may be one that another op has in another way.
+// Where a layer computes the output and no node reads that: passes over its nodes. Before
+// Lowering::run(), after which the weight may be one that another op has in another way.
 std::optional<OutputLayer> take_output_layer(Lowering& lowering, int output);
 
 }  // namespace lockstep::onnx

@@ -6,6 +6,7 @@
 
 #include "models/onnx/constants.h"
 #include "models/onnx/lowering/layers.h"
+#include "models/onnx/lowering/recurrent_steps.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/recurrent.h"
@@ -54,14 +55,7 @@ bool is_batch_first(const Node& node) { return node.integer("layout", 0) != 0; }
 
 // What only other layers have.
 void check(Lowering& lowering, const Node& node) {
-  if (node.op == "GRU" && node.integer("linear_before_reset", 0) == 0)
-    refuse(node, "linear_before_reset: value is 0; allowed: 1, as PyTorch has it");
-  if (node.integer("input_forget", 0) != 0) refuse(node, "input_forget: value is 1; allowed: 0");
   if (node.number("clip", 0) != 0) refuse(node, "clip: is not known here");
-  if (node.input(7) >= 0) {
-    const Value& peepholes = lowering.value(lowering.origin_of(node.input(7)));
-    if (filling_of(peepholes) != 0) refuse(node, "P: peepholes are not known here");
-  }
   if (node.input(4) < 0) return;
   const Value& lengths = lowering.value(node.input(4));
   const int64_t times = lowering.value(node.input(0)).extents[is_batch_first(node) ? 1 : 0];
@@ -127,13 +121,17 @@ void lower_recurrent(Lowering& lowering, const Node& node) {
   const std::string name = lowering.name_of(node);
   ops::RecurrentInputs inputs;
   inputs.x = by_time(lowering, node, node.input(0));
-  inputs.w = weight_of(lowering, node.input(1));
-  inputs.r = weight_of(lowering, node.input(2));
-  if (node.input(3) >= 0 && filling_of(lowering.value(lowering.origin_of(node.input(3)))) != 0)
-    inputs.bias = weight_of(lowering, node.input(3));
   inputs.initial_h = state_of(lowering, node, node.input(5));
   if (node.op == "LSTM") inputs.initial_c = state_of(lowering, node, node.input(6));
-  const auto [y, cells] = ops::recurrent(builder, name, inputs, attributes);
+  const bool steps = needs_steps(lowering, node);
+  if (!steps) {
+    inputs.w = weight_of(lowering, node.input(1));
+    inputs.r = weight_of(lowering, node.input(2));
+    if (node.input(3) >= 0 && filling_of(lowering.value(lowering.origin_of(node.input(3)))) != 0)
+      inputs.bias = weight_of(lowering, node.input(3));
+  }
+  const auto [y, cells] = steps ? recurrent_in_steps(lowering, node, inputs, attributes)
+                                : ops::recurrent(builder, name, inputs, attributes);
   const bool batch_first = is_batch_first(node);
   if (node.output(0) >= 0)
     lowering.set_transposed(

@@ -94,6 +94,44 @@ void require_exact(Lowering& lowering, const Node& node) {
         "counts in whole numbers, which FP32 alone holds exactly; set execution.precision: FP32");
 }
 
+// Of each element the sum of those before it (of reverse: behind it), and itself unless exclusive.
+struct RunningSum {
+  bool exclusive, reverse;
+};
+
+// Along the rows of x (rows, n), as products with a matrix of ones and zeros; of long rows block by block, to
+// which come the sums of the blocks before.
+TensorId running_sums(GraphBuilder& builder,
+                      const std::string& name,
+                      TensorId x,
+                      const RunningSum& how) {
+  constexpr int64_t kBlock = 256;
+  const int64_t rows = builder.shape(x)[0], n = builder.shape(x)[1];
+  if (n <= kBlock) {
+    std::vector<float> ones;
+    for (int64_t from = 0; from < n; ++from) {
+      for (int64_t at = 0; at < n; ++at) {
+        const bool before = how.reverse ? from > at : from < at;
+        ones.push_back(before || (!how.exclusive && from == at) ? 1.0f : 0.0f);
+      }
+    }
+    const TensorId matrix = builder.constant(name + ".ones", {n, n}, ones);
+    return ops::batched_matmul(builder, name, x, matrix, false, false, 1);
+  }
+  const int64_t blocks = (n + kBlock - 1) / kBlock, padded = blocks * kBlock;
+  if (padded > n) x = ops::pad(builder, name + ".padded", x, {0, 0}, {0, padded - n}, 0);
+  x = ops::reshape(builder, name + ".blocks", x, {rows * blocks, kBlock});
+  TensorId totals = ops::reduce(builder, name + ".totals", x, ReduceKind::kSum, {1}, true);
+  totals = ops::reshape(builder, name + ".row", totals, {rows, blocks});
+  TensorId before =
+      running_sums(builder, name + ".before", totals, {.exclusive = true, .reverse = how.reverse});
+  before = ops::reshape(builder, name + ".column", before, {rows * blocks, 1});
+  TensorId y = pair(
+      builder, name + ".sums", F::kAdd, running_sums(builder, name + ".within", x, how), before);
+  y = ops::reshape(builder, name + ".whole_rows", y, {rows, padded});
+  return padded == n ? y : ops::slice(builder, name, y, {0, 0}, {1, 1}, {rows, n});
+}
+
 TensorId as_whole(GraphBuilder& builder, const std::string& name, TensorId x) {
   PointwiseProgram same;
   same.input(0);
@@ -137,7 +175,6 @@ void lower_reduction(Lowering& lowering, const Node& node) {
   lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape_of(to)));
 }
 
-// Sums up to each element are products with a matrix of ones and zeros.
 void lower_cum_sum(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -145,25 +182,16 @@ void lower_cum_sum(Lowering& lowering, const Node& node) {
   const Shape shape = shape_of(to);
   const int rank = shape.rank();
   const int axis = axis_of(constant_list(lowering, node, 1)[0], to.extents.size());
-  const bool exclusive = node.integer("exclusive", 0) != 0;
-  const bool reverse = node.integer("reverse", 0) != 0;
-  const int64_t n = shape[axis];
-  std::vector<float> ones;
-  for (int64_t from = 0; from < n; ++from) {
-    for (int64_t at = 0; at < n; ++at) {
-      const bool before = reverse ? from > at : from < at;
-      ones.push_back(before || (!exclusive && from == at) ? 1.0f : 0.0f);
-    }
-  }
+  const RunningSum how = {.exclusive = node.integer("exclusive", 0) != 0,
+                          .reverse = node.integer("reverse", 0) != 0};
   std::vector<int> swapped(static_cast<size_t>(rank));
   std::iota(swapped.begin(), swapped.end(), 0);
   std::swap(swapped[static_cast<size_t>(axis)], swapped.back());
   TensorId x = as_numbers(lowering, name, lowering.plain(node.input(0)));
   if (axis != rank - 1) x = ops::transpose(builder, name + ".last", x, swapped);
   const Shape order = builder.shape(x);
-  x = ops::reshape(builder, name + ".rows", x, {order.rows(), n});
-  x = ops::batched_matmul(
-      builder, name, x, builder.constant(name + ".ones", {n, n}, ones), false, false, 1);
+  x = ops::reshape(builder, name + ".rows", x, {order.rows(), order.columns()});
+  x = running_sums(builder, name, x, how);
   x = ops::reshape(builder, name + ".extents", x, order);
   if (axis != rank - 1) x = ops::transpose(builder, name + ".back", x, swapped);
   if (is_whole(to.type)) {

@@ -1,5 +1,5 @@
 // Attention as exporters write it before opset 23, and with dropout in every opset:
-//   MatMul(q, k^T) [Mul or Div by a number] [Add of a mask, or Where] Softmax [Dropout] MatMul(., v)
+//   MatMul(q, k^T) [Mul or Div by a number] [Add of a mask, or Where] Softmax [no NaN] [Dropout] MatMul(., v)
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,7 +14,7 @@ namespace {
 // Follows the only readers from the product of q and k on.
 class WrittenAttention {
  public:
-  WrittenAttention(const Lowering& lowering, const Node& product)
+  WrittenAttention(Lowering& lowering, const Node& product)
       : lowering_(lowering), product_(product), value_(product.output(0)) {}
 
   // Whether it ends in a product with v; then the rest is known.
@@ -27,6 +27,7 @@ class WrittenAttention {
     const Node* softmax = reader("Softmax");
     if (softmax == nullptr || !is_over_the_last_axis(*softmax)) return false;
     take(*softmax);
+    take_zeros_for_nan();
     if (!take_dropout()) return false;
     const Node* last = reader("MatMul");
     if (last == nullptr || lowering_.origin_of(last->input(0)) != value_) return false;
@@ -43,7 +44,8 @@ class WrittenAttention {
   float scale() const {
     return scale_ * std::sqrt(static_cast<float>(extents(product_.input(0))[3]));
   }
-  const AttentionAttributes& attributes() const { return attributes_; }
+  const MaskForm& mask() const { return mask_; }
+  float dropout() const { return dropout_; }
   const std::vector<const Node*>& nodes() const { return nodes_; }
 
  private:
@@ -86,23 +88,37 @@ class WrittenAttention {
 
   // False where there is one that the op does not have.
   bool take_mask() {
-    attributes_.causal = false;
+    mask_.known = true;
     const Node* added = reader("Add");
     const Node* chosen = reader("Where");
-    if (added == nullptr && chosen == nullptr) return true;
-    int mask = -1;
+    const Node* const masks = added != nullptr ? added : chosen;
+    if (masks == nullptr) return true;
+    if (extents(masks->output(0)) != extents(value_)) return false;
     if (added != nullptr) {
-      mask = other(*added);
+      mask_ = lowering_.mask_form(other(*added));
     } else {
-      const auto hidden = number(chosen->input(2));
-      if (lowering_.origin_of(chosen->input(1)) != value_ || !hidden || *hidden > kForgotten)
-        return false;
-      mask = chosen->input(0);
+      const bool true_hides = lowering_.origin_of(chosen->input(2)) == value_;
+      const auto hidden = number(chosen->input(true_hides ? 1 : 2));
+      if (!hidden || *hidden > kForgotten) return false;
+      mask_ = lowering_.mask_form(chosen->input(0), true_hides);
     }
-    const MaskKind kind = kind_of_mask(lowering_.value(lowering_.origin_of(mask)));
-    attributes_.causal = kind == MaskKind::kCausal;
-    take(added != nullptr ? *added : *chosen);
-    return kind != MaskKind::kOther;
+    take(*masks);
+    return mask_.known;
+  }
+
+  // Of a row that sees nothing the softmax is no number, and the op's result 0.
+  void take_zeros_for_nan() {
+    const std::vector<const Node*> readers = lowering_.readers(value_);
+    if (readers.size() != 2 || lowering_.is_output(value_)) return;
+    const bool first = is_op(readers[0], "IsNaN");
+    const Node *const test = readers[first ? 0 : 1], *const choice = readers[first ? 1 : 0];
+    if (!is_op(test, "IsNaN") || !is_op(choice, "Where") ||
+        lowering_.only_reader(test->output(0)) != choice ||
+        lowering_.origin_of(choice->input(0)) != test->output(0) || number(choice->input(1)) != 0 ||
+        lowering_.origin_of(choice->input(2)) != value_)
+      return;
+    nodes_.push_back(test);
+    take(*choice);
   }
 
   bool is_over_the_last_axis(const Node& softmax) const {
@@ -115,21 +131,22 @@ class WrittenAttention {
     const Node* dropout = reader("Dropout");
     if (dropout == nullptr) return true;
     if (dropout->output(1) >= 0 && lowering_.is_read(dropout->output(1))) return false;
-    attributes_.dropout = dropout->number("ratio", 0.5f);
+    dropout_ = dropout->number("ratio", 0.5f);
     if (dropout->input(1) >= 0) {
       const auto ratio = number(dropout->input(1));
       if (!ratio) return false;
-      attributes_.dropout = *ratio;
+      dropout_ = *ratio;
     }
     take(*dropout);
-    return attributes_.dropout >= 0 && attributes_.dropout < 1;
+    return dropout_ >= 0 && dropout_ < 1;
   }
 
-  const Lowering& lowering_;
+  Lowering& lowering_;
   const Node& product_;
   int value_, v_ = -1;
   float scale_ = 1;
-  AttentionAttributes attributes_;
+  MaskForm mask_;
+  float dropout_ = 0;
   std::vector<const Node*> nodes_;
 };
 
@@ -148,12 +165,13 @@ bool lower_written_attention(Lowering& lowering, const Node& product) {
     scaled.append(PointwiseFunction::kMul, x, scaled.constant(found.scale()));
     q = ops::pointwise(builder, name + ".scaled", {q}, scaled);
   }
-  const TensorId y = append_self_attention(builder,
+  const TensorId y = append_self_attention(lowering,
                                            name,
                                            {q,
                                             in_order(lowering, found.transposed_k(), {0, 3, 1, 2}),
                                             in_order(lowering, found.v(), {0, 2, 1, 3})},
-                                           found.attributes());
+                                           found.mask(),
+                                           found.dropout());
   for (const Node* node : found.nodes()) lowering.pass_over(*node);
   lowering.set_transposed(found.output(), y, {0, 2, 1, 3});
   return true;

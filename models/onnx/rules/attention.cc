@@ -25,6 +25,32 @@ Heads heads_of(const NodeView& node, size_t place, const char* attribute) {
   return {e[0], heads, e[1], e[2] / heads};
 }
 
+void require_extents(const NodeView& node, size_t place, const Extents& expected) {
+  if (node.extents(place) != expected)
+    node.refuse("its input {} has extents {}; must have {}",
+                place,
+                to_string(node.extents(place)),
+                to_string(expected));
+}
+
+// Broadcast to (batch, heads, queries, keys); of the keys it may reach the first ones alone.
+void require_mask(const NodeView& node, const Heads& query, int64_t keys) {
+  node.require_rank(3, 1, 4);
+  if (node.type(3) != ElementType::kBool) node.require_floating(3);
+  const Extents& mask = node.extents(3);
+  const Extents scores = {query.batch, query.heads, query.length, keys};
+  bool good = mask.back() >= 1 && mask.back() <= keys;
+  for (size_t i = 2; i <= mask.size(); ++i) {
+    const int64_t extent = mask[mask.size() - i];
+    good &= extent == 1 || extent == scores[4 - i];
+  }
+  if (!good)
+    node.refuse(
+        "its mask has extents {}; must be those of the scores {} or 1, and fewer keys at most",
+        to_string(mask),
+        to_string(scores));
+}
+
 // Outputs: the values, the keys and values with those of the past before them, the scores.
 std::vector<Form> rule_attention(const NodeView& node) {
   node.require_inputs(3, 7);
@@ -40,10 +66,17 @@ std::vector<Form> rule_attention(const NodeView& node) {
   if (key.heads == 0 || query.heads % key.heads != 0)
     node.refuse("{} heads of queries and {} of keys; must be a multiple", query.heads, key.heads);
   int64_t length = key.length;
+  if (node.has(4) != node.has(5))
+    node.refuse("has keys or values of the past; must have both or none");
   if (node.has(4)) {
     node.require_rank(4, 4, 4);
-    length += node.extents(4)[2];
+    const int64_t past = node.extents(4)[2];
+    require_extents(node, 4, {key.batch, key.heads, past, key.size});
+    require_extents(node, 5, {key.batch, key.heads, past, value.size});
+    length += past;
   }
+  if (node.has(3)) require_mask(node, query, length);
+  if (node.has(6)) require_extents(node, 6, {query.batch});
   const ElementType type = node.type(0);
   Form output{type, {query.batch, query.heads, query.length, value.size}};
   if (node.rank(0) == 3) output.extents = {query.batch, query.length, query.heads * value.size};
@@ -55,13 +88,23 @@ std::vector<Form> rule_attention(const NodeView& node) {
 
 std::vector<Form> rule_rotary(const NodeView& node) {
   node.require_inputs(3, 4);
-  heads_of(node, 0, "num_heads");
+  const Heads x = heads_of(node, 0, "num_heads");
   node.require_same_type(0, 1);
   node.require_same_type(0, 2);
   if (node.extents(1) != node.extents(2))
     node.refuse("cosines and sines have extents {} and {}; must be equal",
                 to_string(node.extents(1)),
                 to_string(node.extents(2)));
+  const int64_t turned = node.integer("rotary_embedding_dim", 0, 0, x.size);
+  const int64_t pairs = (turned == 0 ? x.size : turned) / 2;
+  if (node.has(3)) {
+    node.require_rank(1, 2, 2);
+    node.require_integers(3);
+    require_extents(node, 3, {x.batch, x.length});
+    require_extents(node, 1, {node.extents(1)[0], pairs});
+  } else {
+    require_extents(node, 1, {x.batch, x.length, pairs});
+  }
   return {node.form(0)};
 }
 

@@ -37,6 +37,8 @@ std::vector<Form> rule_recurrent(const NodeView& node) {
   const Extents state =
       batch_first ? Extents{batch, directions, hidden} : Extents{directions, batch, hidden};
   require_extents(node, 5, state);
+  require_extents(node, 6, state);
+  require_extents(node, 7, {directions, 3 * hidden});
   const ElementType type = node.type(0);
   const Extents output = batch_first ? Extents{batch, length, directions, hidden}
                                      : Extents{length, directions, batch, hidden};

@@ -109,6 +109,11 @@ std::vector<Case> cases() {
       all.push_back({"CumSum", {x, whole({-1}, {})}, ways});
     }
   }
+  // Longer than what one matrix of ones is made for.
+  for (const int64_t reverse : {0, 1})
+    all.push_back({"CumSum",
+                   {{{2, 600}, -0.1, 0.1}, whole({1}, {})},
+                   {{"reverse", reverse}, {"exclusive", 1 - reverse}}});
   all.push_back({"ReduceLogSum", {positive, list({1})}});
   all.push_back({"Softmax", {x}, {{"axis", int64_t{1}}}});
   all.push_back({"Softmax", {x}, {{"axis", int64_t{1}}}, 11});
