@@ -120,8 +120,10 @@ class LoweredNetwork {
     PointwiseProgram seen;
     const int zero = seen.constant(0);
     seen.append(PointwiseFunction::kLessOrEqual, zero, seen.input(0));
-    for (const int input : network_.inputs)
+    for (const int input : network_.inputs) {
       lowering.set(input, ops::pointwise(builder, "mask", {numbers}, seen, /*integers=*/true));
+      lowering.set_limit(input, 2);
+    }
     lowering.set_token_masks(network_.inputs, numbers);
   }
 

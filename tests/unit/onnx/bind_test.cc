@@ -188,6 +188,36 @@ TEST(OnnxBind, RefusesByNameWhatItDoesNotKnow) {
   refused("NonZero", "", {"depends on data"});
 }
 
+TEST(OnnxBind, RefusesWhatDoesNotGoWithAttention) {
+  const auto attention = [](const std::vector<Extents>& extents) {
+    FileBuilder b;
+    std::vector<int> inputs;
+    for (const Extents& e : extents) {
+      std::vector<OpenExtent> own;
+      for (const int64_t extent : e) own.push_back({extent});
+      own[0] = kBatch;
+      inputs.push_back(
+          e == Extents{0} ? -1 : b.input("x" + std::to_string(inputs.size()), std::move(own)));
+    }
+    b.output(b.node(extents[0][1] == 4 ? "Attention" : "RotaryEmbedding", inputs));
+    return refusal(b, {.batch = 2});
+  };
+  const Extents x = {2, 4, 5, 6}, none = {0}, past = {2, 4, 3, 6};
+  EXPECT_EQ(attention({x, x, x, {2, 1, 5, 5}}), "nothing");
+  EXPECT_EQ(attention({x, x, x, none, past, past}), "nothing");
+  EXPECT_NE(attention({x, x, x, {2, 1, 4, 5}}).find("its mask has extents (2, 1, 4, 5)"),
+            std::string::npos);
+  EXPECT_NE(attention({x, x, x, {2, 3, 5, 5}}).find("its mask has extents"), std::string::npos);
+  EXPECT_NE(attention({x, x, x, {2, 1, 1, 6}}).find("its mask has extents"), std::string::npos);
+  EXPECT_NE(attention({x, x, x, none, past}).find("must have both or none"), std::string::npos);
+  EXPECT_NE(attention({x, x, x, none, past, {2, 4, 2, 6}}).find("must have (2, 4, 3, 6)"),
+            std::string::npos);
+  const Extents heads = {2, 3, 5, 6};
+  EXPECT_EQ(attention({heads, {2, 5, 3}, {2, 5, 3}}), "nothing");
+  EXPECT_NE(attention({heads, {2, 4, 3}, {2, 4, 3}}).find("must have (2, 5, 3)"),
+            std::string::npos);
+}
+
 TEST(OnnxBind, RefusesExtentsThatDependOnData) {
   FileBuilder b;
   const int x = b.input("x", {kBatch, {4}});

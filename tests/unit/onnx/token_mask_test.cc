@@ -178,5 +178,32 @@ TEST(TokenMask, BecomesTheOpsMask) {
   }
 }
 
+// As RoBERTa counts its tokens: of 5 the last one has position 5.
+TEST(TokenMask, PositionsBeyondTheirTableAreRefused) {
+  for (const int64_t rows : {5, 6}) {
+    Masked net;
+    const int axis = net.builder.initializer("axis", array_of_int64({}, {1}));
+    const int sums = net.builder.node("CumSum", {net.mask, axis});
+    const int table = net.builder.floats("table", {rows, 3});
+    net.builder.output(
+        net.builder.node("Gather", {table, net.builder.node("Mul", {sums, net.mask})}));
+    Classes classes;
+    classes.parameter.resize(net.builder.file().values.size(), false);
+    classes.parameter[static_cast<size_t>(table)] = true;
+    const Network network = bind(net.builder.file(), classes, {.batch = kBatch});
+    const auto lower = [&] {
+      return testing::LoweredNetwork(
+          network, 0, Purpose::kInference, {}, {0, 0, 0, 0, 0, 0, 0, 0, -1, -1});
+    };
+    if (rows == 5) {
+      EXPECT_THROW(lower(), ConfigError);
+    } else {
+      const std::vector<float> y = lower().output();
+      EXPECT_EQ(y[3 * 4], 0.5f + static_cast<float>(3 * 5 % 7));
+      EXPECT_EQ(y[3 * 9], 0.5f);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::onnx
