@@ -3,8 +3,11 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -41,6 +44,16 @@ CLI::Validator validator_of(const Between& allowed) {
       fmt::format("{}..{}", allowed.low, allowed.high));
 }
 
+// The library takes -1 for 2^64 - 1.
+CLI::Validator not_negative() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        if (text.find('-') == std::string::npos) return "";
+        return fmt::format("value is {}; allowed: a whole number, 0 or more", text);
+      },
+      "");
+}
+
 CLI::Option* add_target(CLI::App& app, const OptionSpec& spec) {
   return std::visit(
       [&](auto* target) {
@@ -59,6 +72,7 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
   if (rules.with_commas) option->delimiter(',');
   if (rules.with_units) option->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   if (rules.one_each_time) option->expected(1)->take_all();
+  if (std::holds_alternative<uint64_t*>(spec.target)) option->check(not_negative());
   if (!std::holds_alternative<AnyValue>(rules.allowed))
     option->check(
         std::visit([](const auto& allowed) { return validator_of(allowed); }, rules.allowed));
@@ -111,6 +125,43 @@ std::string unknown_command(const CommandSpec& program, int argc, char** argv) {
   return fmt::format("unknown command '{}'; allowed: {}", argv[1], allowed);
 }
 
+// The options of the command that the words choose.
+std::vector<OptionSpec> options_of(const CommandSpec& program,
+                                   const std::vector<std::string>& words) {
+  const CommandSpec* chosen = &program;
+  std::vector<OptionSpec> options;
+  for (const std::string& word : words) {
+    const auto found = std::ranges::find(chosen->subcommands, word, &CommandSpec::name);
+    if (found == chosen->subcommands.end()) break;
+    chosen = &*found;
+    options.insert(options.end(), chosen->options.begin(), chosen->options.end());
+  }
+  return options;
+}
+
+bool has_empty_part(const std::string& list) {
+  return list.empty() || list.front() == ',' || list.back() == ',' ||
+         list.find(",,") != std::string::npos;
+}
+
+// A list with an empty part, "1,,2", of which the library drops what is empty. Empty when there is none.
+std::string incomplete_list(const CommandSpec& program, const std::vector<std::string>& words) {
+  for (const OptionSpec& option : options_of(program, words)) {
+    if (!option.rules.with_commas) continue;
+    for (size_t i = 0; i < words.size(); ++i) {
+      const bool joined = words[i].starts_with(option.name + "=");
+      if (!joined && (words[i] != option.name || i + 1 == words.size())) continue;
+      const std::string list = joined ? words[i].substr(option.name.size() + 1) : words[i + 1];
+      if (has_empty_part(list))
+        return fmt::format(
+            "{}: value is '{}'; allowed: values with commas between them, none empty",
+            option.name,
+            list);
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 void CommandSpec::add(const std::string& option_name,
@@ -126,6 +177,8 @@ ParsedCommandLine parse_command_line(const CommandSpec& program,
                                      char** argv) {
   ParsedCommandLine parsed;
   parsed.usage_error = unknown_command(program, argc, argv);
+  if (parsed.usage_error.empty())
+    parsed.usage_error = incomplete_list(program, {argv + 1, argv + argc});
   if (!parsed.usage_error.empty()) return parsed;
   CLI::App app(program.help, program.name);
   app.set_version_flag("--version", version);

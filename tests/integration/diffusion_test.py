@@ -142,6 +142,10 @@ def main(binary):
         out = ["--out", folder / "refused.png"]
         run = folder / "linear"
         refused(USAGE, ["--classes", "3", "0 to 2"], "sample", run, *out, "--classes", "1,3")
+        for classes in ("", "1,,2", ",1", "1,"):
+            refused(USAGE, ["--classes", f"'{classes}'", "none empty"], "sample", run, *out, "--classes", classes)
+        refused(USAGE, ["--classes", "'1,,2'"], "sample", run, *out, "--classes=1,,2")
+        refused(USAGE, ["--seed", "-1", "0 or more"], "sample", run, *out, "--seed", "-1")
         refused(USAGE, ["--steps", "1001", "1000"], "sample", run, *out, "--steps", "1001")
         refused(USAGE, ["--steps", "0"], "sample", run, *out, "--steps", "0")
         refused(USAGE, ["--count", "100000", "a side"], "sample", run, *out, "--count", "100000", "--columns", "100000")
