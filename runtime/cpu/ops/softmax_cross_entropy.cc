@@ -98,7 +98,7 @@ HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
                                const LaneContext& lane,
                                int64_t row) {
   const float* const x = op.logits + row * op.stride;
-  float* const gradient = kTrain ? op.gradient + row * op.stride : nullptr;  // x itself
+  float* const gradient = kTrain ? op.gradient + row * op.stride : nullptr;  // may be x
   const float gradient_scale = lane.gradient_scale;
   const int32_t target = op.targets[row], other = other_target(op, lane, row);
   const double own_share = other == target ? 1 : lane.mix;
@@ -168,7 +168,8 @@ HWY_EXPORT(softmax_kernel);
 void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>& op,
                                 const LaneContext& lane,
                                 LossRow* results) {
-  LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.logits, "the loss works in place ");
+  LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.logits || op.stride == op.classes,
+                 "rows with room behind them become their gradients in place ");
   const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_kernel);
   parallel_for(op.rows, grain_rows(op.classes), [&](int64_t begin, int64_t end) {
     kernel(op, lane, results, begin, end);

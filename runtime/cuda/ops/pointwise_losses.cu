@@ -71,7 +71,6 @@ template <bool Squared>
 void run(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = PointwiseLoss<T>::of(call);
-    LOCKSTEP_REQUIRE(op.gradient == nullptr || op.gradient == op.predictions);
     auto* const results = call.workspace<RowLoss>();
     launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream_of(call)},
            op.gradient != nullptr ? pointwise_loss_kernel<Squared, true, T>

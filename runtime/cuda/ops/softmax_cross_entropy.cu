@@ -82,7 +82,7 @@ __device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op
   return other >= 0 ? other : op.targets[row];
 }
 
-// A block works on a row. Backward: the logits become their gradient. Weighted: classes have weights,
+// A block works on a row. Backward: the logits may become their gradient. Weighted: classes have weights,
 // and there is one target.
 template <typename T, int Threads, bool Backward, bool Weighted>
 __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op,
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
                                                                         RowLoss* results) {
   const int64_t row = blockIdx.x;
   const T* const x = op.logits + row * op.stride;
-  T* const gradient = Backward ? op.gradient + row * op.stride : nullptr;  // x itself
+  T* const gradient = Backward ? op.gradient + row * op.stride : nullptr;  // may be x
   const int32_t target = op.targets[row];
   if (target < 0 || op.first_row + row >= lane->valid_rows) {
     if (threadIdx.x == 0) results[row] = {0, kNotCounted};
@@ -202,7 +202,7 @@ void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<T>& op,
   if (op.gradient == nullptr)
     return weighted ? start<T, false, true>(op, call, results)
                     : start<T, false, false>(op, call, results);
-  LOCKSTEP_REQUIRE(op.gradient == op.logits);
+  LOCKSTEP_REQUIRE(op.gradient == op.logits || op.stride == op.classes);
   weighted ? start<T, true, true>(op, call, results) : start<T, true, false>(op, call, results);
 }
 template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>&,
