@@ -1,4 +1,4 @@
-// lockstep inspect DIR|FILE.onnx
+// lockstep inspect DIR|FILE
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@ namespace lockstep {
 namespace {
 
 struct InspectOptions {
-  std::string folder;
+  std::string folder;  // or file
+  std::vector<std::string> set;
   std::string json;
   bool tensors = false;
   bool flight = false;
@@ -112,12 +113,19 @@ ExitCode tell_done(const InspectOptions& options) {
   return done ? ExitCode::kOk : kNotDone;
 }
 
-// What --flight and --done ask is asked of run folders.
+// Of an ONNX file, or of a config whose model is one.
+bool is_of_onnx(const std::string& path) {
+  return is_onnx_path(path) || std::filesystem::is_regular_file(path);
+}
+
+// What --flight and --done ask is asked of run folders, and --set is of configs.
 void check_flags(const InspectOptions& options) {
-  if (!is_onnx_path(options.folder) || (!options.flight && !options.done)) return;
-  throw ConfigError("{} is of a run folder; '{}' is an ONNX file",
-                    options.flight ? "--flight" : "--done",
-                    options.folder);
+  if (is_of_onnx(options.folder) && (options.flight || options.done))
+    throw ConfigError("{} is of a run folder; '{}' is an ONNX file or a config",
+                      options.flight ? "--flight" : "--done",
+                      options.folder);
+  if (!is_of_onnx(options.folder) && !options.set.empty())
+    throw ConfigError("--set is of an ONNX file or a config; '{}' is neither", options.folder);
 }
 
 ExitCode inspect(Session& session, const InspectOptions& options) {
@@ -129,8 +137,8 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
   }
   run_on_root(session.communicator(), [&] {
     if (options.flight) return show_flight(options.folder, options.json);
-    if (is_onnx_path(options.folder))
-      return show_onnx(options.folder, options.tensors, options.json);
+    if (is_of_onnx(options.folder))
+      return show_onnx(onnx_config_of(options.folder, options.set), options.tensors, options.json);
     const std::filesystem::path folder = resolve_checkpoint(options.folder);
     fmt::print("{}\n", folder.string());
     std::fflush(stdout);
@@ -167,10 +175,16 @@ CommandSpec inspect_command() {
   CommandSpec command{.name = "inspect",
                       .help = "Show a checkpoint and verify every bit of it, or an ONNX file"};
   command.add(
-      "DIR|FILE.onnx",
+      "DIR|FILE",
       &options->folder,
-      "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); or a network",
+      "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); or a "
+      "network: FILE.onnx, or a config whose model is one",
       {.required = true});
+  command.add(
+      "--set",
+      &options->set,
+      "Of a network: how it would be trained, model.onnx.FIELD=value; may be given many times",
+      {.one_each_time = true});
   command.add("--json", &options->json, "Write the findings to this file as JSON");
   command.add("--tensors", &options->tensors, "Also list the parameters");
   command.add("--flight",

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "launcher/commands/onnx_training.h"
+#include "models/huggingface/folder.h"
 #include "models/onnx/network.h"
+#include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/text.h"
+#include "runtime/config/parse.h"
 
 namespace lockstep {
 namespace {
@@ -158,7 +161,7 @@ void print(const File& file, const OnnxTraining& training, bool tensors) {
   print(training, constants_of(file, training));
   if (!tensors) return;
   for (const Initializer& initializer : file.initializers)
-    print_line(fmt::format("  {:<44}{} {}{}",
+    print_line(fmt::format("  {:<43} {} {}{}",
                            initializer.name,
                            onnx::name_of(initializer.array.type),
                            onnx::to_string(initializer.array.extents),
@@ -214,14 +217,32 @@ Json json_of(const File& file, const OnnxTraining& training) {
   return json;
 }
 
+// What a config must have beside the model.
+constexpr const char* kNoConfig = "data { synthetic {} } train { steps: 1 } optimizer { sgd {} }";
+
+OnnxConfig onnx_of(const RunConfig& config, const std::string& path) {
+  if (const auto* onnx = std::get_if<OnnxConfig>(&config.model)) return *onnx;
+  throw ConfigError(
+      "{}: its model is {}; inspect shows one that is onnx", path, name_of(config.model));
+}
+
 }  // namespace
 
 bool is_onnx_path(const std::string& path) { return path.ends_with(".onnx"); }
 
-void show_onnx(const std::string& path, bool tensors, const std::string& json) {
-  const File file = onnx::read_file(path);
-  fmt::print("{}\n", escape_controls(path));
-  const OnnxTraining training = training_of_onnx(path);
+OnnxConfig onnx_config_of(const std::string& path, const std::vector<std::string>& overrides) {
+  if (is_onnx_path(path)) {
+    std::vector<std::string> all = {"model.onnx.file=" + path};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return onnx_of(parse_config(kNoConfig, path, all), path);
+  }
+  return onnx_of(load_config(path, overrides, huggingface::read_model), path);
+}
+
+void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) {
+  const File file = onnx::read_file(config.file);
+  fmt::print("{}\n", escape_controls(config.file));
+  const OnnxTraining training = training_of_onnx(config);
   print(file, training, tensors);
   std::fflush(stdout);
   if (json.empty()) return;

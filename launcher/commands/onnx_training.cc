@@ -45,10 +45,8 @@ void count_tensors(const Graph& graph, OnnxTraining& found) {
 
 }  // namespace
 
-OnnxTraining training_of_onnx(const std::string& path) {
+OnnxTraining training_of_onnx(const OnnxConfig& config) {
   OnnxTraining found;
-  OnnxConfig config;
-  config.file = path;
   RunConfig run;
   run.model = config;
   try {

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "runtime/config/run_config.h"
+
 namespace lockstep {
 
 struct OnnxTraining {
@@ -20,7 +22,7 @@ struct OnnxTraining {
   std::map<std::string, std::string> tensors = {};
 };
 
-// `model.onnx` with the file and no other field. Throws nothing for a network that cannot be trained.
-OnnxTraining training_of_onnx(const std::string& path);
+// Throws nothing for a network that cannot be trained.
+OnnxTraining training_of_onnx(const OnnxConfig& config);
 
 }  // namespace lockstep

@@ -35,6 +35,9 @@ const std::set<std::string_view> kMoving = {"Transpose",
                                             "Tile",
                                             "Gather"};
 
+// Functions of a parameter that stand for it, as of a temperature that is learned as its logarithm.
+const std::set<std::string_view> kOfParameters = {"Exp", "Neg", "Sigmoid", "Softplus", "Tanh"};
+
 const std::set<std::string_view> kOfExtents = {"Shape", "Size", "EyeLike"};
 
 // Through which no gradient comes: what they make only jumps.
@@ -78,6 +81,16 @@ bool is_invented(const std::string& name, bool one_element) {
          has("tensor_constant") || (one_element && has("onnx::"));
 }
 
+// Names that the exporters of TensorFlow, Keras, JAX and PaddlePaddle give numbers of the arithmetic:
+// "gelu/mul/x:0", "jax2tf_f_/Const_2:0", "const_fold_opt__211", "Constant@3", "p2o.helper.constant.4".
+bool is_number_of(const std::string& name, const Array& array) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  if (has("Constant@") || name.starts_with("p2o.helper.")) return true;
+  if (array.size() != 1) return false;
+  const bool scalar = array.extents.empty();
+  return name.starts_with("const_fold_opt__") || (scalar && has("/") && !has("ReadVariableOp"));
+}
+
 // Only 0 and what makes a softmax forget.
 bool is_mask(const Array& array) {
   bool forgets = false;
@@ -94,7 +107,8 @@ class Classifier {
       : file_(file),
         source_(file.values.size(), -1),
         varies_(file.values.size(), false),
-        flows_(file.values.size(), true) {
+        flows_(file.values.size(), true),
+        by_pytorch_(file.producer.starts_with("pytorch")) {
     classes_.parameter.resize(file.values.size(), false);
     for (size_t i = 0; i < file.nodes.size(); ++i)
       for (const int output : file.nodes[i].outputs)
@@ -199,7 +213,8 @@ class Classifier {
   }
 
   // A value in a slot of a node: initializers that it is made of may learn, and so may Constant nodes, which
-  // hold weights in files of other exporters; PyTorch's has them for gains of 1 that no module has.
+  // hold weights in files of other exporters, and by their names in PaddlePaddle's all that learns;
+  // PyTorch's has them for gains of 1 that no module has.
   void mark(int value, int node, Slot slot) {
     if (varies_[static_cast<size_t>(value)]) return;
     const int source = source_[static_cast<size_t>(value)];
@@ -207,9 +222,11 @@ class Classifier {
     if (initializer >= 0) {
       const Initializer& stored = file_.initializers[static_cast<size_t>(initializer)];
       if (may_learn(stored.array, stored.name, slot)) add(value, node, slot, stored.array);
-    } else if (const auto& constant = file_.values[static_cast<size_t>(value)].constant) {
+    } else if (const FileValue& known = file_.values[static_cast<size_t>(value)]; known.constant) {
       const bool weight = slot == Slot::kWeight || slot == Slot::kTable;
-      if (weight && may_learn(*constant, "", slot)) add(value, node, slot, *constant);
+      const bool named = !by_pytorch_ && !known.of_function && !is_invented(known.name, false);
+      if ((weight || named) && may_learn(*known.constant, known.name, slot))
+        add(value, node, slot, *known.constant);
     } else if (source >= 0) {
       mark_source(file_.nodes[static_cast<size_t>(source)], node, slot);
     }
@@ -221,6 +238,8 @@ class Classifier {
       const size_t count = source.op == "Concat" ? source.inputs.size() : 1;
       for (size_t i = 0; i < count && i < source.inputs.size(); ++i)
         if (source.inputs[i] >= 0) mark(source.inputs[i], node, slot);
+    } else if (kOfParameters.count(source.op) > 0) {
+      mark(source.inputs[0], node, Slot::kOperand);
     }
   }
 
@@ -228,7 +247,7 @@ class Classifier {
     if (!is_floating(array.type) || array.size() == 0) return false;
     if (slot == Slot::kTable) return array.extents.size() >= 2;
     if (slot != Slot::kOperand) return true;
-    return !is_invented(name, array.size() == 1) && !is_mask(array);
+    return !is_invented(name, array.size() == 1) && !is_number_of(name, array) && !is_mask(array);
   }
 
   void add(int value, int node, Slot slot, const Array& array) {
@@ -254,6 +273,7 @@ class Classifier {
   std::vector<int> source_;   // by value: the node that computes it, or -1
   std::vector<bool> varies_;  // by value: whether it depends on an input of the network
   std::vector<bool> flows_;   // by value: whether a gradient comes back to it
+  bool by_pytorch_;           // whether its exporter has written the file
   Classes classes_;
 };
 

@@ -54,6 +54,18 @@ void append_loss(GraphBuilder& builder,
   ops::binary_cross_entropy(builder, output, targets);
 }
 
+// What the losses are of, and what inference gives: before softmax or sigmoid, as of all families.
+std::vector<int> take_all_logits(Lowering& lowering,
+                                 const OnnxConfig& config,
+                                 const std::vector<int>& outputs) {
+  const bool squared = config.diffusion || config.task == Task::kSequenceValues;
+  std::vector<int> logits;
+  for (const int output : outputs)
+    logits.push_back(
+        take_logits(lowering, output, squared ? Loss::kMeanSquaredError : config.loss));
+  return logits;
+}
+
 // The first output, and its loss where it has one, of what predicts tokens by an output matrix.
 void append_output_layer(Lowering& lowering,
                          const OnnxConfig& config,
@@ -130,7 +142,8 @@ void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const 
   Extents first = {1};  // before the classes or values
   if (of_tokens) first.push_back(inputs.context());
   std::string form = of_tokens ? "(N, T, O)" : has_labels(config) ? "(N, O)" : "(N, ...)";
-  if (inputs.kind() == ModelInput::kTokens) form += ", as model.onnx.task says";
+  if (inputs.kind() == ModelInput::kTokens)
+    form += fmt::format(", as model.onnx.task {} wants", name_of(config.task));
   if (config.diffusion) {
     first = network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
     form = to_string(first) + ", as the images are";
@@ -152,22 +165,24 @@ void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const 
     if (good &&
         (main || output_count(config, output) == output_count(config, output_at(places[0]))))
       continue;
-    throw ConfigError("{}: \"{}\" of {} is {} of extents {} for one sample; allowed: float {}{}",
+    throw ConfigError("{}: \"{}\" of {} is {} of extents {} for one sample; allowed: float {}{}{}",
                       main ? "model.onnx.output" : "model.onnx.losses.output",
                       output.name,
                       config.file,
                       name_of(output.type),
                       to_string(extents),
                       form,
-                      main ? "" : ", with as many outputs as model.onnx.output");
+                      main ? "" : ", with as many outputs as model.onnx.output",
+                      network.outputs.size() > 1 ? "; the file has other outputs" : "");
   }
 }
 
 void append_to_goal(Lowering& lowering,
                     const OnnxConfig& config,
                     const DataInputs& data,
-                    const std::vector<int>& outputs) {
+                    const std::vector<int>& given) {
   GraphBuilder& builder = lowering.builder();
+  const std::vector<int> outputs = take_all_logits(lowering, config, given);
   std::optional<OutputLayer> layer;
   if (data.of_tokens && predicts_tokens(config))
     layer = take_output_layer(lowering, outputs.front());

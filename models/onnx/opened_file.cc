@@ -5,22 +5,40 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/total_loss.h"
 
 namespace lockstep::onnx {
+namespace {
+
+// A value that the config names becomes an output where a node of the file's graph computes it.
+void add_output(File& file, const std::string& name) {
+  const auto is_it = [&](int number) {
+    return number >= 0 && file.values[static_cast<size_t>(number)].name == name &&
+           !file.values[static_cast<size_t>(number)].of_function;
+  };
+  if (name.empty() || std::ranges::any_of(file.outputs, is_it)) return;
+  for (const Node& node : file.nodes) {
+    const auto found = std::ranges::find_if(node.outputs, is_it);
+    if (found != node.outputs.end()) return file.outputs.push_back(*found);
+  }
+}
+
+}  // namespace
 
 std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config) {
   static std::mutex mutex;
-  static std::map<std::string, std::shared_ptr<const OpenedFile>> opened;
+  static std::map<std::pair<std::string, std::string>, std::shared_ptr<const OpenedFile>> opened;
   if (config.file.empty()) refuse_value("model.onnx.file", "\"\"", "the path of an ONNX file");
   const std::lock_guard lock(mutex);
-  std::shared_ptr<const OpenedFile>& found = opened[config.file];
+  std::shared_ptr<const OpenedFile>& found = opened[{config.file, config.output}];
   if (found == nullptr) {
     auto fresh = std::make_shared<OpenedFile>();
     fresh->file = read_file(config.file);
+    add_output(fresh->file, config.output);
     fresh->classes = classify(fresh->file);
     found = std::move(fresh);
   }
@@ -47,9 +65,13 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
   const auto place_of = [&](const std::string& name, const char* field) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
-      refuse_value(field,
-                   in_quotes(name),
-                   fmt::format("an output of {}: {}", config.file, fmt::join(names, ", ")));
+      refuse_value(
+          field,
+          in_quotes(name),
+          fmt::format("an output of {}: {}; model.onnx.output may name any value that its nodes "
+                      "compute",
+                      config.file,
+                      fmt::join(names, ", ")));
     return static_cast<size_t>(found - names.begin());
   };
   std::vector<size_t> places = {0};

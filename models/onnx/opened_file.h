@@ -15,8 +15,8 @@ struct OpenedFile {
   Classes classes;
 };
 
-// The config's file. Throws ConfigError, as read_file(), where it is no network or other fields do not go
-// with it; see check_shared.
+// The config's file, whose outputs have the value that model.onnx.output names among them. Throws
+// ConfigError, as read_file(), where it is no network or other fields do not go with it; see check_shared.
 std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config);
 
 // Refuses parameters that several nodes share as bias or gain, where the config does not allow it.

@@ -61,7 +61,9 @@ void describe(FileValue& value, const schema::ValueInfoProto& info) {
   value.extents.clear();
   for (const schema::TensorShapeProto::Dimension& dim : tensor.shape().dim()) {
     const bool open = !dim.has_dim_value() || dim.dim_value() < 0;
-    value.extents.push_back({open ? -1 : dim.dim_value(), dim.dim_param()});
+    // Exporters write "?" for axes that have nothing in common.
+    const std::string name = dim.dim_param() == "?" ? "" : dim.dim_param();
+    value.extents.push_back({open ? -1 : dim.dim_value(), name});
   }
 }
 

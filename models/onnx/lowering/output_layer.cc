@@ -38,4 +38,22 @@ std::optional<OutputLayer> take_output_layer(Lowering& lowering, int output) {
   return layer;
 }
 
+int take_logits(Lowering& lowering, int output, Loss loss) {
+  const int number = lowering.origin_of(output);
+  const Node* last = lowering.producer(number);
+  const auto rank = static_cast<int64_t>(lowering.value(number).extents.size());
+  if (loss == Loss::kBinaryCrossEntropy) {
+    if (!is_op(last, "Sigmoid")) return output;
+  } else {
+    if (loss != Loss::kSoftmaxCrossEntropy ||
+        (!is_op(last, "Softmax") && !is_op(last, "LogSoftmax")))
+      return output;
+    const int64_t axis = last->integer("axis", last->opset < 13 ? 1 : -1);
+    if (axis != -1 && axis != rank - 1) return output;
+  }
+  const int logits = last->input(0);
+  if (!is_read(lowering, number)) lowering.pass_over(*last);
+  return logits;
+}
+
 }  // namespace lockstep::onnx

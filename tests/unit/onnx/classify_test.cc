@@ -112,6 +112,65 @@ TEST(OnnxClassify, ConstantsLearnInThePlaceOfWeightsAlone) {
   EXPECT_EQ(network.values[static_cast<size_t>(weight)].initializer, -1);
 }
 
+// PaddlePaddle has all its weights in Constant nodes, under their names, and so has what converts its files.
+TEST(OnnxClassify, NamedConstantsOfOtherExportersLearn) {
+  for (const char* producer : {"PaddlePaddle", "", "pytorch 2.3.1"}) {
+    FileBuilder b;
+    b.file().producer = producer;
+    const auto constant = [&](const std::string& name, const Extents& extents) {
+      const int value = b.floats(name, extents);
+      FileValue& v = b.file().values[static_cast<size_t>(value)];
+      v.constant = b.file().initializers[static_cast<size_t>(v.initializer)].array;
+      v.initializer = -1;
+      return value;
+    };
+    int x = b.input("x", {kBatch, {4}, {3}});
+    const int gain = constant("conv1_bn_scale", {4}), bias = constant("conv1_bn_offset", {4});
+    x = b.node("InstanceNormalization", {x, gain, bias});
+    const int scale = constant("whswish_b_1.w_0", {1}), shift = constant("fc_0.b_0", {3});
+    const int three = constant("Constant@1", {}), six = constant("p2o.helper.constant.7", {1});
+    for (const int operand : {scale, shift, three, six}) x = b.node("Add", {x, operand});
+    b.output(x);
+    const bool by_pytorch = std::string(producer).starts_with("pytorch");
+    for (const int value : {gain, bias, scale, shift})
+      EXPECT_EQ(learns(b, value), !by_pytorch) << producer << " " << value;
+    for (const int value : {three, six}) EXPECT_FALSE(learns(b, value)) << producer << " " << value;
+  }
+}
+
+TEST(OnnxClassify, NumbersOfTheArithmeticOfTensorFlowDoNotLearn) {
+  FileBuilder b;
+  int x = b.input("x", {kBatch, {3}});
+  std::vector<int> numbers, weights;
+  for (const char* name :
+       {"jax2tf_get_logits_/Const_2:0", "model/log/add/y:0", "a/LayerNorm_1/truediv_recip:0"})
+    numbers.push_back(b.floats(name, {}));
+  numbers.push_back(b.floats("const_fold_opt__211", {1, 1}));
+  weights.push_back(b.floats("const_fold_opt__209", {1, 3}));
+  weights.push_back(b.floats("model/batch_normalization/FusedBatchNormV3", {1}));
+  weights.push_back(b.floats("model/scale/ReadVariableOp:0", {}));
+  weights.push_back(b.floats("logit_scale", {}));
+  for (const auto& values : {numbers, weights})
+    for (const int value : values) x = b.node("Mul", {x, value});
+  b.output(x);
+  for (const int value : numbers) EXPECT_FALSE(learns(b, value)) << value;
+  for (const int value : weights) EXPECT_TRUE(learns(b, value)) << value;
+}
+
+// CLIP's temperature is learned as its logarithm; frequencies are no parameters.
+TEST(OnnxClassify, FunctionsOfAParameterStandForIt) {
+  FileBuilder b;
+  int x = b.input("x", {kBatch, {3}});
+  const int scale = b.floats("logit_scale", {}), decay = b.floats("decay_log", {3}),
+            frequencies = b.floats("inv_freq", {3}), folded = b.floats("val_3", {3});
+  x = b.node("Mul", {x, b.node("Exp", {scale})});
+  x = b.node("Mul", {x, b.node("Neg", {b.node("Exp", {decay})})});
+  x = b.node("Mul", {x, b.node("Cos", {frequencies})});
+  b.output(b.node("Mul", {x, b.node("Exp", {folded})}));
+  for (const int value : {scale, decay}) EXPECT_TRUE(learns(b, value)) << value;
+  for (const int value : {frequencies, folded}) EXPECT_FALSE(learns(b, value)) << value;
+}
+
 // The tables of a rotary embedding, and rows of a table of positions, as the exporter's optimizer leaves them.
 TEST(OnnxClassify, FoldedOperationsDoNotLearnButRowsOfTablesDo) {
   FileBuilder b;
