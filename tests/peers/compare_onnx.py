@@ -29,6 +29,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import compare_transformers
+import onnx_zoo
 
 warnings.filterwarnings("ignore")
 BATCH, CLASSES, SIDE, FEATURES = 16, 10, 32, 60
@@ -196,7 +197,21 @@ class Conditioned(nn.Module):
         return nn.functional.mse_loss(outputs.flatten(1), targets.to(outputs.dtype))
 
 
-FEATURE_CASES = ("mlp", "recurrent", "sound", "volumes", "conditioned")
+class Autoencoder(nn.Module):
+    """Gives values between 0 and 1, which are needed again for their gradient."""
+
+    values = FEATURES
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Linear(24, 6), nn.ELU())
+        self.outer = nn.Sequential(nn.Linear(6, 24), nn.Hardswish(), nn.Linear(24, FEATURES), nn.Sigmoid())
+
+    def forward(self, x):
+        return self.outer(self.inner(x))
+
+
+FEATURE_CASES = ("mlp", "recurrent", "sound", "volumes", "conditioned", "autoencoder", "bounded", *onnx_zoo.FEATURE_CASES)
 CASES = {
     "mlp": lambda: nn.Sequential(nn.Linear(FEATURES, 50), nn.GELU(), nn.Linear(50, 40), nn.Tanh(), nn.LayerNorm(40),
                                  nn.Linear(40, 30, bias=False), nn.ReLU(), nn.Linear(30, CLASSES)),
@@ -212,9 +227,12 @@ CASES = {
         [torchvision.models.convnext.CNBlockConfig(16, 32, 2), torchvision.models.convnext.CNBlockConfig(32, None, 2)], 0.0, 0.1, CLASSES),
     "vit": lambda: torchvision.models.VisionTransformer(SIDE, 8, 2, 4, 32, 48, num_classes=CLASSES),
     "encoder": Encoder,
+    "autoencoder": Autoencoder,
+    "bounded": lambda: nn.Sequential(nn.Linear(FEATURES, 30), nn.ReLU(), nn.Linear(30, CLASSES), nn.Tanh()),
     "auxiliary": Auxiliary,
     "conditioned": Conditioned,
     "vgg11_bn": lambda: nn.Sequential(*torchvision.models.vgg11_bn().features, nn.Flatten(), nn.Linear(512, CLASSES)),
+    **onnx_zoo.CASES,
 }
 TEXTS = ("gpt2", "gpt2_untied", "gpt2_gelu", "gptj", "bert", "bert_classes", "bert_values", "bert_tags", "roberta",
          "roberta_classes", "llama", "llama_tied_mha", "llama3", "mistral", "mistral_window", "qwen2", "qwen3")
@@ -337,6 +355,9 @@ def samples_of(name, folder, steps):
          else random.standard_normal((count, FEATURES), numpy.float32))
     y = random.integers(0, CLASSES, count, numpy.int64)
     fields = ""
+    if name == "autoencoder":
+        y = random.random((count, model.values), numpy.float32)
+        fields = "loss: MEAN_SQUARED_ERROR "
     if name == "conditioned":
         extents = [math.prod(e) for e in model.inputs.values()]
         x = random.standard_normal((count, sum(extents)), numpy.float32)

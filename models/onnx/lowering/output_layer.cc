@@ -52,7 +52,7 @@ int take_logits(Lowering& lowering, int output, Loss loss) {
     if (axis != -1 && axis != rank - 1) return output;
   }
   const int logits = last->input(0);
-  if (!is_read(lowering, number)) lowering.pass_over(*last);
+  if (!lowering.has_reading_node(number)) lowering.pass_over(*last);
   return logits;
 }
 
