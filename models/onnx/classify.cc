@@ -213,7 +213,7 @@ class Classifier {
   }
 
   // A value in a slot of a node: initializers that it is made of may learn, and so may Constant nodes, which
-  // hold weights in files of other exporters, and by their names in PaddlePaddle's all that learns;
+  // hold weights in files of other exporters, and by their names in PaddlePaddle's all that learns, which is no scalar;
   // PyTorch's has them for gains of 1 that no module has.
   void mark(int value, int node, Slot slot) {
     if (varies_[static_cast<size_t>(value)]) return;
@@ -224,7 +224,8 @@ class Classifier {
       if (may_learn(stored.array, stored.name, slot)) add(value, node, slot, stored.array);
     } else if (const FileValue& known = file_.values[static_cast<size_t>(value)]; known.constant) {
       const bool weight = slot == Slot::kWeight || slot == Slot::kTable;
-      const bool named = !by_pytorch_ && !known.of_function && !is_invented(known.name, false);
+      const bool named = !by_pytorch_ && !known.of_function && !known.constant->extents.empty() &&
+                         !is_invented(known.name, false);
       if ((weight || named) && may_learn(*known.constant, known.name, slot))
         add(value, node, slot, *known.constant);
     } else if (source >= 0) {

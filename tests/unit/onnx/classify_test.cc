@@ -128,13 +128,15 @@ TEST(OnnxClassify, NamedConstantsOfOtherExportersLearn) {
     const int gain = constant("conv1_bn_scale", {4}), bias = constant("conv1_bn_offset", {4});
     x = b.node("InstanceNormalization", {x, gain, bias});
     const int scale = constant("whswish_b_1.w_0", {1}), shift = constant("fc_0.b_0", {3});
-    const int three = constant("Constant@1", {}), six = constant("p2o.helper.constant.7", {1});
-    for (const int operand : {scale, shift, three, six}) x = b.node("Add", {x, operand});
+    const int three = constant("Constant@1", {}), six = constant("p2o.helper.constant.7", {1}),
+              share = constant("share", {});
+    for (const int operand : {scale, shift, three, six, share}) x = b.node("Add", {x, operand});
     b.output(x);
     const bool by_pytorch = std::string(producer).starts_with("pytorch");
     for (const int value : {gain, bias, scale, shift})
       EXPECT_EQ(learns(b, value), !by_pytorch) << producer << " " << value;
-    for (const int value : {three, six}) EXPECT_FALSE(learns(b, value)) << producer << " " << value;
+    for (const int value : {three, six, share})
+      EXPECT_FALSE(learns(b, value)) << producer << " " << value;
   }
 }
 
