@@ -188,8 +188,8 @@ def refusals(bench):
     bench.refused(["places", "model.onnx.inputs", "POSITIONS"], text(f'file: "{fixed}" task: MASKED_TOKENS'))
     bench.refused(["model.onnx.inputs.name", "nothing", "input_ids"],
                   text(f'file: "{file}" context: {T} inputs {{ name: "nothing" is: MASK }}'))
-    bench.refused(["model.onnx.inputs", "input_ids", "int64 with 2 axes", "FEATURES"],
-                  text(f'file: "{file}" context: {T} inputs {{ name: "input_ids" is: FEATURES }}'))
+    bench.refused(["model.onnx.inputs", "input_ids", "int64 with 2 axes", "IMAGES"],
+                  text(f'file: "{file}" context: {T} inputs {{ name: "input_ids" is: IMAGES }}'))
     bench.refused(["model.onnx.output", "(N, O)", "model.onnx.task"],
                   text(f'file: "{file}" context: {T} task: SEQUENCE_CLASSES'))
     bench.refused(["model.onnx.loss", "model.onnx.task"], text(f'file: "{file}" context: {T} loss: MEAN_SQUARED_ERROR'))
