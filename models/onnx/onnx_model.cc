@@ -17,8 +17,8 @@
 #include "models/onnx/write_file.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/forward_fusion.h"
 #include "runtime/graph/schema.h"
-#include "runtime/graph/unread_ops.h"
 
 namespace lockstep {
 namespace onnx {
@@ -349,7 +349,7 @@ class OnnxModel final : public Model {
     }
     std::vector<LoweredParameter> parameters = lowering.parameters();
     Graph graph = std::move(builder).finish();
-    drop_unread_ops(graph);
+    fuse_forward(graph);
     return {std::move(graph), std::move(parameters)};
   }
 

@@ -14,6 +14,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/exec/host_copy.h"
 #include "runtime/graph/autodiff.h"
+#include "runtime/graph/forward_fusion.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/rearrange.h"
@@ -141,6 +142,7 @@ class LoweredNetwork {
     if (purpose == Purpose::kInference) {
       builder.keep(y);
       Graph graph = std::move(builder).finish();
+      fuse_forward(graph);
       for (const TensorId parameter : graph.parameters) graph[parameter].frozen = true;
       return graph;
     }
@@ -148,6 +150,7 @@ class LoweredNetwork {
     const TensorId target = builder.input("target", row, DType::kF32);
     ops::mean_squared_error(builder, ops::reshape(builder, "row", y, row), target);
     Graph graph = std::move(builder).finish();
+    fuse_forward(graph);
     differentiate(graph);
     return graph;
   }

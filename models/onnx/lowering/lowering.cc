@@ -41,6 +41,8 @@ std::vector<int> last_two_swapped(int rank) {
 // Types of floats are all one here, and counts and ids are.
 bool is_copy(const Node& node, const Value& from, const Value& to) {
   if (!node.domain.empty()) return false;
+  if (node.op == "Reshape" || node.op == "Expand" || node.op == "Flatten")
+    return from.extents == to.extents && from.type == to.type;
   return node.op == "Identity" || ((node.op == "Cast" || node.op == "CastLike") &&
                                    is_floating(from.type) == is_floating(to.type) &&
                                    is_whole(from.type) == is_whole(to.type));

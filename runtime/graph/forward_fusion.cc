@@ -1,0 +1,195 @@
+#include "runtime/graph/forward_fusion.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/concat.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/unread_ops.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kNone = ~size_t{0};
+
+class ForwardFusion {
+ public:
+  explicit ForwardFusion(Graph& graph) : graph_(graph) {}
+
+  void run() {
+    each(&ForwardFusion::join_columns);
+    each(&ForwardFusion::shorten);
+    each(&ForwardFusion::fuse_activation);
+    each(&ForwardFusion::shorten);
+    each(&ForwardFusion::read_rows);
+    each(&ForwardFusion::fuse_sum);
+  }
+
+ private:
+  void each(void (ForwardFusion::*step)(size_t op)) {
+    index();
+    for (size_t i = 0; i < graph_.ops.size(); ++i) (this->*step)(i);
+    drop_dropped();
+  }
+
+  // Where each tensor is made, and the ops that read it.
+  void index() {
+    makers_.assign(graph_.tensors.size(), kNone);
+    readers_.assign(graph_.tensors.size(), {});
+    dropped_.assign(graph_.ops.size(), false);
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      for (const TensorId id : graph_.ops[i].outputs)
+        if (id != kNoTensor) makers_[static_cast<size_t>(id)] = i;
+      for (const TensorId id : graph_.ops[i].inputs)
+        if (id != kNoTensor) readers_[static_cast<size_t>(id)].push_back(i);
+    }
+  }
+
+  const Op* maker(TensorId id, OpKind kind) const {
+    const size_t op = makers_[static_cast<size_t>(id)];
+    return op != kNone && graph_.ops[op].kind == kind ? &graph_.ops[op] : nullptr;
+  }
+  const std::vector<size_t>& readers(TensorId id) const {
+    return readers_[static_cast<size_t>(id)];
+  }
+  bool is_kept(TensorId id) const {
+    return id == graph_.result || graph_[id].role != Role::kActivation;
+  }
+
+  // The tensor of which this one has the columns from `first` on; kNoTensor where it has none.
+  TensorId source_of_columns(TensorId id, int64_t first, int64_t rows, int64_t columns) const {
+    while (const Op* reshape = maker(id, OpKind::kReshape)) id = reshape->inputs[0];
+    const Op* cut = maker(id, OpKind::kRearrange);
+    if (cut == nullptr) return kNoTensor;
+    const View& view = cut->as<RearrangeAttributes>().views.view;
+    const TensorId source = cut->inputs[0];
+    const bool found = view.rank == 2 && view.offset == first && view.reads_everywhere() &&
+                       view.dimensions[0].extent == rows && view.dimensions[1].extent == columns &&
+                       view.dimensions[0].stride == graph_.shape(source).columns() &&
+                       view.dimensions[1].stride == 1;
+    return found ? source : kNoTensor;
+  }
+
+  void join_columns(size_t number) {
+    Op& op = graph_.ops[number];
+    if (op.kind != OpKind::kConcat) return;
+    const auto& attributes = op.as<ConcatAttributes>();
+    TensorId source = kNoTensor;
+    int64_t first = 0;
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      const int64_t end = attributes.ends[k];
+      const TensorId of = source_of_columns(op.inputs[k], first, attributes.rows, end - first);
+      if (of == kNoTensor || (k > 0 && of != source)) return;
+      source = of;
+      first = end;
+    }
+    if (graph_.shape(source).columns() != first || graph_[source].role != Role::kActivation ||
+        graph_.shape(source).elements() != graph_.shape(op.outputs[0]).elements())
+      return;
+    op = {OpKind::kReshape, op.name, {source}, op.outputs, {}};
+  }
+
+  // A linear layer reads rows, whatever extents stand before them.
+  void read_rows(size_t number) {
+    Op& op = graph_.ops[number];
+    if (op.kind != OpKind::kLinear) return;
+    const Op* reshape = maker(op.inputs[0], OpKind::kReshape);
+    if (reshape != nullptr && graph_[reshape->inputs[0]].role == Role::kActivation &&
+        graph_.shape(reshape->inputs[0]).columns() == graph_.shape(op.inputs[0]).columns())
+      op.inputs[0] = reshape->inputs[0];
+  }
+
+  // A reshape of reshapes is one of what they began with, or that itself.
+  void shorten(size_t number) {
+    Op& op = graph_.ops[number];
+    if (op.kind != OpKind::kReshape) return;
+    while (const Op* before = maker(op.inputs[0], OpKind::kReshape))
+      op.inputs[0] = before->inputs[0];
+    const TensorId x = op.inputs[0], y = op.outputs[0];
+    if (is_kept(y) || !(graph_.shape(x) == graph_.shape(y)) || graph_[x].role == Role::kParameter)
+      return;
+    for (const size_t reader : readers(y)) std::ranges::replace(graph_.ops[reader].inputs, y, x);
+  }
+
+  void fuse_activation(size_t number) {
+    const Op& op = graph_.ops[number];
+    if (op.kind != OpKind::kActivation || is_kept(op.outputs[0])) return;
+    const Activation activation = op.as<ActivationAttributes>().activation;
+    const TensorId x = op.inputs[0], y = op.outputs[0];
+    TensorId made = x;  // by the layer, of which x may be a reshape
+    if (readers(made).size() != 1 || is_kept(made)) return;
+    while (const Op* reshape = maker(made, OpKind::kReshape)) {
+      made = reshape->inputs[0];
+      if (readers(made).size() != 1 || is_kept(made)) return;
+    }
+    const size_t layer = makers_[static_cast<size_t>(made)];
+    if (layer == kNone || !take_activation(graph_.ops[layer], activation)) return;
+    for (const size_t reader : readers(y)) std::ranges::replace(graph_.ops[reader].inputs, y, x);
+    readers_[static_cast<size_t>(x)] = readers(y);
+    dropped_[number] = true;
+  }
+
+  bool take_activation(Op& layer, Activation activation) {
+    if (layer.kind == OpKind::kLinear &&
+        layer.as<LinearAttributes>().activation == Activation::kNone) {
+      layer.attributes = LinearAttributes{activation};
+    } else if (layer.kind == OpKind::kConv2d &&
+               layer.as<Conv2dAttributes>().activation == Activation::kNone &&
+               !saves_pre_activation(activation)) {
+      Conv2dAttributes attributes = layer.as<Conv2dAttributes>();
+      attributes.activation = activation;
+      layer.attributes = attributes;
+      return true;
+    } else {
+      return false;
+    }
+    if (graph_.purpose == Purpose::kTraining && saves_pre_activation(activation)) {
+      Tensor pre = graph_[layer.outputs[0]];
+      pre.name += ".pre";
+      layer.outputs[1] = static_cast<TensorId>(graph_.tensors.size());
+      graph_.tensors.push_back(std::move(pre));
+    }
+    return true;
+  }
+
+  void fuse_sum(size_t number) {
+    Op& norm = graph_.ops[number];
+    if ((norm.kind != OpKind::kLayerNorm && norm.kind != OpKind::kRmsNorm) ||
+        norm.inputs[1] != kNoTensor || is_kept(norm.inputs[0]))
+      return;
+    const TensorId sum = norm.inputs[0];
+    const Op* add = maker(sum, OpKind::kAdd);
+    if (add == nullptr || readers(sum).front() != number || add->inputs[0] == add->inputs[1] ||
+        is_kept(add->inputs[0]) || is_kept(add->inputs[1]))
+      return;
+    norm.inputs[0] = add->inputs[0];
+    norm.inputs[1] = add->inputs[1];
+    norm.outputs[1] = sum;
+    dropped_[makers_[static_cast<size_t>(sum)]] = true;
+  }
+
+  void drop_dropped() {
+    size_t i = 0;
+    std::erase_if(graph_.ops, [&](const Op&) { return dropped_[i++]; });
+  }
+
+  Graph& graph_;
+  std::vector<size_t> makers_;                // by tensor: an op, or kNone
+  std::vector<std::vector<size_t>> readers_;  // by tensor, in order
+  std::vector<bool> dropped_;                 // by op
+};
+
+}  // namespace
+
+void fuse_forward(Graph& graph) {
+  LOCKSTEP_CHECK(graph.recomputed.empty() && graph.forward_ops == graph.ops.size());
+  ForwardFusion(graph).run();
+  graph.forward_ops = graph.ops.size();
+  drop_unread_ops(graph);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+// Catches: a fusion where another op reads what lies between, or where the result would be another one; ops
+// that nothing reads and that are run all the same.
+#include "runtime/graph/forward_fusion.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "runtime/graph/builder.h"
+#include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/concat.h"
+#include "runtime/graph/ops/layer_norm.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<OpKind> kinds(const Graph& graph) {
+  std::vector<OpKind> found;
+  for (const Op& op : graph.ops) found.push_back(op.kind);
+  return found;
+}
+
+class ForwardFusion : public ::testing::Test {
+ protected:
+  TensorId parameter(const std::string& name, const Shape& shape) {
+    return builder_.parameter(name, shape, {}, true);
+  }
+  TensorId linear(const std::string& name, TensorId x, int64_t outputs) {
+    const TensorId weight = parameter(name + ".w", {outputs, builder_.shape(x).columns()});
+    return ops::linear(builder_, name, x, weight, kNoTensor, Activation::kNone);
+  }
+  TensorId norm(const std::string& name, TensorId x) {
+    const int64_t columns = builder_.shape(x).columns();
+    return ops::layer_norm(
+               builder_, name, x, kNoTensor, parameter(name + ".g", {columns}), kNoTensor)
+        .second;
+  }
+  // Of the graph that ends in a loss of y.
+  std::vector<OpKind> fused(TensorId y) {
+    ops::mean_squared_error(builder_, y, builder_.input("target", builder_.shape(y), DType::kF32));
+    graph_ = std::move(builder_).finish();
+    fuse_forward(graph_);
+    EXPECT_EQ(graph_.forward_ops, graph_.ops.size());
+    return kinds(graph_);
+  }
+
+  GraphBuilder builder_{Purpose::kTraining};
+  TensorId x_ = builder_.input("x", {4, 6}, DType::kF32);
+  Graph graph_;
+};
+
+TEST_F(ForwardFusion, AnActivationBecomesPartOfItsLayer) {
+  TensorId y = linear("a", x_, 8);
+  y = ops::reshape(builder_, "rows", y, {2, 2, 8});
+  y = ops::activation(builder_, "gelu", y, Activation::kGeluErf);
+  y = linear("b", ops::reshape(builder_, "flat", y, {4, 8}), 3);
+  EXPECT_EQ(fused(y), (std::vector{OpKind::kLinear, OpKind::kLinear, OpKind::kMeanSquaredError}));
+  EXPECT_EQ(graph_.ops[0].as<LinearAttributes>().activation, Activation::kGeluErf);
+  ASSERT_NE(graph_.ops[0].outputs[1], kNoTensor) << "the gradient needs what was before";
+  EXPECT_EQ(graph_.shape(graph_.ops[0].outputs[1]), (Shape{4, 8}));
+  EXPECT_EQ(graph_.ops[1].inputs[0], graph_.ops[0].outputs[0]);
+}
+
+TEST_F(ForwardFusion, AnActivationOfWhatOthersReadStays) {
+  const TensorId a = linear("a", x_, 6);
+  const TensorId b = ops::activation(builder_, "relu", a, Activation::kRelu);
+  EXPECT_EQ(
+      fused(ops::add(builder_, "sum", a, b)),
+      (std::vector{OpKind::kLinear, OpKind::kActivation, OpKind::kAdd, OpKind::kMeanSquaredError}));
+}
+
+TEST_F(ForwardFusion, ASumIsComputedByTheNormThatReadsItFirst) {
+  const TensorId a = linear("a", x_, 6), b = linear("b", x_, 6);
+  const TensorId sum = ops::add(builder_, "sum", a, b);
+  const TensorId normed = norm("norm", sum);
+  EXPECT_EQ(fused(ops::add(builder_, "again", sum, normed)),
+            (std::vector{OpKind::kLinear,
+                         OpKind::kLinear,
+                         OpKind::kLayerNorm,
+                         OpKind::kAdd,
+                         OpKind::kMeanSquaredError}));
+  const Op& op = graph_.ops[2];
+  EXPECT_EQ(op.inputs[0], a);
+  EXPECT_EQ(op.inputs[1], b);
+  EXPECT_EQ(op.outputs[1], sum);
+}
+
+TEST_F(ForwardFusion, ASumThatIsReadBeforeTheNormStays) {
+  const TensorId a = linear("a", x_, 6), b = linear("b", x_, 6);
+  const TensorId sum = ops::add(builder_, "sum", a, b);
+  const TensorId other = linear("c", sum, 6);
+  const std::vector<OpKind> found = fused(ops::add(builder_, "again", other, norm("norm", sum)));
+  EXPECT_EQ(found[2], OpKind::kAdd);
+  EXPECT_EQ(graph_.ops[4].inputs[1], kNoTensor);
+}
+
+TEST_F(ForwardFusion, ColumnsThatAreCutApartAndJoinedAreTheTensor) {
+  const TensorId all = linear("a", x_, 12);
+  std::vector<TensorId> parts;
+  for (int64_t k = 0; k < 3; ++k) {
+    const TensorId part = ops::slice(builder_, "part", all, {0, 4 * k}, {1, 1}, {4, 4});
+    parts.push_back(ops::reshape(builder_, "heads", part, {4, 2, 2}));
+    parts.back() = ops::reshape(builder_, "rows", parts.back(), {4, 4});
+  }
+  EXPECT_EQ(fused(ops::concat(builder_, "joined", parts, 1)),
+            (std::vector{OpKind::kLinear, OpKind::kMeanSquaredError}));
+}
+
+TEST_F(ForwardFusion, ReshapesOneAfterTheOtherAreOne) {
+  TensorId y = linear("a", x_, 6);
+  y = ops::reshape(builder_, "first", y, {2, 2, 6});
+  y = ops::reshape(builder_, "second", y, {2, 12});
+  EXPECT_EQ(fused(y), (std::vector{OpKind::kLinear, OpKind::kReshape, OpKind::kMeanSquaredError}));
+  EXPECT_EQ(graph_.shape(graph_.ops[1].outputs[0]), (Shape{2, 12}));
+}
+
+TEST_F(ForwardFusion, LinearLayersReadRowsAsTheyAre) {
+  const TensorId a = ops::reshape(builder_, "samples", linear("a", x_, 6), {2, 2, 6});
+  const TensorId b = norm("norm", a);
+  const TensorId y = linear("b", ops::reshape(builder_, "rows", b, {4, 6}), 3);
+  EXPECT_EQ(fused(y),
+            (std::vector{OpKind::kLinear,
+                         OpKind::kReshape,
+                         OpKind::kLayerNorm,
+                         OpKind::kLinear,
+                         OpKind::kMeanSquaredError}));
+  EXPECT_EQ(graph_.ops[3].inputs[0], b);
+}
+
+TEST_F(ForwardFusion, ColumnsInAnotherOrderAreJoined) {
+  const TensorId all = linear("a", x_, 12);
+  std::vector<TensorId> parts;
+  for (const int64_t first : {4, 0, 8})
+    parts.push_back(ops::slice(builder_, "part", all, {0, first}, {1, 1}, {4, 4}));
+  const std::vector<OpKind> found = fused(ops::concat(builder_, "joined", parts, 1));
+  EXPECT_EQ(found.size(), 6u);
+  EXPECT_EQ(found[4], OpKind::kConcat);
+}
+
+}  // namespace
+}  // namespace lockstep
