@@ -4,16 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
+#include "runtime/graph/autodiff.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/activation.h"
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/rms_norm.h"
 
 namespace lockstep {
 namespace {
@@ -96,6 +101,37 @@ TEST_F(ForwardFusion, ASumThatIsReadBeforeTheNormStays) {
   const std::vector<OpKind> found = fused(ops::add(builder_, "again", other, norm("norm", sum)));
   EXPECT_EQ(found[2], OpKind::kAdd);
   EXPECT_EQ(graph_.ops[4].inputs[1], kNoTensor);
+}
+
+// What a norm gives may decide alone which elements of the sum are kept: then no gradient comes back to it.
+TEST_F(ForwardFusion, ASumHasAGradientWhereItsNormHasNone) {
+  for (const bool rms : {false, true}) {
+    GraphBuilder builder{Purpose::kTraining};
+    const TensorId x = builder.input("x", {4, 6}, DType::kF32);
+    const auto layer = [&](const std::string& name) {
+      const TensorId weight = builder.parameter(name + ".w", {6, 6}, {}, true);
+      return ops::linear(builder, name, x, weight, kNoTensor, Activation::kNone);
+    };
+    const TensorId sum = ops::add(builder, "sum", layer("a"), layer("b"));
+    const TensorId gain = builder.constant("gain", {6}, std::vector<float>(6, 1));
+    const TensorId normed =
+        rms ? ops::rms_norm(builder, "norm", sum, kNoTensor, gain, 1e-6f).second
+            : ops::layer_norm(builder, "norm", sum, kNoTensor, gain, kNoTensor).second;
+    PointwiseProgram keep;
+    const int zero = keep.constant(0);
+    const int above = keep.append(PointwiseFunction::kLess, zero, keep.input(1));
+    keep.append(PointwiseFunction::kMul, keep.input(0), above);
+    const TensorId y = ops::pointwise(builder, "kept", {sum, normed}, keep);
+    ops::mean_squared_error(builder, y, builder.input("target", {4, 6}, DType::kF32));
+    Graph graph = std::move(builder).finish();
+    fuse_forward(graph);
+    differentiate(graph);
+    const std::vector<OpKind> found = kinds(graph);
+    EXPECT_EQ(std::ranges::count(found, OpKind::kAdd), 0) << "the norm computes the sum";
+    EXPECT_EQ(std::ranges::count(found, OpKind::kLinearBackward), 2);
+    EXPECT_EQ(std::ranges::count(found, OpKind::kLayerNormBackward), 0);
+    EXPECT_EQ(std::ranges::count(found, OpKind::kRmsNormBackward), 0);
+  }
 }
 
 TEST_F(ForwardFusion, ColumnsThatAreCutApartAndJoinedAreTheTensor) {
