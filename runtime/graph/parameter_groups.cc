@@ -29,8 +29,9 @@ bool is_recurrent_bias(const Graph& graph, TensorId id) {
 // as its first one says.
 std::optional<Fans> fans_of(const Graph& graph, TensorId id) {
   const Tensor& parameter = graph[id];
-  const Shape& shape =
-      parameter.channels_last.rank() >= 4 ? parameter.channels_last : parameter.shape;
+  // A kernel of volumes lies with its depth beside the channels; a layer that reads images is a matrix.
+  const bool is_deep = parameter.shape.rank() == 4 && parameter.channels_last.rank() == 5;
+  const Shape& shape = is_deep ? parameter.channels_last : parameter.shape;
   if (is_recurrent_bias(graph, id)) return std::nullopt;
   if (shape.rank() == 2) return Fans{shape[1], shape[0]};
   int64_t longest = 1;

@@ -120,6 +120,8 @@ TEST(ParameterGroups, WhatBeginsAnewIsDrawnAsItLies) {
       attributes);
   made("scale", {8, 1, 1});
   made("kernel", {6, 3, 3, 2});
+  builder.set_channels_last(made("deep", {6, 3, 3, 4}), {6, 3, 3, 2, 2});
+  builder.set_channels_last(made("of_images", {6, 36}), {6, 3, 3, 4});
   made("table", {4, 4});
   Graph graph = builder.graph();  // a copy: nothing of it is computed
   graph[graph.parameters.back()].frozen = true;
@@ -130,6 +132,8 @@ TEST(ParameterGroups, WhatBeginsAnewIsDrawnAsItLies) {
   EXPECT_NEAR(spread("w"), std::sqrt(6.0 / (4 + 32)), 1e-6);
   EXPECT_NEAR(spread("r"), std::sqrt(6.0 / (8 + 32)), 1e-6);
   EXPECT_NEAR(spread("kernel"), std::sqrt(6.0 / (18 + 54)), 1e-6);
+  EXPECT_NEAR(spread("deep"), std::sqrt(6.0 / (36 + 108)), 1e-6);
+  EXPECT_NEAR(spread("of_images"), std::sqrt(6.0 / (36 + 6)), 1e-6);
   for (const char* kept : {"b", "scale", "table"})
     EXPECT_EQ(parameter(graph, kept).initializer.kind, Initializer::Kind::kGiven) << kept;
 }
