@@ -60,9 +60,15 @@ std::vector<int> take_all_logits(Lowering& lowering,
                                  const std::vector<int>& outputs) {
   const bool squared = config.diffusion || config.task == Task::kSequenceValues;
   std::vector<int> logits;
-  for (const int output : outputs)
-    logits.push_back(
-        take_logits(lowering, output, squared ? Loss::kMeanSquaredError : config.loss));
+  for (const int output : outputs) {
+    logits.push_back(lowering.origin_of(
+        take_logits(lowering, output, squared ? Loss::kMeanSquaredError : config.loss)));
+    if (std::ranges::count(logits, logits.back()) > 1)
+      throw ConfigError(
+          "model.onnx.losses.output: \"{}\" is another output again; allowed: outputs with logits "
+          "or values of their own",
+          lowering.value(output).name);
+  }
   return logits;
 }
 
@@ -196,21 +202,20 @@ void append_to_goal(Lowering& lowering,
     if (layer) return append_output_layer(lowering, config, *layer, kNoTensor);
     return builder.keep(rows_of(lowering, config, outputs.front()));
   }
+  // All that reads the first output is appended before its loss, whose rows may lie apart then.
+  std::vector<TensorId> rows;
+  for (size_t i = layer ? 1 : 0; i < outputs.size(); ++i)
+    rows.push_back(rows_of(lowering, config, outputs[i]));
   TensorId targets = data.targets;
-  std::vector<float> weights = {1};
   if (layer) {
     const Shape& x = builder.shape(lowering.plain(layer->x));
     if (targets == kNoTensor) targets = target_tokens(builder, x[0], x[1]);
     append_output_layer(lowering, config, *layer, targets);
-  } else {
-    const TensorId output = rows_of(lowering, config, outputs.front());
-    if (targets == kNoTensor) targets = targets_of(builder, config, builder.shape(output));
-    append_loss(builder, config, output, targets);
   }
-  for (size_t i = 1; i < outputs.size(); ++i) {
-    append_loss(builder, config, rows_of(lowering, config, outputs[i]), targets);
-    weights.push_back(config.losses[i - 1].weight);
-  }
+  if (targets == kNoTensor) targets = targets_of(builder, config, builder.shape(rows.front()));
+  for (const TensorId output : rows) append_loss(builder, config, output, targets);
+  std::vector<float> weights = {1};
+  for (const OnnxLoss& loss : config.losses) weights.push_back(loss.weight);
   if (outputs.size() > 1) ops::total_loss(builder, weights);
 }
 

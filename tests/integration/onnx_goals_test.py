@@ -31,11 +31,13 @@ def text(fields, data, rest=REST):
 # ---- Several outputs ----
 
 def heads_file():
-    weights = {"body": seeded([5, 6], 1), "main": seeded([4, 5], 2), "side": seeded([4, 5], 3), "odd": seeded([3, 5], 4)}
+    weights = {"body": seeded([5, 6], 1), "main": seeded([4, 5], 2), "side": seeded([4, 5], 3), "odd": seeded([3, 5], 4),
+               "next": seeded([4, 4], 5)}
     nodes = [node("Gemm", ["x", "body"], ["h"], transB=1), node("Relu", ["h"], ["r"])]
     nodes += [node("Gemm", ["r", name], [f"{name}_y"], transB=1) for name in ("main", "side", "odd")]
+    nodes += [node("Gemm", ["main_y", "next"], ["next_y"], transB=1), node("Softmax", ["main_y"], ["shares_y"])]
     return model(nodes, weights, [("x", ["batch", 6])], *((f"{name}_y", ["batch", n]) for name, n in
-                                                          (("main", 4), ("side", 4), ("odd", 3))))
+                                                          (("main", 4), ("side", 4), ("odd", 3), ("next", 4), ("shares", 4))))
 
 
 def several_outputs(bench):
@@ -49,6 +51,11 @@ def several_outputs(bench):
         first[name] = losses[0][1] if losses else math.nan
     wanted = first["main"] + 0.25 * first["side"]
     bench.expect(abs(first["both"] - wanted) < 1e-6 * wanted, f"a loss of {first['both']}, not {wanted}")
+    chained = {name: bench.run(f"chained-{name}", text(f"{file} {fields}", FEATURES), "--max-steps", "1") for name, fields in
+               (("next", 'output: "next_y"'), ("both", 'losses { output: "next_y" weight: 0.5 }'))}
+    if all(chained.values()):
+        wanted, found = first["main"] + 0.5 * chained["next"][0][1], chained["both"][0][1]
+        bench.expect(abs(found - wanted) < 1e-6 * wanted, f"a loss of an output and what is computed of it: {found}, not {wanted}")
     losses = bench.run("both", both)
     for ranks, stage in ((2, 1), (4, 3)):
         again = bench.run(f"both-{ranks}", both, "--set", f"comm.zero_stage={stage}", ranks=ranks)
@@ -59,6 +66,7 @@ def several_outputs(bench):
     refusals = {'losses { output: "nowhere" }': ["model.onnx.losses.output", "nowhere", "side_y"],
                 'losses { output: "main_y" }': ["model.onnx.losses.output", "main_y"],
                 'losses { output: "odd_y" }': ["model.onnx.losses.output", "odd_y", "as model.onnx.output"],
+                'losses { output: "shares_y" }': ["model.onnx.losses.output", "shares_y", "of their own"],
                 'losses { output: "side_y" weight: 0 }': ["weight", "0"]}
     for fields, parts in refusals.items():
         bench.refused(parts, text(f"{file} {fields}", FEATURES))

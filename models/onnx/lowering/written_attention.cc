@@ -99,7 +99,7 @@ class WrittenAttention {
     } else {
       const bool true_hides = lowering_.origin_of(chosen->input(2)) == value_;
       const auto hidden = number(chosen->input(true_hides ? 1 : 2));
-      if (!hidden || *hidden > kForgotten) return false;
+      if (!hidden || !(*hidden <= kForgotten)) return false;
       mask_ = lowering_.mask_form(chosen->input(0), true_hides);
     }
     take(*masks);

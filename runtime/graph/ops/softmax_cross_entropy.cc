@@ -10,8 +10,12 @@
 namespace lockstep {
 namespace {
 
-// Whether no other op computes the tensor than one whose kernels leave room behind rows.
+// Whether no other op computes the tensor than one whose kernels leave room behind rows, and none reads
+// it but the loss.
 bool may_be_padded(const Graph& graph, TensorId tensor) {
+  if (std::ranges::any_of(graph.ops,
+                          [&](const Op& op) { return std::ranges::count(op.inputs, tensor) > 0; }))
+    return false;
   const auto producer = std::find_if(graph.ops.rbegin(), graph.ops.rend(), [&](const Op& op) {
     return std::ranges::count(op.outputs, tensor) > 0;
   });

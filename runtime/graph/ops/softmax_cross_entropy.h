@@ -38,7 +38,8 @@ struct SoftmaxCrossEntropyAttributes {
 namespace ops {
 
 // Ends a training or evaluation graph. targets: (rows) i32. Where a linear layer computes the
-// logits, their rows may become padded. Classes have the weights of the builder's options.
+// logits, their rows may become padded, unless an op before reads them, too: none may behind it.
+// Classes have the weights of the builder's options.
 void softmax_cross_entropy(GraphBuilder& builder,
                            TensorId logits,
                            TensorId targets,
