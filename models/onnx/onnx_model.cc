@@ -27,6 +27,9 @@ namespace {
 // Of images whose size neither the file nor the data have said: the first that the network takes.
 constexpr int64_t kUsualSides[] = {224, 32, 28, 64, 96};
 
+// Of each lane's, by which it is found out what masks say: a file does not tell one sample from another.
+constexpr int64_t kSamplesOfMasks = 3;
+
 class OnnxModel final : public Model {
  public:
   explicit OnnxModel(const OnnxConfig& config) : config_(config) {}
@@ -341,7 +344,13 @@ class OnnxModel final : public Model {
       if (input.limit > 0) lowering.set_limit(network.inputs[place], input.limit);
       if (inputs.meanings()[place] == Meaning::kMask) masks.push_back(network.inputs[place]);
     }
-    lowering.set_token_masks(std::move(masks), data.documents);
+    Network few;
+    if (!masks.empty()) {
+      const Extents& tokens = network.values[static_cast<size_t>(masks[0])].extents;
+      few = inputs.bind(
+          std::min(tokens[0], kSamplesOfMasks), tokens[1], {}, is_stream(config_, options));
+      lowering.set_token_masks(std::move(masks), data.documents, few);
+    }
     try {
       append_to_goal(lowering, config_, data, output_numbers(network));
     } catch (const ConfigError& error) {

@@ -125,7 +125,7 @@ class LoweredNetwork {
       lowering.set(input, ops::pointwise(builder, "mask", {numbers}, seen, /*integers=*/true));
       lowering.set_limit(input, 2);
     }
-    lowering.set_token_masks(network_.inputs, numbers);
+    lowering.set_token_masks(network_.inputs, numbers, network_);
   }
 
   Graph build(size_t output, Purpose purpose, const std::vector<int32_t>& documents) {

@@ -398,8 +398,9 @@ TensorId Lowering::make_constant(int number) {
   return builder_.constant(known.name, shape_of(known), integers);
 }
 
-void Lowering::set_token_masks(std::vector<int> masks, TensorId documents) {
-  token_masks_.set_masks(std::move(masks));
+void Lowering::set_token_masks(std::vector<int> masks, TensorId documents, const Network& few) {
+  token_masks_.emplace(few);
+  token_masks_->set_masks(std::move(masks));
   documents_ = documents;
 }
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -102,11 +101,12 @@ class Lowering {
   TensorId running_statistic(const Node& node, int number, float momentum);
 
   // Says which inputs of the network are masks of tokens (N, T), 1 where a token's document in `documents`
-  // (N, T) i32 is at least 0, else 0. Before run().
-  void set_token_masks(std::vector<int> masks, TensorId documents);
+  // (N, T) i32 is at least 0, else 0. Before run(). What is computed of them is followed in `few`, the same
+  // network of fewer samples, where it takes little memory; borrowed.
+  void set_token_masks(std::vector<int> masks, TensorId documents, const Network& few);
   // What an attention's mask says.
   MaskForm mask_form(int number, bool true_hides = false) {
-    return token_masks_.form_of(origin_of(number), true_hides);
+    return token_masks_->form_of(origin_of(number), true_hides);
   }
   // (N, T) i32: 0, and of padding -1.
   TensorId seen_tokens();
@@ -178,7 +178,7 @@ class Lowering {
   std::set<int> unshared_;              // values
   std::map<int, int64_t> limits_;       // by value
   bool synchronised_norms_ = false;
-  TokenMasks token_masks_;
+  std::optional<TokenMasks> token_masks_;
   TensorId documents_ = kNoTensor, seen_tokens_ = kNoTensor;
 };
 

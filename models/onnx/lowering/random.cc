@@ -21,10 +21,9 @@ void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
   // A truth value that chooses is not a number which may be `kept`, as it is outside training.
   if (!is_floating(lowering.value(number).type)) {
     const Node* reader = lowering.only_reader(number);
-    const bool casts =
-        reader != nullptr && reader->input(0) >= 0 &&
-        (is_op(reader, "Cast") ||
-         (is_op(reader, "CastLike") && lowering.origin_of(reader->input(0)) == number));
+    const bool casts = reader != nullptr && reader->input(0) >= 0 &&
+                       (is_op(reader, "Cast") || (is_op(reader, "CastLike") &&
+                                                  lowering.origin_of(reader->input(0)) == number));
     if (!casts || !is_floating(lowering.value(reader->output(0)).type))
       refuse(node,
              "chooses elements otherwise than by a product with the draw; no op here does that");
