@@ -8,10 +8,11 @@
 
 namespace lockstep {
 
+// How images are noised, and what the network is to say of them.
 struct Diffusion {
   DiffusionSchedule schedule = DiffusionSchedule::kLinear;
   DiffusionTarget target = DiffusionTarget::kEpsilon;
-  float label_dropout = 0;
+  float label_dropout = 0;  // share of a step's samples that lose their class
   int64_t classes = 0;  // also what stands for a class that is lost
 };
 

@@ -62,7 +62,8 @@ struct Tensor {
   // batch, and a step makes it (1 - momentum) of itself + momentum times the mean over the lanes.
   float running_momentum = 0;
   // Parameters only: (O, H, W, C) of a parameter that files hold as (O, C, H, W), its own extents
-  // or what its columns stand for; no extents where files hold it as it is.
+  // or what its columns stand for, or so of one axis (O, L, C) or three (O, H, W, D, C); no extents
+  // where files hold it as it is.
   Shape channels_last;
   // Parameters only: the rows of matrices of which it is made up, one below the other, as q, k and v
   // are where one product computes them; none where it is one matrix.
