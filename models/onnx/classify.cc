@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "models/onnx/constants.h"
 #include "models/onnx/network.h"
@@ -215,32 +217,50 @@ class Classifier {
   // A value in a slot of a node: initializers that it is made of may learn, and so may Constant nodes, which
   // hold weights in files of other exporters, and by their names in PaddlePaddle's all that learns, which is no scalar;
   // PyTorch's has them for gains of 1 that no module has.
+  // Each value is looked at once for each slot, however many ways lead to it.
   void mark(int value, int node, Slot slot) {
-    if (varies_[static_cast<size_t>(value)]) return;
-    const int source = source_[static_cast<size_t>(value)];
-    const int initializer = file_.values[static_cast<size_t>(value)].initializer;
-    if (initializer >= 0) {
-      const Initializer& stored = file_.initializers[static_cast<size_t>(initializer)];
-      if (may_learn(stored.array, stored.name, slot)) add(value, node, slot, stored.array);
-    } else if (const FileValue& known = file_.values[static_cast<size_t>(value)]; known.constant) {
-      const bool weight = slot == Slot::kWeight || slot == Slot::kTable;
-      const bool named = !by_pytorch_ && !known.of_function && !known.constant->extents.empty() &&
-                         !is_invented(known.name, false);
-      if ((weight || named) && may_learn(*known.constant, known.name, slot))
-        add(value, node, slot, *known.constant);
-    } else if (source >= 0) {
-      mark_source(file_.nodes[static_cast<size_t>(source)], node, slot);
+    std::set<std::pair<int, Slot>> seen;
+    std::vector<std::pair<int, Slot>> waiting;
+    const auto meet = [&](int next, Slot as) {
+      if (next >= 0 && !varies_[static_cast<size_t>(next)] && seen.emplace(next, as).second)
+        waiting.emplace_back(next, as);
+    };
+    meet(value, slot);
+    while (!waiting.empty()) {
+      const auto [next, as] = waiting.back();
+      waiting.pop_back();
+      const int source = source_[static_cast<size_t>(next)];
+      if (const Array* const array = learning_array(next, as))
+        add(next, node, as, *array);
+      else if (source >= 0)
+        meet_inputs(file_.nodes[static_cast<size_t>(source)], as, meet);
     }
   }
 
-  void mark_source(const Node& source, int node, Slot slot) {
+  // The elements of an initializer or Constant node that learns in such a slot.
+  const Array* learning_array(int value, Slot slot) const {
+    const FileValue& known = file_.values[static_cast<size_t>(value)];
+    if (known.initializer >= 0) {
+      const Initializer& stored = file_.initializers[static_cast<size_t>(known.initializer)];
+      return may_learn(stored.array, stored.name, slot) ? &stored.array : nullptr;
+    }
+    if (!known.constant) return nullptr;
+    const bool weight = slot == Slot::kWeight || slot == Slot::kTable;
+    const bool named = !by_pytorch_ && !known.of_function && !known.constant->extents.empty() &&
+                       !is_invented(known.name, false);
+    const bool learns = (weight || named) && may_learn(*known.constant, known.name, slot);
+    return learns ? &*known.constant : nullptr;
+  }
+
+  // The inputs of which the node's outputs are made.
+  template <typename Meet>
+  static void meet_inputs(const Node& source, Slot slot, const Meet& meet) {
     if (!source.domain.empty()) return;
     if (kMoving.count(source.op) > 0) {
       const size_t count = source.op == "Concat" ? source.inputs.size() : 1;
-      for (size_t i = 0; i < count && i < source.inputs.size(); ++i)
-        if (source.inputs[i] >= 0) mark(source.inputs[i], node, slot);
+      for (size_t i = 0; i < count && i < source.inputs.size(); ++i) meet(source.inputs[i], slot);
     } else if (kOfParameters.count(source.op) > 0) {
-      mark(source.inputs[0], node, Slot::kOperand);
+      meet(source.input(0), Slot::kOperand);
     }
   }
 

@@ -42,6 +42,31 @@ TEST(OnnxClassify, MovedWeightsLearn) {
   EXPECT_TRUE(learns(b, second));
 }
 
+// 2^60 ways lead to the bias: one look at each value is enough.
+TEST(OnnxClassify, AValueThatManyWaysLeadToIsLookedAtOnce) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}});
+  const int bias = b.floats("layer.bias", {1, 4});
+  const int start = b.integers("start", {0}), end = b.integers("end", {1});
+  int last = bias;
+  for (int i = 0; i < 60; ++i) {
+    const int twice = b.node("Concat", {last, last}, {{"axis", int64_t{0}}});
+    last = b.node("Slice", {twice, start, end});
+  }
+  b.output(b.node("Add", {x, last}));
+  EXPECT_TRUE(learns(b, bias));
+}
+
+TEST(OnnxClassify, AWeightLearnsBehindChainsThatAreDeeperThanTheStack) {
+  FileBuilder b;
+  const int x = b.input("x", {kBatch, {4}});
+  const int weight = b.floats("layer.weight", {4, 4});
+  int last = weight;
+  for (int i = 0; i < 200'000; ++i) last = b.node("Identity", {last});
+  b.output(b.node("MatMul", {x, last}));
+  EXPECT_TRUE(learns(b, weight));
+}
+
 // Rotary tables: a product of constants alone, which is no layer.
 TEST(OnnxClassify, WhatOnlyConstantsReachDoesNotLearn) {
   FileBuilder b;
