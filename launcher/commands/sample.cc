@@ -61,7 +61,7 @@ SampledModel open_model(const SampleOptions& options) {
   model.config = config_of_checkpoint(model.folder, model.state);
   const auto samples = [](const ModelTraits& traits) { return traits.diffusion.has_value(); };
   if (!samples(traits_of(model.config.model)))
-    throw ConfigError("{}: the model is {}, which makes no images; allowed: {}",
+    throw ConfigError("{}: the model is {}, which makes no images; allowed: {}, and onnx with diffusion",
                       model.folder.string(),
                       name_of(model.config.model),
                       sections_where(samples));

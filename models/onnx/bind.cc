@@ -66,6 +66,8 @@ Binder::Binder(const File& file, const Classes& classes, const BindOptions& opti
     : file_(file),
       running_norms_(options.running_norms),
       wanted_outputs_(options.outputs),
+      most_folded_bytes_(options.most_folded_bytes),
+      spare_folded_bytes_(options.most_folded_bytes),
       learns_(classes.parameter),
       defined_(file.values.size(), false) {
   if (options.all_constant) learns_.clear();
@@ -155,14 +157,19 @@ void Binder::require_plausible(const NodeView& view,
 bool Binder::evaluate(const Node& node, const Op& op, const std::vector<Form>& forms) {
   const NodeView view(node, network_.values);
   if (op.evaluator == nullptr) return false;
+  // What has no element is known, whatever it is made of.
   for (size_t place = 0; place < std::min(node.inputs.size(), op.read_inputs); ++place)
-    if (view.has(place) && !view.known(place)) return false;
+    if (view.has(place) && !view.known(place) && !is_empty(forms)) return false;
   for (size_t place = 0; place < node.inputs.size(); ++place)
     if (view.has(place) && view.type(place) == ElementType::kString) return false;
   require_plausible(view, forms, true);
   const std::vector<Array> arrays =
       is_empty(forms) ? empty_arrays(forms) : op.evaluator(view, forms);
   LOCKSTEP_CHECK(arrays.size() >= node.outputs.size());
+  for (const Array& array : arrays) spare_folded_bytes_ -= static_cast<int64_t>(array.bytes());
+  if (spare_folded_bytes_ < 0)
+    view.refuse("with its output the values that are known before the start take more than {} MB",
+                most_folded_bytes_ >> 20);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] < 0) continue;
     LOCKSTEP_CHECK(arrays[i].type == forms[i].type && arrays[i].extents == forms[i].extents);

@@ -55,6 +55,8 @@ class Binder {
   const File& file_;
   bool running_norms_;
   std::vector<size_t> wanted_outputs_;  // none: all are
+  int64_t most_folded_bytes_;           // of all values that are computed here
+  int64_t spare_folded_bytes_;          // which are left of those
   std::vector<bool> learns_;            // by number of a value of the file
   Network network_;
   std::vector<bool> defined_;  // by number of a value: whether type and extents are known

@@ -129,6 +129,9 @@ struct BindOptions {
   std::map<std::string, Extents> inputs = {};  // the whole extents of an input, which go before all
   // Batch norms take the statistics of the file, and are computed by parts.
   bool running_norms = false;
+  // Of all values together that are computed before the start: they are held until the last node is
+  // bound.
+  int64_t most_folded_bytes = int64_t{4} << 30;
   bool all_constant = false;  // no initializer learns: everything folds that inputs do not reach
   std::map<std::string, Array> known = {};  // inputs that are constants, of their own extents
   std::vector<size_t> outputs = {};         // places of those that are wanted; none: all are

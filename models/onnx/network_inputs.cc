@@ -69,17 +69,39 @@ NetworkInputs::NetworkInputs(const OpenedFile& opened, const OnnxConfig& config)
   const size_t count = opened.file.inputs.size();
   std::set<std::string> names;
   for (size_t place = 0; place < count; ++place) names.insert(value(place).name);
-  for (const OnnxInput& given : config.inputs)
+  std::set<std::string> told;
+  for (const OnnxInput& given : config.inputs) {
     if (names.count(given.name) == 0)
       refuse_value("model.onnx.inputs.name",
                    in_quotes(given.name),
                    fmt::format("an input of {}: {}", config.file, fmt::join(names, ", ")));
+    if (!told.insert(given.name).second)
+      refuse_value("model.onnx.inputs.name", in_quotes(given.name), "each name once");
+  }
+  check_axes();
   for (size_t place = 0; place < count; ++place) {
     meanings_.push_back(meaning_of(place));
     require_form(place);
   }
   require_together();
   context_ = find_context();
+}
+
+// The first axis is that of the samples, whose extent is the batch of a lane.
+void NetworkInputs::check_axes() const {
+  std::set<std::string> told, of_samples;
+  for (size_t place = 0; place < opened_.file.inputs.size(); ++place) {
+    of_samples.insert(value(place).name + ".0");
+    if (!value(place).extents.empty()) of_samples.insert(value(place).extents[0].name);
+  }
+  for (const OnnxAxis& given : config_.axes) {
+    if (!told.insert(given.name).second)
+      refuse_value("model.onnx.axes.name", in_quotes(given.name), "each name once");
+    if (of_samples.count(given.name) > 0)
+      refuse_value("model.onnx.axes.name",
+                   in_quotes(given.name),
+                   "axes other than that of the samples, whose extent train.global_batch says");
+  }
 }
 
 void NetworkInputs::require_together() const {

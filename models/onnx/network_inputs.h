@@ -38,6 +38,7 @@ class NetworkInputs {
   const FileValue& value(size_t place) const;
   Meaning meaning_of(size_t place) const;
   void require_form(size_t place) const;
+  void check_axes() const;
   void require_together() const;
   std::string words() const;  // of the meanings
   Array known(size_t place, int64_t batch, int64_t tokens) const;

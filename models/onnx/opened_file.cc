@@ -62,22 +62,21 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
   std::vector<std::string> names;
   for (const int output : opened.file.outputs)
     names.push_back(opened.file.values[static_cast<size_t>(output)].name);
-  const auto place_of = [&](const std::string& name, const char* field) {
+  const auto place_of = [&](const std::string& name, bool main) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
-      refuse_value(
-          field,
-          in_quotes(name),
-          fmt::format("an output of {}: {}; model.onnx.output may name any value that its nodes "
-                      "compute",
-                      config.file,
-                      fmt::join(names, ", ")));
+      refuse_value(main ? "model.onnx.output" : "model.onnx.losses.output",
+                   in_quotes(name),
+                   fmt::format("an output of {}: {}{}",
+                               config.file,
+                               fmt::join(names, ", "),
+                               main ? ", or any value that its nodes compute" : ""));
     return static_cast<size_t>(found - names.begin());
   };
   std::vector<size_t> places = {0};
-  if (!config.output.empty()) places[0] = place_of(config.output, "model.onnx.output");
+  if (!config.output.empty()) places[0] = place_of(config.output, true);
   for (const OnnxLoss& loss : config.losses) {
-    places.push_back(place_of(loss.output, "model.onnx.losses.output"));
+    places.push_back(place_of(loss.output, false));
     if (std::ranges::count(places, places.back()) > 1)
       refuse_value("model.onnx.losses.output",
                    in_quotes(loss.output),

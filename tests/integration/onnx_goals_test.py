@@ -100,6 +100,9 @@ def several_inputs(bench):
                for i in range(8) for a in range(2) for b in range(2)]
     wanted = sum(squares) / len(squares)
     bench.expect(losses is not None and abs(losses[0][1] - wanted) < 1e-5 * wanted, f"a loss of {losses}, not {wanted}")
+    again = 'inputs { name: "k" is: FEATURES }'
+    bench.refused(["model.onnx.inputs.name", "k", "once"], text(f"{named} {again}", data))
+    bench.refused(["model.onnx.axes.name", "batch", "samples"], text(f'{named} axes {{ name: "batch" extent: 3 }}', data))
     bench.expect(bench.run("inputs-2", text(f"{named} loss: MEAN_SQUARED_ERROR", data), ranks=2) == losses, "inputs on 2 ranks")
     bench.refused(["model.onnx.inputs", "\"k\""],
                   text(f'file: "{path}" inputs {{ name: "x" is: FEATURES }}', data))

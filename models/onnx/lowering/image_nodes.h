@@ -18,6 +18,8 @@ struct AxisWindow {
   int64_t from = 1, to = 1;       // extents of the image and of what comes of it
 
   bool changes_nothing() const { return kernel == 1 && stride == 1 && before == 0 && after == 0; }
+  // One window, which sees all pixels and no padding.
+  bool is_whole() const { return to == 1 && kernel == from && before == 0 && after == 0; }
 };
 // Of depth, height and width.
 using Window = std::array<AxisWindow, 3>;

@@ -13,6 +13,7 @@
 #include "runtime/graph/ops/conv2d.h"
 #include "runtime/graph/ops/pooling.h"
 #include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/reduce.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -80,7 +81,9 @@ PoolAttributes pool_of(const Node& node, const AxisWindow& down, const AxisWindo
   if (const int64_t pixels = down.kernel * across.kernel;
       node.op == "MaxPool" && pixels > kMostPixels)
     refuse(node,
-           fmt::format("kernel_shape: has {} pixels; allowed: at most {}", pixels, kMostPixels));
+           fmt::format("kernel_shape: has {} pixels; allowed: at most {}, or the whole image",
+                       pixels,
+                       kMostPixels));
   return attributes;
 }
 
@@ -90,6 +93,11 @@ TensorId append_pool(Lowering& lowering,
                      const AxisWindow& down,
                      const AxisWindow& across) {
   const auto pool = node.op == "MaxPool" ? ops::max_pool : ops::avg_pool;
+  if (node.op == "MaxPool" && down.kernel * across.kernel > kMostPixels && down.is_whole() &&
+      across.is_whole()) {
+    return ops::reduce(
+        lowering.builder(), lowering.name_of(node), x, ReduceKind::kMax, {1, 2}, /*keep=*/true);
+  }
   return pool(lowering.builder(), lowering.name_of(node), x, pool_of(node, down, across));
 }
 

@@ -380,7 +380,12 @@ TensorId Lowering::running_statistic(const Node& node, int number, float momentu
   if (origin.kind == ValueKind::kComputed || origin.kind == ValueKind::kInput)
     refuse(node, fmt::format("\"{}\" is computed; must be a constant of the file", origin.name));
   if (parameter_of_.count(number) > 0)
-    refuse(node, fmt::format("shares the statistic \"{}\" with another node", origin.name));
+    refuse(
+        node,
+        fmt::format("shares the statistic \"{}\" with another node, as exporters let it where both "
+                    "are equal at first; export with torch.onnx.export(..., dynamo=True, "
+                    "optimize=False)",
+                    origin.name));
   const TensorId tensor = builder_.running_statistic(origin.name, shape_of(origin), 0, momentum);
   builder_[tensor].initializer = given(origin, Storage::kAsInFile);
   parameter_of_[number] = parameters_.size();

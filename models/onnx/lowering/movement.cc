@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "models/onnx/constants.h"
@@ -119,17 +120,20 @@ void lower_split(Lowering& lowering, const Node& node) {
 
 // Images stay as they lie, where all of them lie so.
 void lower_concat(Lowering& lowering, const Node& node) {
-  if (node.inputs.size() > kMostConcatInputs)
-    refuse(
-        node,
-        fmt::format("has {} inputs; allowed: at most {}", node.inputs.size(), kMostConcatInputs));
+  std::vector<int> parts;  // those that have an element
+  std::ranges::copy_if(node.inputs, std::back_inserter(parts), [&](int input) {
+    return elements(lowering.value(input).extents) > 0;
+  });
+  if (parts.size() > kMostConcatInputs)
+    refuse(node,
+           fmt::format("has {} inputs; allowed: at most {}", parts.size(), kMostConcatInputs));
   const size_t rank = lowering.value(node.output(0)).extents.size();
   int axis = axis_of(node.integer("axis", 0), rank);
   const bool last =
-      std::ranges::all_of(node.inputs, [&](int input) { return lowering.is_channels_last(input); });
+      std::ranges::all_of(parts, [&](int input) { return lowering.is_channels_last(input); });
   if (last) axis = axis_in_last(axis, rank);
   std::vector<TensorId> inputs;
-  for (const int input : node.inputs)
+  for (const int input : parts)
     inputs.push_back(last ? lowering.channels_last(input) : lowering.plain(input));
   lowering.set(
       node.output(0), ops::concat(lowering.builder(), lowering.name_of(node), inputs, axis), last);

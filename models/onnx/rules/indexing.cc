@@ -11,8 +11,18 @@ namespace {
 // An index, which counts from the end where below 0.
 int64_t placed(const NodeView& node, int64_t index, int64_t extent) {
   if (index < -extent || index >= extent)
-    node.refuse("index {} of an axis of extent {}", index, extent);
+    node.refuse("index {} of an axis of extent {}; must be within {} and {}",
+                index,
+                extent,
+                -extent,
+                extent - 1);
   return index < 0 ? index + extent : index;
+}
+
+// What is known of the indices before the start is held to the axis, before a network trains with them.
+void require_within(const NodeView& node, int64_t extent) {
+  if (!node.known(1)) return;
+  for (const int64_t index : node.known_integers(1)) placed(node, index, extent);
 }
 
 // Collects elements of an array one by one.
@@ -43,6 +53,7 @@ std::vector<Form> rule_gather(const NodeView& node) {
   node.require_integers(1);
   const Extents& from = node.extents(0);
   const auto axis = static_cast<int64_t>(gather_axis(node));
+  require_within(node, from[static_cast<size_t>(axis)]);
   Extents to(from.begin(), from.begin() + axis);
   to.insert(to.end(), node.extents(1).begin(), node.extents(1).end());
   to.insert(to.end(), from.begin() + axis + 1, from.end());
@@ -72,6 +83,7 @@ std::vector<Form> rule_gather_elements(const NodeView& node) {
                   to_string(node.extents(1)),
                   to_string(node.extents(0)),
                   axis);
+  require_within(node, node.extents(0)[axis]);
   return {{node.type(0), node.extents(1)}};
 }
 
@@ -118,6 +130,11 @@ std::vector<Form> rule_gather_nd(const NodeView& node) {
   const size_t batch = batch_axes_of(node);
   const int64_t length = index_length(node, static_cast<int64_t>(batch));
   const Extents& from = node.extents(0);
+  if (node.known(1)) {
+    const std::vector<int64_t> indices = node.known_integers(1);
+    for (size_t i = 0; i < indices.size(); ++i)
+      placed(node, indices[i], from[batch + i % static_cast<size_t>(length)]);
+  }
   Extents to(node.extents(1).begin(), node.extents(1).end() - 1);
   to.insert(to.end(), from.begin() + static_cast<int64_t>(batch) + length, from.end());
   return {{node.type(0), to}};

@@ -13,12 +13,25 @@ std::vector<Form> rule_dropout(const NodeView& node) {
   return {node.form(0), {ElementType::kBool, node.extents(0)}};
 }
 
+ElementType floating_type(const NodeView& node, ElementType otherwise) {
+  const ElementType type = type_of_attribute(node, "dtype", otherwise);
+  if (!is_floating(type))
+    node.refuse("draws elements of type {}; must be floating-point, as attribute dtype may say",
+                name_of(type));
+  return type;
+}
+
 std::vector<Form> rule_like(const NodeView& node) {
-  return {{type_of_attribute(node, "dtype", node.type(0)), node.extents(0)}};
+  return {{floating_type(node, node.type(0)), node.extents(0)}};
 }
 
 std::vector<Form> rule_of_shape(const NodeView& node) {
-  return {{type_of_attribute(node, "dtype", ElementType::kFloat), node.node().integers("shape")}};
+  return {{floating_type(node, ElementType::kFloat), node.node().integers("shape")}};
+}
+
+std::vector<Form> rule_bernoulli(const NodeView& node) {
+  node.require_floating(0);
+  return {{type_of_attribute(node, "dtype", node.type(0)), node.extents(0)}};
 }
 
 constexpr Op kOps[] = {
@@ -27,7 +40,7 @@ constexpr Op kOps[] = {
     {"RandomNormalLike", rule_like},
     {"RandomUniform", rule_of_shape},
     {"RandomNormal", rule_of_shape},
-    {"Bernoulli", rule_like},
+    {"Bernoulli", rule_bernoulli},
 };
 
 }  // namespace

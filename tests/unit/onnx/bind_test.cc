@@ -243,6 +243,37 @@ TEST(OnnxBind, RefusesWhatWouldDivideByZeroOrIndexOutside) {
   refused("Tile", 4, int64_t{1} << 40, "256 MB");
 }
 
+TEST(OnnxBind, RefusesKnownIndicesOutsideOfWhatIsComputed) {
+  const auto refused = [](const std::string& op, const Extents& extents, const std::string& part) {
+    FileBuilder b;
+    const int x = b.input("x", {{-1, "batch"}, {4}});
+    const int indices = b.initializer(
+        "i",
+        array_of_int64(extents, std::vector<int64_t>(static_cast<size_t>(elements(extents)), 4)));
+    b.output(b.node(op, {x, indices}, {{"axis", int64_t{1}}}));
+    expect_refusal(b, {op, part});
+  };
+  refused("Gather", {2}, "index 4 of an axis of extent 4; must be within -4 and 3");
+  refused("GatherElements", {1, 2}, "index 4");
+  refused("GatherND", {1, 2}, "index 4");
+}
+
+// Each is small enough by itself.
+TEST(OnnxBind, RefusesToFoldMoreThanMemoryHolds) {
+  FileBuilder b;
+  const int extents = b.integers("extents", {1 << 18});
+  for (int i = 0; i < 5; ++i) b.output(b.node("ConstantOfShape", {extents}));
+  bound(b, {.most_folded_bytes = 5 << 20});
+  expect_refusal(b, {"ConstantOfShape", "4 MB"}, {.most_folded_bytes = 4 << 20});
+}
+
+TEST(OnnxBind, RandomNumbersAreFloatingPoint) {
+  FileBuilder b;
+  b.output(
+      b.node("RandomUniform", {}, {{"shape", std::vector<int64_t>{2}}, {"dtype", int64_t{7}}}));
+  expect_refusal(b, {"RandomUniform", "int64", "must be floating-point"});
+}
+
 TEST(OnnxBind, IntegersWrapAndTruncate) {
   const auto result = [](const std::string& op, int64_t first, int64_t second) {
     FileBuilder b;

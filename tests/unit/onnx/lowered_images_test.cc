@@ -283,6 +283,9 @@ TEST(LoweredImages, Pools) {
   check_pools({{3, 1, 1}, {1, 1, 1}, {}, {1, 0, 0, 1, 0, 0}}, {1, 2, 4, 3, 2});
   check_pools({{1, 2, 3}, {1, 2, 1}, {}}, {1, 2, 3, 4, 5});
   check_pools({{3, 2, 2}, {2, 3, 2}, {}}, {1, 2, 6, 5, 5}, 1);
+  // Whole images, of more pixels than other windows may have.
+  check_pools({{17, 16}, {17, 16}, {}}, {2, 3, 17, 16});
+  check_pools({{2, 17, 16}, {1, 1, 1}, {}}, {1, 2, 3, 17, 16});
 }
 
 // Each axis by itself, from the last one on: an image of one axis is a row of one of two.

@@ -117,5 +117,22 @@ TEST(LoweredRotaryEmbedding, TurnsPairs) {
   }
 }
 
+// ---- Parts without an element ----
+
+TEST(LoweredConcat, LeavesOutPartsWithoutAnElement) {
+  LoweredCase of{{{{2, 3}}, {{2, 2}}}};
+  of.judge = [](FileBuilder& builder, const Inputs& inputs) {
+    return builder.node("Concat", inputs, {{"axis", int64_t{1}}});
+  };
+  of.nodes = [](FileBuilder& builder, const Inputs& inputs) {
+    const int none = builder.node(
+        "Slice",
+        {inputs[0], integers(builder, {3}), integers(builder, {9}), integers(builder, {1})});
+    return builder.node("Concat", {inputs[0], none, inputs[1]}, {{"axis", int64_t{1}}});
+  };
+  expect_outputs(of, 1);
+  expect_slopes(of);
+}
+
 }  // namespace
 }  // namespace lockstep::onnx
