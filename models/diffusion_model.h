@@ -13,7 +13,7 @@ struct Diffusion {
   DiffusionSchedule schedule = DiffusionSchedule::kLinear;
   DiffusionTarget target = DiffusionTarget::kEpsilon;
   float label_dropout = 0;  // share of a step's samples that lose their class
-  int64_t classes = 0;  // also what stands for a class that is lost
+  int64_t classes = 0;      // also what stands for a class that is lost
 };
 
 // Throws ConfigError where the two do not go together; `section`: the path of their fields.

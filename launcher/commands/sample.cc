@@ -61,10 +61,11 @@ SampledModel open_model(const SampleOptions& options) {
   model.config = config_of_checkpoint(model.folder, model.state);
   const auto samples = [](const ModelTraits& traits) { return traits.diffusion.has_value(); };
   if (!samples(traits_of(model.config.model)))
-    throw ConfigError("{}: the model is {}, which makes no images; allowed: {}, and onnx with diffusion",
-                      model.folder.string(),
-                      name_of(model.config.model),
-                      sections_where(samples));
+    throw ConfigError(
+        "{}: the model is {}, which makes no images; allowed: {}, and onnx with diffusion",
+        model.folder.string(),
+        name_of(model.config.model),
+        sections_where(samples));
   model.io = io_of_weights(model.config.model,
                            [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
                              for (const NamedSlice& slice : model.state.layout) {
