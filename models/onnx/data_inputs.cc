@@ -5,6 +5,7 @@
 #include "models/language_model.h"
 #include "models/onnx/ids.h"
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/graph/ops/cast.h"
 #include "runtime/graph/ops/image_normalize.h"
 #include "runtime/graph/ops/pointwise.h"
@@ -109,9 +110,9 @@ DataInputs denoiser_data(GraphBuilder& builder,
     return network.values[static_cast<size_t>(network.inputs[place])];
   };
   if (builder.options().compute != DType::kF32)
-    throw ConfigError(
-        "execution.precision: with model.onnx.diffusion allowed: FP32, as times in 16 bits are not told "
-        "apart");
+    refuse_value("execution.precision",
+                 builder.options().compute == DType::kBF16 ? "BF16" : "FP16",
+                 "FP32 with model.onnx.diffusion, as times in 16 bits are not told apart");
   const bool lose_classes = diffusion.label_dropout > 0 && inputs.has(Meaning::kClasses);
   DataInputs made;
   made.noised = denoiser_inputs(builder,
@@ -128,8 +129,8 @@ DataInputs denoiser_data(GraphBuilder& builder,
         made.inputs.push_back({as_typed(builder, value(place), made.noised.times)});
         break;
       default:
-        made.inputs.push_back({.tensor = made.noised.classes,
-                               .limit = classes + (diffusion.label_dropout > 0 ? 1 : 0)});
+        made.inputs.push_back(
+            {.tensor = made.noised.classes, .limit = classes + inputs.rows_for_none()});
     }
   }
   return made;

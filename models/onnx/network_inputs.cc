@@ -144,6 +144,10 @@ bool NetworkInputs::has(Meaning meaning) const {
   return std::ranges::count(meanings_, meaning) > 0;
 }
 
+int64_t NetworkInputs::rows_for_none() const {
+  return config_.diffusion && config_.diffusion->label_dropout > 0 ? 1 : 0;
+}
+
 size_t NetworkInputs::images_place() const {
   return static_cast<size_t>(std::ranges::find(meanings_, Meaning::kImages) - meanings_.begin());
 }

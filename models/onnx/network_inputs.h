@@ -27,6 +27,8 @@ class NetworkInputs {
   // Of networks that take images, the place of that input.
   size_t images_place() const;
   bool has(Meaning meaning) const;
+  // Rows that a table of classes has for none of them: 1 where samples lose their class.
+  int64_t rows_for_none() const;
 
   // Binds the axes of inputs of tokens to `tokens` of each sample, those of images to `images` (C, H, W).
   // `stream`: samples are pieces of one stream of tokens, so that masks are 1 and positions counted from

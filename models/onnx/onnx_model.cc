@@ -185,13 +185,12 @@ class OnnxModel final : public Model {
     if (!config_.diffusion || !inputs.has(Meaning::kClasses)) return;
     const int64_t rows = fewest_rows_of(Meaning::kClasses, inputs, network);
     const int64_t classes = config_.diffusion->classes;
-    const int64_t spare = config_.diffusion->label_dropout > 0 ? 1 : 0;
     if (classes == 0 && rows == 0)
       refuse_value("model.onnx.diffusion.classes",
                    classes,
                    fmt::format("the number of classes, as {} picks no rows of a table by them",
                                config_.file));
-    if (rows > 0 && rows < std::max<int64_t>(classes, 1) + spare)
+    if (rows > 0 && rows < std::max<int64_t>(classes, 1) + inputs.rows_for_none())
       refuse_value(
           classes > 0 ? "model.onnx.diffusion.classes" : "model.onnx.diffusion.label_dropout",
           classes > 0 ? static_cast<double>(classes)
@@ -226,8 +225,7 @@ class OnnxModel final : public Model {
   int64_t class_count(const NetworkInputs& inputs, const Network& network) const {
     if (!inputs.has(Meaning::kClasses)) return 0;
     if (config_.diffusion->classes > 0) return config_.diffusion->classes;
-    const int64_t spare = config_.diffusion->label_dropout > 0 ? 1 : 0;
-    return fewest_rows_of(Meaning::kClasses, inputs, network) - spare;
+    return fewest_rows_of(Meaning::kClasses, inputs, network) - inputs.rows_for_none();
   }
 
   // Of the tables that such inputs pick rows of; 0: there is none.

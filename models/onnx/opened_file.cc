@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <utility>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
@@ -31,14 +33,16 @@ void add_output(File& file, const std::string& name) {
 
 std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config) {
   static std::mutex mutex;
-  static std::map<std::pair<std::string, std::string>, std::shared_ptr<const OpenedFile>> opened;
+  static std::map<std::vector<std::string>, std::shared_ptr<const OpenedFile>> opened;  // by names
   if (config.file.empty()) refuse_value("model.onnx.file", "\"\"", "the path of an ONNX file");
   const std::lock_guard lock(mutex);
-  std::shared_ptr<const OpenedFile>& found = opened[{config.file, config.output}];
+  std::vector<std::string> names = {config.file, config.output};
+  for (const OnnxLoss& loss : config.losses) names.push_back(loss.output);
+  std::shared_ptr<const OpenedFile>& found = opened[names];
   if (found == nullptr) {
     auto fresh = std::make_shared<OpenedFile>();
     fresh->file = read_file(config.file);
-    add_output(fresh->file, config.output);
+    for (const std::string& name : std::span(names).subspan(1)) add_output(fresh->file, name);
     fresh->classes = classify(fresh->file);
     found = std::move(fresh);
   }
@@ -62,21 +66,20 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
   std::vector<std::string> names;
   for (const int output : opened.file.outputs)
     names.push_back(opened.file.values[static_cast<size_t>(output)].name);
-  const auto place_of = [&](const std::string& name, bool main) {
+  const auto place_of = [&](const std::string& name, const char* field) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
-      refuse_value(main ? "model.onnx.output" : "model.onnx.losses.output",
+      refuse_value(field,
                    in_quotes(name),
-                   fmt::format("an output of {}: {}{}",
+                   fmt::format("an output of {}: {}, or any value that its nodes compute",
                                config.file,
-                               fmt::join(names, ", "),
-                               main ? ", or any value that its nodes compute" : ""));
+                               fmt::join(names, ", ")));
     return static_cast<size_t>(found - names.begin());
   };
   std::vector<size_t> places = {0};
-  if (!config.output.empty()) places[0] = place_of(config.output, true);
+  if (!config.output.empty()) places[0] = place_of(config.output, "model.onnx.output");
   for (const OnnxLoss& loss : config.losses) {
-    places.push_back(place_of(loss.output, false));
+    places.push_back(place_of(loss.output, "model.onnx.losses.output"));
     if (std::ranges::count(places, places.back()) > 1)
       refuse_value("model.onnx.losses.output",
                    in_quotes(loss.output),

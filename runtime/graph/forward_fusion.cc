@@ -134,19 +134,18 @@ class ForwardFusion {
   }
 
   bool take_activation(Op& layer, Activation activation) {
-    if (layer.kind == OpKind::kLinear &&
-        layer.as<LinearAttributes>().activation == Activation::kNone) {
-      layer.attributes = LinearAttributes{activation};
-    } else if (layer.kind == OpKind::kConv2d &&
-               layer.as<Conv2dAttributes>().activation == Activation::kNone &&
-               !saves_pre_activation(activation)) {
+    if (layer.kind == OpKind::kConv2d) {
       Conv2dAttributes attributes = layer.as<Conv2dAttributes>();
+      if (attributes.activation != Activation::kNone || saves_pre_activation(activation))
+        return false;
       attributes.activation = activation;
       layer.attributes = attributes;
       return true;
-    } else {
-      return false;
     }
+    if (layer.kind != OpKind::kLinear ||
+        layer.as<LinearAttributes>().activation != Activation::kNone)
+      return false;
+    layer.attributes = LinearAttributes{activation};
     if (graph_.purpose == Purpose::kTraining && saves_pre_activation(activation)) {
       Tensor pre = graph_[layer.outputs[0]];
       pre.name += ".pre";

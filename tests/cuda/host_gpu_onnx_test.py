@@ -31,17 +31,7 @@ output { tensorboard: false }
 def compare(trial, name):
     config = trial.folder / f"{name}.textproto"
     config.write_text(onnx_networks.config(trial.folder, name, REST))
-    cpu = trial.train(config, "--device", "cpu")
-    gpu = trial.train(config, "--device", "cuda")
-    # Sums in another order and products in one rounding less.
-    trial.close(cpu["losses"], gpu["losses"], 1e-6, f"{name}: losses of the GPU follow the CPU's")
-    eager = trial.train(config, "--device", "cuda", "--eager")
-    trial.check(eager["weights_hash"] == gpu["weights_hash"],
-                f"{name}: replayed graphs give the bits of eager steps")
-    half = trial.folder / f"{name}-half"
-    trial.train(config, "--device", "cuda", "--max-steps", "3", run_dir=half)
-    whole = trial.train(config, "--device", "cuda", "--resume", "auto", run_dir=half)
-    trial.check(whole["weights_hash"] == gpu["weights_hash"], f"{name}: resumed, the same bits")
+    _, gpu = trial.follows_the_cpu(name, config, 1e-6, stop=3)
     if lockstep_run.have_mpirun():
         for stage, ranks in ((0, 2), (3, 4)):
             many = trial.train(config,

@@ -70,17 +70,7 @@ REFUSED = ("one", "BGRADB", "DGELU", "GELU_AUX_BIAS,RELU_BIAS,GELU_BIAS")
 
 
 def same_as_the_cpu(trial, name, config):
-    cpu = trial.train(config, "--device", "cpu")
-    gpu = trial.train(config, "--device", "cuda")
-    # Sums in another order and products in one rounding less: some parts in a million of a loss.
-    trial.close(cpu["losses"], gpu["losses"], 2e-5, f"{name}: losses of the GPU follow the CPU's")
-    eager = trial.train(config, "--device", "cuda", "--eager")
-    trial.check(eager["weights_hash"] == gpu["weights_hash"],
-                f"{name}: replayed graphs give the bits of eager steps")
-    half = trial.folder / f"{name}-half"
-    trial.train(config, "--device", "cuda", "--max-steps", "4", run_dir=half)
-    whole = trial.train(config, "--device", "cuda", "--resume", "auto", run_dir=half)
-    trial.check(whole["weights_hash"] == gpu["weights_hash"], f"{name}: resumed, the same bits")
+    cpu, gpu = trial.follows_the_cpu(name, config, 2e-5, stop=4)
     crossed = trial.folder / f"{name}-crossed"
     trial.train(config, "--device", "cpu", "--max-steps", "4", run_dir=crossed)
     moved = trial.train(config, "--device", "cuda", "--resume", "auto", run_dir=crossed)

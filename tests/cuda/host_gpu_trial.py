@@ -37,6 +37,22 @@ class Trial:
         return dict(json.loads(result.read_text()), losses=[m["loss"] for m in lines],
                     metrics=lines, text=text)
 
+    def follows_the_cpu(self, name, config, tolerance, stop):
+        """What a training on the CPU and one on the GPU give. The losses of both must be close, and eager
+        steps and a run that is resumed after `stop` steps have the GPU's bits."""
+        cpu = self.train(config, "--device", "cpu")
+        gpu = self.train(config, "--device", "cuda")
+        # Sums in another order and products in one rounding less.
+        self.close(cpu["losses"], gpu["losses"], tolerance, f"{name}: losses of the GPU follow the CPU's")
+        eager = self.train(config, "--device", "cuda", "--eager")
+        self.check(eager["weights_hash"] == gpu["weights_hash"],
+                   f"{name}: replayed graphs give the bits of eager steps")
+        half = self.folder / f"{name}-half"
+        self.train(config, "--device", "cuda", "--max-steps", str(stop), run_dir=half)
+        whole = self.train(config, "--device", "cuda", "--resume", "auto", run_dir=half)
+        self.check(whole["weights_hash"] == gpu["weights_hash"], f"{name}: resumed, the same bits")
+        return cpu, gpu
+
     def close(self, a, b, tolerance, what):
         worst = max((abs(x - y) / abs(x) for x, y in zip(a, b)), default=1)
         self.check(len(a) == len(b) > 0 and worst <= tolerance,

@@ -297,6 +297,40 @@ TEST(RecurrentTest, WeightsMayBeComputed) {
   }
 }
 
+// Ends the graph in the backward pass of its last op: of the gradient of y, which adds to those of the
+// parameters, or of the cells' alone, with gradients of x and the first states, too.
+void keep_backward(GraphBuilder& builder, bool adds, bool of_cells) {
+  const Op forward = builder.graph().ops.back();
+  const auto like = [&](TensorId tensor, const char* name) {
+    return builder.statistics_tensor(name, builder.shape(tensor));
+  };
+  const auto values = [&](bool wanted, TensorId tensor, const char* name) {
+    return wanted ? builder.activation_tensor(name, builder.shape(tensor)) : kNoTensor;
+  };
+  const TensorId d_w = like(forward.inputs[1], "d_w");
+  builder.append(
+      {OpKind::kRecurrentBackward,
+       "backward",
+       {values(!of_cells, forward.outputs[0], "d_y"),
+        values(of_cells, forward.outputs[1], "d_cells"),
+        forward.inputs[0],
+        forward.inputs[1],
+        forward.inputs[2],
+        forward.inputs[4],
+        forward.inputs[5],
+        forward.outputs[0],
+        forward.outputs[1],
+        forward.outputs[2]},
+       {values(of_cells, forward.inputs[0], "d_x"),
+        d_w,
+        like(forward.inputs[2], "d_r"),
+        like(forward.inputs[3], "d_bias"),
+        values(of_cells, forward.inputs[4], "d_initial_h"),
+        values(of_cells, forward.inputs[5], "d_initial_c")},
+       RecurrentBackwardAttributes{forward.as<RecurrentAttributes>(), adds, adds, adds}});
+  builder.keep(d_w);
+}
+
 // As of a layer whose parameters stand in the graph twice.
 TEST(RecurrentTest, AddsToGradients) {
   for (const Cell cell : {Cell::kLstm, Cell::kGru}) {
@@ -306,32 +340,7 @@ TEST(RecurrentTest, AddsToGradients) {
       test.gradients = 0;
       test.build = [build = test.build](GraphBuilder& builder) {
         build(builder);
-        const Op forward = builder.graph().ops.back();
-        const auto like = [&](TensorId tensor, const char* name) {
-          return builder.statistics_tensor(name, builder.shape(tensor));
-        };
-        const TensorId d_w = like(forward.inputs[1], "d_w");
-        builder.append(
-            {OpKind::kRecurrentBackward,
-             "backward",
-             {builder.activation_tensor("d_y", builder.shape(forward.outputs[0])),
-              kNoTensor,
-              forward.inputs[0],
-              forward.inputs[1],
-              forward.inputs[2],
-              forward.inputs[4],
-              forward.inputs[5],
-              forward.outputs[0],
-              forward.outputs[1],
-              forward.outputs[2]},
-             {kNoTensor,
-              d_w,
-              like(forward.inputs[2], "d_r"),
-              like(forward.inputs[3], "d_bias"),
-              kNoTensor,
-              kNoTensor},
-             RecurrentBackwardAttributes{forward.as<RecurrentAttributes>(), true, true, true}});
-        builder.keep(d_w);
+        keep_backward(builder, true, false);
       };
       check_on_all_devices(test);
     }
@@ -346,35 +355,7 @@ TEST(RecurrentTest, HasGradientsOfCellsAlone) {
     test.gradients = 0;
     test.build = [build = test.build](GraphBuilder& builder) {
       build(builder);
-      const Op forward = builder.graph().ops.back();
-      const auto like = [&](TensorId tensor, const char* name) {
-        return builder.statistics_tensor(name, builder.shape(tensor));
-      };
-      const auto states = [&](TensorId tensor, const char* name) {
-        return builder.activation_tensor(name, builder.shape(tensor));
-      };
-      const TensorId d_w = like(forward.inputs[1], "d_w");
-      builder.append(
-          {OpKind::kRecurrentBackward,
-           "backward",
-           {kNoTensor,
-            states(forward.outputs[1], "d_cells"),
-            forward.inputs[0],
-            forward.inputs[1],
-            forward.inputs[2],
-            forward.inputs[4],
-            forward.inputs[5],
-            forward.outputs[0],
-            forward.outputs[1],
-            forward.outputs[2]},
-           {states(forward.inputs[0], "d_x"),
-            d_w,
-            like(forward.inputs[2], "d_r"),
-            like(forward.inputs[3], "d_bias"),
-            states(forward.inputs[4], "d_initial_h"),
-            states(forward.inputs[5], "d_initial_c")},
-           RecurrentBackwardAttributes{forward.as<RecurrentAttributes>(), false, false, false}});
-      builder.keep(d_w);
+      keep_backward(builder, false, true);
     };
     check_on_all_devices(test);
   }
