@@ -200,7 +200,7 @@ HWY_NOINLINE void multiply_tile_block(const Gather& g,
       const float* const ready = weights == nullptr ? scratch.weights : weights + panel_begin(g, n);
       Prefetcher next_weights;
       if (weights == nullptr) {
-        const size_t steps = kEntries * ceil_div(range.size(), kTileRows);
+        const size_t steps = kEntries * ceil_div(range.size(), kTileRows) * fetches_of(depth);
         next_weights = prefetch_weights(g, k + step, step, n, columns.end, steps);
       }
       const bool last = k + depth == g.depth;

@@ -27,7 +27,7 @@ HWY_NOINLINE void multiply_rectangle(
     const int64_t chunk_columns = std::min(columns.end - j, kColumnChunk);
     for (int64_t chunk = 0; chunk < p.depth; chunk += kDepthChunk) {
       const DepthBlocks blocks(std::min(p.depth - chunk, kDepthChunk));
-      const int64_t step = block_rows(blocks.length, columns.size());
+      const int64_t step = block_rows(rows.size(), blocks.length, columns.size());
       const bool keep = rows.size() > step;
       for (int64_t i = rows.begin; i < rows.end; i += step) {
         const int64_t some_rows = std::min(rows.end - i, step);

@@ -103,12 +103,12 @@ void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to) {
   }
 }
 
-// Whether rows of a are packed. It costs about as much as a pass over them by the tiles, and is not
-// needed where they can be read as they lie: unless they are so far apart that what a tile reads
-// competes for the same cache lines.
+// Whether rows of a are packed. It costs about as much as a few passes over them by the tiles. Read
+// as they lie they are as fast only where few panels pass; and they are slower for every panel where
+// they are so far apart that what a tile reads competes for the same cache lines.
 HWY_INLINE bool packs_rows(GemmOperand a, size_t columns) {
   if (a.transposed) return columns > (a.stride < 256 ? 2 : 1) * kPanel;
-  return a.stride % 1024 == 0 && columns > kPanel;
+  return columns > (a.stride % 1024 == 0 ? 1 : 7) * kPanel;
 }
 
 // Rows of a that are packed at a time, while those after them are fetched.
@@ -154,18 +154,25 @@ void multiply_block(size_t rows,
         // A lower tile is the only one: it uses b where it lies.
         pack_b = !panels.in_place && rows >= kTileRows;
       }
-      if (j + kPanel < columns) {
-        next_panel = Prefetcher(panels.b.at(0, j + kPanel),
-                                depth,
-                                std::min(columns - j - kPanel, kPanel),
-                                ceil_div(rows, kTileRows));
-      }
+    }
+    if (j + kPanel < columns) {
+      const size_t next = j + kPanel, next_columns = std::min(columns - next, kPanel);
+      const size_t next_width = round_up(next_columns, kVecLanes);
+      const size_t fetches = ceil_div(rows, kTileRows) * fetches_of(depth);
+      next_panel = panels.ready == nullptr
+                       ? Prefetcher(panels.b.at(0, next), depth, next_columns, fetches)
+                       : Prefetcher({panels.ready + next * depth, static_cast<int64_t>(next_width)},
+                                    depth,
+                                    next_width,
+                                    fetches);
     }
 
     const size_t rows_after = rows - std::min(rows, kTileRows);  // the first tile
     if (j == 0 && !pack_a && !a.transposed && rows_after > 0) {
-      next_rows =
-          Prefetcher(a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows));
+      next_rows = Prefetcher(a.at(kTileRows, 0),
+                             rows_after,
+                             depth,
+                             ceil_div(rows_after, kTileRows) * fetches_of(depth));
     }
 
     for (size_t i = 0; i < rows;) {
@@ -180,7 +187,7 @@ void multiply_block(size_t rows,
                                   : Prefetcher(a.at(after, 0),
                                                std::min(rows - after, rows_together),
                                                depth,
-                                               rows_together / kTileRows);
+                                               rows_together / kTileRows * fetches_of(depth));
       }
       tiles.a = pack_a ? packed_a + i * depth : a.at(i, 0).data;
       tiles.a_stride = pack_a ? tile_rows : a.stride;

@@ -14,8 +14,8 @@ constexpr int64_t kRowUnit = 12;        // a multiple of every tile height
 constexpr int64_t kDepthBlock = 768;    // depth that a tile walks through at once
 constexpr int64_t kDepthChunk = 1536;   // depth of the panels kept packed; whole depth blocks
 constexpr int64_t kColumnChunk = 1024;  // columns of the panels kept packed; whole panels
-constexpr int64_t kBlockFloats =
-    196608;  // packed rows: three quarters of a 1 MiB second-level cache
+// Packed rows: 264 of the deepest block, three quarters of a second-level cache of 1 MiB.
+constexpr int64_t kBlockFloats = 264 * kDepthBlock;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -46,17 +46,20 @@ struct DepthBlocks {
   }
 };
 
-// Rows multiplied (and packed) at a time, for a depth block of this length.
+// The most rows multiplied (and packed) at a time, for a depth block of this length.
 constexpr int64_t block_rows(int64_t depth_block) {
   return kBlockFloats / depth_block / kRowUnit * kRowUnit;
 }
-// The same where all of so many columns are computed of these rows before the next ones: the panels
-// write a part of each row, and what they have written should stay in the cache. But enough rows to
-// pay for the panels.
-constexpr int64_t block_rows(int64_t depth_block, int64_t columns) {
+// So many rows in blocks of nearly equal height, where all of so many columns are computed of a
+// block before the next one: the panels write a part of each row, and what they have written should
+// stay in the cache. But enough rows to pay for the panels.
+constexpr int64_t block_rows(int64_t rows, int64_t depth_block, int64_t columns) {
   constexpr int64_t kLeastRows = 252;
-  const int64_t result = kBlockFloats / std::max<int64_t>(1, columns) / kRowUnit * kRowUnit;
-  return std::min(block_rows(depth_block), std::max(kLeastRows, result));
+  const int64_t most = block_rows(depth_block);
+  const int64_t good =
+      std::min(most, std::max(kLeastRows, kBlockFloats / std::max<int64_t>(1, columns)));
+  const int64_t blocks = std::max({int64_t{1}, ceil_div(rows, most), (rows + good / 2) / good});
+  return round_up(ceil_div(rows, blocks), kRowUnit);
 }
 
 // Scratch for the packed rows, in floats, with room for a vector that is stored past their end.
@@ -106,8 +109,9 @@ struct GemmScratch {
     const int64_t depth_chunk = std::min(depth, kDepthChunk);
     const int64_t depth_block = DepthBlocks(depth_chunk).length;
     packed_a = packed_rows_floats(grid.most_rows(rows), depth_block);
-    packed_b = grid.most_rows(rows) > block_rows(depth_block, grid.most_columns(columns))
-                   ? std::min(grid.most_columns(columns), kColumnChunk) * depth_chunk
+    const int64_t most_rows = grid.most_rows(rows), most_columns = grid.most_columns(columns);
+    packed_b = most_rows > block_rows(most_rows, depth_block, most_columns)
+                   ? std::min(most_columns, kColumnChunk) * depth_chunk
                    : kMaxPanel * depth_block;
   }
   int64_t floats() const { return packed_a + packed_b; }

@@ -28,43 +28,50 @@ constexpr size_t kTileVectors = 2;
 constexpr size_t kPanel = kTileVectors * kVecLanes;
 static_assert(kRowUnit % kTileRows == 0 && kMaxPanel % kPanel == 0);
 
-// Touches memory that is needed next, some cache lines at a time between the tiles that compute on
-// other memory: so nothing waits for main memory.
+// Steps of a tile's depth between fetches of what is needed next: some 200 cycles of arithmetic.
+constexpr size_t kFetchSteps = 256 / kVecLanes;
+constexpr size_t fetches_of(size_t depth) { return ceil_div(depth, kFetchSteps); }
+
+// Touches memory that is needed next, a cache line or a few at a time between steps that compute on
+// other memory. So nothing waits for main memory, nor for many lines that are on their way at once.
 class Prefetcher {
  public:
   Prefetcher() = default;
-  // The part (rows, columns) of an operand, spread over so many calls of run(). None of them is 0.
+  // The part (rows, columns) of an operand, for calls of run() that fetch all of it. None is 0.
   HWY_INLINE Prefetcher(GemmOperand operand, size_t rows, size_t columns, size_t calls)
-      : row_(operand.data),
+      : next_(operand.data),
+        row_(operand.data),
         stride_(operand.stride),
-        rows_left_(operand.transposed ? columns : rows),
-        last_((operand.transposed ? rows : columns) - 1) {
+        rows_left_(operand.transposed ? columns : rows) {
+    const size_t row = operand.transposed ? rows : columns;
     // A row that does not begin with a line may end one line later.
     const bool aligned =
         reinterpret_cast<uintptr_t>(row_) % (kLine * sizeof(float)) == 0 && stride_ % kLine == 0;
-    row_lines_ = last_ / kLine + (aligned ? 1 : 2);
+    row_lines_ = lines_left_ = (row - 1) / kLine + (aligned ? 1 : 2);
     lines_ = ceil_div(rows_left_ * row_lines_, calls);
   }
 
+  // kWrite: what will be written, into the nearest cache; else into the second-level one.
+  template <bool kWrite = false>
   HWY_INLINE void run() {
-    for (size_t left = lines_; left > 0 && rows_left_ > 0;) {
-      const size_t end = std::min(row_lines_, line_ + left);
-      left -= end - line_;
-      for (; line_ < end; ++line_) __builtin_prefetch(row_ + std::min(line_ * kLine, last_), 0, 2);
-      if (line_ < row_lines_) return;
-      line_ = 0;
-      row_ += stride_;
-      --rows_left_;
+    for (size_t line = 0; line < lines_; ++line) {
+      __builtin_prefetch(next_, kWrite, kWrite ? 3 : 2);
+      next_ += kLine;
+      if (HWY_UNLIKELY(--lines_left_ == 0)) {
+        if (--rows_left_ == 0) lines_ = 0;
+        next_ = row_ += stride_;
+        lines_left_ = row_lines_;
+      }
     }
   }
 
  private:
   static constexpr size_t kLine = 16;  // floats
-  const float* row_ = nullptr;
-  size_t stride_ = 0, rows_left_ = 0;
-  size_t last_ = 0;  // index of a row's last element
-  size_t row_lines_ = 0, line_ = 0;
-  size_t lines_ = 0;  // in a call
+  const float *next_ = nullptr, *row_ = nullptr;
+  size_t stride_ = 0;
+  size_t rows_left_ = 0, lines_left_ = 0;  // lines: of the row
+  size_t row_lines_ = 0;
+  size_t lines_ = 0;  // in a call; 0 when all are fetched
 };
 
 // Tiles one below the other: c(tiles * rows, vectors * kVecLanes) = (accumulate ? c : 0) + a b.
@@ -80,7 +87,7 @@ struct Tiles {
   float* c;
   size_t c_stride;
   bool accumulate;
-  Prefetcher *next_panel, *next_rows;  // each run once a tile
+  Prefetcher *next_panel, *next_rows;  // each run fetches_of(depth) times a tile
 };
 
 using TileKernel = void (*)(const Tiles&);

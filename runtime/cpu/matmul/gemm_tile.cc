@@ -21,7 +21,10 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 template <size_t kRows, size_t kVectors, bool kDepthMajor, bool kPackB>
-HWY_INLINE void multiply_tile(const Tiles& t, const float* HWY_RESTRICT a, float* c) {
+HWY_INLINE void multiply_tile(const Tiles& t,
+                              const float* HWY_RESTRICT a,
+                              float* c,
+                              Prefetcher next_results) {
   const F32 d;
   const float* HWY_RESTRICT b = t.b;
   float* HWY_RESTRICT packed = t.pack_b;
@@ -41,29 +44,34 @@ HWY_INLINE void multiply_tile(const Tiles& t, const float* HWY_RESTRICT a, float
   const float *row_0 = a, *row_3 = a + 3 * a_stride, *row_6 = a + 6 * a_stride,
               *row_9 = a + 9 * a_stride;
   const size_t depth = t.depth;
-  for (size_t k = 0; k < depth; ++k) {
-    Vec row[kVectors];
-    HWY_UNROLL(4)
-    for (size_t v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * kVecLanes);
-    b += b_stride;
-    if (kPackB) {
+  for (size_t k = 0; k < depth;) {
+    t.next_panel->run();
+    t.next_rows->run();
+    next_results.run</*kWrite=*/true>();
+    for (const size_t end = std::min(depth, k + kFetchSteps); k < end; ++k) {
+      Vec row[kVectors];
       HWY_UNROLL(4)
-      for (size_t v = 0; v < kVectors; ++v) hn::StoreU(row[v], d, packed + v * kVecLanes);
-      packed += kVectors * kVecLanes;
-    }
-    HWY_UNROLL(16)
-    for (size_t i = 0; i < kRows; ++i) {
-      const float* const row_i = i < 3 ? row_0 : i < 6 ? row_3 : i < 9 ? row_6 : row_9;
-      const Vec factor = hn::Set(d, kDepthMajor ? a[i] : row_i[i % 3 * a_stride]);
-      HWY_UNROLL(4)
-      for (size_t v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(factor, row[v], sum[i][v]);
-    }
-    if (kDepthMajor) {
-      a += a_stride;
-    } else {
-      ++row_0, ++row_3, ++row_6, ++row_9;
-      // Hides from the compiler what they have in common; it would make twelve pointers of them.
-      asm("" : "+r"(row_0), "+r"(row_3), "+r"(row_6), "+r"(row_9));
+      for (size_t v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * kVecLanes);
+      b += b_stride;
+      if (kPackB) {
+        HWY_UNROLL(4)
+        for (size_t v = 0; v < kVectors; ++v) hn::StoreU(row[v], d, packed + v * kVecLanes);
+        packed += kVectors * kVecLanes;
+      }
+      HWY_UNROLL(16)
+      for (size_t i = 0; i < kRows; ++i) {
+        const float* const row_i = i < 3 ? row_0 : i < 6 ? row_3 : i < 9 ? row_6 : row_9;
+        const Vec factor = hn::Set(d, kDepthMajor ? a[i] : row_i[i % 3 * a_stride]);
+        HWY_UNROLL(4)
+        for (size_t v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(factor, row[v], sum[i][v]);
+      }
+      if (kDepthMajor) {
+        a += a_stride;
+      } else {
+        ++row_0, ++row_3, ++row_6, ++row_9;
+        // Hides from the compiler what they have in common; it would make twelve pointers of them.
+        asm("" : "+r"(row_0), "+r"(row_3), "+r"(row_6), "+r"(row_9));
+      }
     }
   }
   HWY_UNROLL(16)
@@ -81,16 +89,14 @@ HWY_NOINLINE void multiply_tiles(const Tiles& t) {
   const float* a = t.a;
   float* c = t.c;
   for (size_t n = 0; n < t.tiles; ++n) {
-    t.next_panel->run();
-    t.next_rows->run();
+    Prefetcher next_results;
     if (n + 1 < t.tiles) {
-      for (size_t i = kRows; i < 2 * kRows; ++i) {
-        for (size_t v = 0; v < kVectors; ++v) {
-          __builtin_prefetch(c + i * t.c_stride + v * kVecLanes, 1, 3);
-        }
-      }
+      next_results = Prefetcher({c + kRows * t.c_stride, static_cast<int64_t>(t.c_stride)},
+                                kRows,
+                                kVectors * kVecLanes,
+                                fetches_of(t.depth));
     }
-    multiply_tile<kRows, kVectors, kDepthMajor, kPackB>(t, a, c);
+    multiply_tile<kRows, kVectors, kDepthMajor, kPackB>(t, a, c, next_results);
     a += t.a_step;
     c += kRows * t.c_stride;
   }

@@ -11,12 +11,13 @@
 // is packed once, so that the large w streams through once. A strip of y^T stays in the cache until
 // its sums are complete; it is then transposed into y with bias and activation. A few rows of x
 // (generating text) would leave most lanes of a vector empty: they are multiplied the other way
-// round, with w packed panel by panel. So are many rows that nothing is done to afterwards: w is
-// the smaller operand then.
+// round, with w packed panel by panel. So are many rows that nothing is done to afterwards: their
+// results need not pass through a strip.
 
 #ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
 #define LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
 namespace lockstep::cpu {
+constexpr int64_t kManyRows = 192;      // enough to pay for panels of w
 constexpr int64_t kRowChunk = 512;      // rows of x packed at a time
 constexpr int64_t kStripOutputs = 192;  // rows of y^T computed at a time
 // Floats between rows of a strip of y^T: not a multiple of a page, which would put all rows into
@@ -272,7 +273,7 @@ int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
 void linear_forward(const LinearProduct& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const auto [m, k, n] = op.shape;
-  if (m >= n && op.pre == nullptr && op.epilogue.empty())
+  if (m >= std::min(n, kManyRows) && op.pre == nullptr && op.epilogue.empty())
     return gemm({.rows = m,
                  .columns = n,
                  .depth = k,
