@@ -51,6 +51,13 @@ class Prefetcher {
     lines_ = ceil_div(rows_left_ * row_lines_, calls);
   }
 
+  // The same for another part of the operand, which begins here.
+  HWY_INLINE Prefetcher at(const float* data) const {
+    Prefetcher result = *this;
+    result.next_ = result.row_ = data;
+    return result;
+  }
+
   // kWrite: what will be written, into the nearest cache; else into the second-level one.
   template <bool kWrite = false>
   HWY_INLINE void run() {

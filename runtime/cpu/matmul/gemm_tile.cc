@@ -88,17 +88,14 @@ template <size_t kRows, size_t kVectors, bool kDepthMajor, bool kPackB>
 HWY_NOINLINE void multiply_tiles(const Tiles& t) {
   const float* a = t.a;
   float* c = t.c;
+  const Prefetcher results(
+      {c, static_cast<int64_t>(t.c_stride)}, kRows, kVectors * kVecLanes, fetches_of(t.depth));
   for (size_t n = 0; n < t.tiles; ++n) {
-    Prefetcher next_results;
-    if (n + 1 < t.tiles) {
-      next_results = Prefetcher({c + kRows * t.c_stride, static_cast<int64_t>(t.c_stride)},
-                                kRows,
-                                kVectors * kVecLanes,
-                                fetches_of(t.depth));
-    }
-    multiply_tile<kRows, kVectors, kDepthMajor, kPackB>(t, a, c, next_results);
+    float* const next = c + kRows * t.c_stride;
+    multiply_tile<kRows, kVectors, kDepthMajor, kPackB>(
+        t, a, c, n + 1 < t.tiles ? results.at(next) : Prefetcher());
     a += t.a_step;
-    c += kRows * t.c_stride;
+    c = next;
   }
 }
 
