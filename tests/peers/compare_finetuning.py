@@ -11,10 +11,11 @@ thread: Lockstep under mpirun, PyTorch with DistributedDataParallel over gloo an
 AutoModelForSequenceClassification, or for MEAN its body and a linear layer of the mean of all tokens.
 The recipe is the same: AdamW, a linear schedule with a tenth of it as warm-up, gradients clipped to
 norm 1, dropout (--dropout and --attention-dropout, else as config.json says), rates that shrink from
-block to block towards the embedding (--layer-decay), batches of texts that are padded to the longest one in PyTorch and to T
-in Lockstep. With --buckets both put texts of like lengths into a batch (transformers'
-LengthGroupedSampler, data.group_by_length), and Lockstep pads to those lengths. Prints accuracy, F1
-and seconds of training of each. Needs torch, transformers, numpy.
+block to block towards the embedding (--layer-decay), batches of texts that are padded to the longest
+one in PyTorch and to T in Lockstep. With --buckets both put texts of like lengths into a batch
+(transformers' LengthGroupedSampler, data.group_by_length), and Lockstep pads to those lengths.
+Prints accuracy, the best accuracy of all evaluations (--evaluate-every), F1 and seconds of training
+of each. Needs torch, transformers, numpy.
 """
 import argparse
 import json
@@ -48,7 +49,7 @@ train {{
 optimizer {{ adamw {{ weight_decay: {decay} }}  clip_norm: 1 }}
 schedule {{ kind: LINEAR  lr: {lr}  warmup_steps: {warmup} }}
 execution {{ threads: 1 {buckets} }}
-eval {{ every: {steps} }}
+eval {{ every: {every}  best: ACCURACY }}
 output {{ tensorboard: false }}
 """
 
@@ -83,9 +84,10 @@ def train_lockstep(options, folder, steps):
     config.write_text(CONFIG.format(
         model=options.model.resolve(), length=options.length, pooling=options.pooling,
         dropout=options.dropout, attention_dropout=options.attention_dropout,
-        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay,
-        columns=columns, data=folder, grouped="true" if options.buckets else "false", batch=options.batch,
-        lanes=options.lanes, epochs=options.epochs, lr=options.lr, warmup=steps // 10, steps=steps,
+        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay, columns=columns, data=folder,
+        grouped="true" if options.buckets else "false", batch=options.batch,
+        lanes=options.lanes, epochs=options.epochs, lr=options.lr, warmup=steps // 10,
+        every=options.evaluate_every or steps,
         buckets=f"length_buckets: [{options.buckets}]" if options.buckets else ""))
     result = folder / "result.json"
     run_dir = folder / f"run-{time.time_ns()}"
@@ -97,7 +99,8 @@ def train_lockstep(options, folder, steps):
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)
     said = json.loads(result.read_text())
-    found = {"accuracy": said["eval_accuracy"], "seconds": said["train_seconds"]}
+    found = {"accuracy": said["eval_accuracy"], "best": said["best_metric"],
+             "seconds": said["train_seconds"]}
     predicted = folder / "predicted.safetensors"
     done = subprocess.run([options.lockstep, "predict", config, "--checkpoint", run_dir, "--out",
                            predicted], capture_output=True, text=True, check=False)
@@ -112,7 +115,8 @@ def train_pytorch(options, folder):
     result = folder / "pytorch.json"
     workers = []
     recipe = ("task", "train", "epochs", "lr", "batch", "length", "seed", "buckets", "pooling",
-              "dropout", "attention_dropout", "smoothing", "layer_decay", "decay")
+              "dropout", "attention_dropout", "smoothing", "layer_decay", "decay",
+              "evaluate_every")
     told = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in recipe]
     for rank in range(2):
         env = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
@@ -206,6 +210,23 @@ def work_pytorch(options):
                 options.batch, lengths=lengths, generator=draw)
         else:
             order += torch.randperm(len(train), generator=draw).tolist()
+
+    def predict_dev():
+        model.eval()
+        predictions = []
+        with torch.no_grad():
+            for begin in range(0, len(data["dev"]), 64):
+                inputs, _ = batch_of(data["dev"][begin:begin + 64])
+                predictions += model(**inputs).logits.argmax(1).tolist()
+        model.train()
+        return predictions
+
+    dev_labels = [label for _, label in data["dev"]]
+
+    def accuracy_of(predictions):
+        return sum(p == y for p, y in zip(predictions, dev_labels)) / len(dev_labels)
+
+    best, evaluation = 0, 0
     start = time.perf_counter()
     model.train()
     for step in range(steps):
@@ -217,18 +238,17 @@ def work_pytorch(options):
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-    seconds = time.perf_counter() - start
+        if options.evaluate_every and (step + 1) % options.evaluate_every == 0:
+            begin = time.perf_counter()
+            best = max(best, accuracy_of(predict_dev()))
+            evaluation += time.perf_counter() - begin
+    seconds = time.perf_counter() - start - evaluation
     if rank == 0:
-        model.eval()
-        predictions = []
-        with torch.no_grad():
-            for begin in range(0, len(data["dev"]), 64):
-                inputs, _ = batch_of(data["dev"][begin:begin + 64])
-                predictions += model(**inputs).logits.argmax(1).tolist()
-        labels = [label for _, label in data["dev"]]
-        right = sum(p == y for p, y in zip(predictions, labels))
-        options.worker.write_text(json.dumps({"accuracy": right / len(labels), "seconds": seconds,
-                                              "f1": f1_of(labels, predictions)}))
+        predictions = predict_dev()
+        accuracy = accuracy_of(predictions)
+        options.worker.write_text(json.dumps(
+            {"accuracy": accuracy, "best": max(best, accuracy), "seconds": seconds,
+             "f1": f1_of(dev_labels, predictions)}))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
@@ -254,6 +274,8 @@ def main():
     parser.add_argument("--smoothing", type=float, default=0, help="of labels")
     parser.add_argument("--layer-decay", type=float, default=1)
     parser.add_argument("--decay", type=float, default=0.01, help="of weights")
+    parser.add_argument("--evaluate-every", type=int, default=0,
+                        help="steps; prints the best accuracy too, which is what a run keeps")
     parser.add_argument("--only", choices=("lockstep", "pytorch"))
     parser.add_argument("--worker", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
