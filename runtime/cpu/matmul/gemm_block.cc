@@ -104,11 +104,11 @@ void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to) {
 }
 
 // Whether rows of a are packed. It costs about as much as a few passes over them by the tiles. Read
-// as they lie they are as fast only where few panels pass; and they are slower for every panel where
+// as they lie they are as fast only where few columns pass; and they are slower for any of them where
 // they are so far apart that what a tile reads competes for the same cache lines.
 HWY_INLINE bool packs_rows(GemmOperand a, size_t columns) {
   if (a.transposed) return columns > (a.stride < 256 ? 2 : 1) * kPanel;
-  return columns > (a.stride % 1024 == 0 ? 1 : 7) * kPanel;
+  return columns > (a.stride % 1024 == 0 ? kPanel : size_t{7 * kMaxPanel});
 }
 
 // Rows of a that are packed at a time, while those after them are fetched.
