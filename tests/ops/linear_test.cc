@@ -185,6 +185,7 @@ constexpr LinearShape kShapes[] = {{1, 1, 1},
                                    {40, 770, 205},
                                    {70, 13, 200},
                                    {130, 40, 37},
+                                   {193, 20, 230},
                                    {515, 6, 201}};
 
 TEST(LinearTest, ReferenceMatchesFiniteDifferences) {

@@ -84,8 +84,8 @@ def train_lockstep(options, folder, steps):
     config.write_text(CONFIG.format(
         model=options.model.resolve(), length=options.length, pooling=options.pooling,
         dropout=options.dropout, attention_dropout=options.attention_dropout,
-        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay, columns=columns, data=folder,
-        grouped="true" if options.buckets else "false", batch=options.batch,
+        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay,
+        columns=columns, data=folder, grouped="true" if options.buckets else "false", batch=options.batch,
         lanes=options.lanes, epochs=options.epochs, lr=options.lr, warmup=steps // 10,
         every=options.evaluate_every or steps,
         buckets=f"length_buckets: [{options.buckets}]" if options.buckets else ""))

@@ -4,8 +4,6 @@
 // CPU, medians of the repeats.
 //
 //   conv2d_speed [REPEATS [PART_OF_A_NAME]]
-#include <time.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -18,6 +16,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/conv2d/conv2d.h"
 #include "runtime/cpu/matmul/linear.h"
+#include "tests/peers/cpu_time.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/peers/conv2d_speed.cc"
@@ -110,17 +109,6 @@ constexpr Layer kLayers[] = {{"cifar stem 3x3x3->64", square(64, 32, 3, 64, 3, 1
                              {"imagenet 7x7 512", square(8, 7, 512, 512, 3, 1)},
                              {"imagenet 7x7 1x1 512->2048", square(8, 7, 512, 2048, 1, 1)}};
 
-double cpu_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 double peak_gflops() {
   volatile float half = 0.5f, sink;
   float result;
@@ -155,16 +143,6 @@ Speed measure(double flops, int repeats, const std::function<void()>& pass) {
     shares.push_back(speed / peak);
   }
   return {median(speeds), median(shares)};
-}
-
-std::vector<float> random_floats(int64_t count) {
-  std::vector<float> values(count);
-  uint32_t state = 1;
-  for (float& value : values) {
-    state = state * 1664525 + 1013904223;
-    value = static_cast<float>(state >> 8) * 0x1p-24f - 0.5f;
-  }
-  return values;
 }
 
 void run_layer(const Layer& layer, int repeats) {

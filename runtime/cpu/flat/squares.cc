@@ -39,7 +39,8 @@ HWY_INLINE Doubles folded_squares(const float* x) {
 // The sums of squares of `count` whole chunks. Fetches what follows them: a core's own guesses stop
 // at each page.
 void chunk_squares_kernel(const float* x, int64_t count, double* sums) {
-  constexpr size_t kLanes = HWY_LANES(double), kAhead = 1024, kLine = 16;
+  constexpr size_t kLanes = HWY_LANES(double);
+  constexpr size_t kAhead = 1024, kLine = 16;  // floats
   for (int64_t i = 0; i < count; ++i) {
     const float* const ahead = x + i * kSquaresChunk + kAhead;
     for (size_t k = 0; k < kSquaresChunk; k += kLine) __builtin_prefetch(ahead + k, 0, 2);

@@ -126,6 +126,7 @@ void multiply_block(size_t rows,
                     float* packed_a) {
   const bool pack_a = packs_rows(a, columns);
   const size_t rows_together = rows_packed_together(a);
+  const size_t fetches = fetches_of(depth);  // while a tile is computed
   for (size_t j = 0; j < columns; j += kPanel) {
     const size_t panel_columns = std::min(columns - j, kPanel);
     const size_t vectors = ceil_div(panel_columns, kVecLanes);
@@ -156,23 +157,18 @@ void multiply_block(size_t rows,
       }
     }
     if (j + kPanel < columns) {
-      const size_t next = j + kPanel, next_columns = std::min(columns - next, kPanel);
-      const size_t next_width = round_up(next_columns, kVecLanes);
-      const size_t fetches = ceil_div(rows, kTileRows) * fetches_of(depth);
-      next_panel = panels.ready == nullptr
-                       ? Prefetcher(panels.b.at(0, next), depth, next_columns, fetches)
-                       : Prefetcher({panels.ready + next * depth, static_cast<int64_t>(next_width)},
-                                    depth,
-                                    next_width,
-                                    fetches);
+      const int64_t next = j + kPanel, next_columns = std::min(columns - next, kPanel);
+      const GemmOperand panel =
+          panels.ready == nullptr
+              ? panels.b.at(0, next)
+              : GemmOperand{panels.ready + next * depth, round_up(next_columns, kVecLanes)};
+      next_panel = Prefetcher(panel, depth, next_columns, ceil_div(rows, kTileRows) * fetches);
     }
 
     const size_t rows_after = rows - std::min(rows, kTileRows);  // the first tile
     if (j == 0 && !pack_a && !a.transposed && rows_after > 0) {
-      next_rows = Prefetcher(a.at(kTileRows, 0),
-                             rows_after,
-                             depth,
-                             ceil_div(rows_after, kTileRows) * fetches_of(depth));
+      next_rows = Prefetcher(
+          a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows) * fetches);
     }
 
     for (size_t i = 0; i < rows;) {
@@ -187,7 +183,7 @@ void multiply_block(size_t rows,
                                   : Prefetcher(a.at(after, 0),
                                                std::min(rows - after, rows_together),
                                                depth,
-                                               rows_together / kTileRows * fetches_of(depth));
+                                               rows_together / kTileRows * fetches);
       }
       tiles.a = pack_a ? packed_a + i * depth : a.at(i, 0).data;
       tiles.a_stride = pack_a ? tile_rows : a.stride;

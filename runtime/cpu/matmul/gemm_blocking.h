@@ -47,15 +47,15 @@ struct DepthBlocks {
 };
 
 // The most rows multiplied (and packed) at a time, for a depth block of this length.
-constexpr int64_t block_rows(int64_t depth_block) {
+constexpr int64_t most_block_rows(int64_t depth_block) {
   return kBlockFloats / depth_block / kRowUnit * kRowUnit;
 }
-// So many rows in blocks of nearly equal height, where all of so many columns are computed of a
-// block before the next one: the panels write a part of each row, and what they have written should
-// stay in the cache. But enough rows to pay for the panels.
+// The height of the blocks, nearly equal, that so many rows are cut into. All of so many columns are
+// computed of a block before the next one: the panels write a part of each row, and what they have
+// written should stay in the cache. But enough rows to pay for the panels.
 constexpr int64_t block_rows(int64_t rows, int64_t depth_block, int64_t columns) {
   constexpr int64_t kLeastRows = 252;
-  const int64_t most = block_rows(depth_block);
+  const int64_t most = most_block_rows(depth_block);
   const int64_t good =
       std::min(most, std::max(kLeastRows, kBlockFloats / std::max<int64_t>(1, columns)));
   const int64_t blocks = std::max({int64_t{1}, ceil_div(rows, most), (rows + good / 2) / good});
@@ -64,7 +64,7 @@ constexpr int64_t block_rows(int64_t rows, int64_t depth_block, int64_t columns)
 
 // Scratch for the packed rows, in floats, with room for a vector that is stored past their end.
 constexpr int64_t packed_rows_floats(int64_t rows, int64_t depth_block) {
-  const int64_t floats = rows <= block_rows(depth_block) ? rows * depth_block : kBlockFloats;
+  const int64_t floats = rows <= most_block_rows(depth_block) ? rows * depth_block : kBlockFloats;
   return round_up(floats, 16) + 16;
 }
 

@@ -1,0 +1,116 @@
+// How fast the products of linear layers are, of the shapes of language models: GFLOP/s of each pass
+// on one thread. A layer's operands and results come from main memory, as in a training step: there
+// are several sets of them, used in turn. Times are those that the thread had its CPU, medians of
+// the repeats, each a round of all sets.
+//
+//   linear_speed [REPEATS [avx2]]   avx2: without AVX-512
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hwy/targets.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/matmul/linear.h"
+#include "tests/peers/cpu_time.h"
+
+namespace lockstep::peers {
+namespace {
+
+constexpr LinearShape kShapes[] = {{.rows = 512, .inputs = 576, .outputs = 576},
+                                   {.rows = 512, .inputs = 576, .outputs = 960},
+                                   {.rows = 512, .inputs = 576, .outputs = 3072},
+                                   {.rows = 512, .inputs = 1536, .outputs = 576},
+                                   {.rows = 512, .inputs = 576, .outputs = 49152},
+                                   {.rows = 1024, .inputs = 768, .outputs = 3072},
+                                   {.rows = 2048, .inputs = 2048, .outputs = 2048}};
+constexpr int64_t kSetsFloats = int64_t{1} << 27;  // of all sets: more than a processor's caches
+
+// Operands and results of all passes.
+struct Set {
+  explicit Set(const LinearShape& s)
+      : x(random_floats(s.rows * s.inputs)),
+        d_x(x),
+        w(random_floats(s.outputs * s.inputs)),
+        d_w(w),
+        y(random_floats(s.rows * s.outputs)),
+        d_y(y) {}
+  std::vector<float> x, d_x, w, d_w, y, d_y;
+};
+
+// GFLOP/s of a pass over every set.
+double measure(const LinearShape& s,
+               std::vector<Set>& sets,
+               int repeats,
+               const std::function<void(Set& set)>& pass) {
+  const double flops = 2.0 * static_cast<double>(s.rows * s.inputs * s.outputs * sets.size());
+  std::vector<double> speeds;
+  for (int i = 0; i <= repeats; ++i) {
+    const double begin = cpu_seconds();
+    for (Set& set : sets) pass(set);
+    if (i > 0) speeds.push_back(flops / (cpu_seconds() - begin) * 1e-9);
+  }
+  return median(speeds);
+}
+
+void run_shape(const LinearShape& s, int repeats) {
+  const int64_t floats = 2 * (s.rows * s.inputs + s.outputs * s.inputs + s.rows * s.outputs);
+  std::vector<Set> sets(std::max<int64_t>(2, kSetsFloats / floats), Set(s));
+  const int64_t bytes = (cpu::linear_workspace_bytes(s, 1) + 63) / 64 * 64;
+  void* const workspace = std::aligned_alloc(64, bytes);
+  const auto backward = [&](Set& set) {
+    return LinearBackward<float>{.shape = s,
+                                 .accumulate_weight = false,
+                                 .accumulate_bias = false,
+                                 .d_y = set.d_y.data(),
+                                 .x = set.x.data(),
+                                 .weight = set.w.data(),
+                                 .d_x = set.d_x.data(),
+                                 .d_weight = set.d_w.data(),
+                                 .d_bias = nullptr,
+                                 .workspace = static_cast<std::byte*>(workspace)};
+  };
+  const auto forward = [&](Set& set) {
+    cpu::linear_forward({.shape = s,
+                         .x = set.x.data(),
+                         .w = set.w.data(),
+                         .epilogue = {.bias = nullptr, .activation = Activation::kNone},
+                         .pre = nullptr,
+                         .y = set.y.data()},
+                        workspace);
+  };
+  const std::string name =
+      std::to_string(s.rows) + "x" + std::to_string(s.outputs) + "x" + std::to_string(s.inputs);
+  std::printf(
+      "%-24s %8.1f %8.1f %8.1f\n",
+      name.c_str(),
+      measure(s, sets, repeats, forward),
+      measure(s, sets, repeats, [&](Set& set) { cpu::linear_backward_input(backward(set)); }),
+      measure(s, sets, repeats, [&](Set& set) { cpu::linear_backward_weight(backward(set)); }));
+  std::fflush(stdout);
+  std::free(workspace);
+}
+
+int run(int argc, char** argv) {
+  const int repeats = argc > 1 ? std::atoi(argv[1]) : 5;
+  const bool avx2 = argc == 3 && std::string_view(argv[2]) == "avx2";
+  if (argc > (avx2 ? 3 : 2) || repeats < 1) {
+    std::fprintf(stderr, "usage: linear_speed [REPEATS [avx2]]\n");
+    return 2;
+  }
+  if (avx2) {
+    hwy::SetSupportedTargetsForTest(HWY_AVX2);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  set_compute_threads(1);
+  std::printf("%-24s %8s %8s %8s\n", "rows x outputs x inputs", "forward", "d_x", "d_weight");
+  for (const LinearShape& shape : kShapes) run_shape(shape, repeats);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::peers
+
+int main(int argc, char** argv) { return lockstep::peers::run(argc, argv); }
