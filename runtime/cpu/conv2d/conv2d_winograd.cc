@@ -134,7 +134,7 @@ HWY_INLINE void multiply_entry(const float* pixels,
   tiles.c_stride = width;
   tiles.accumulate = accumulate;
   tiles.next_panel = next_weights;
-  tiles.next_rows = &none;
+  tiles.next_other = &none;
   for (size_t i = 0; i < count;) {
     const size_t rows = std::min(count - i, kTileRows);
     tiles.tiles = (count - i) / rows;

@@ -67,7 +67,7 @@ HWY_INLINE void add_product(const float* gradients,
   tiles.b_stride = width;
   tiles.c_stride = width;
   tiles.accumulate = accumulate;
-  tiles.next_panel = tiles.next_rows = &none;
+  tiles.next_panel = tiles.next_other = &none;
   for (size_t i = 0; i < outputs;) {
     const size_t rows = std::min(outputs - i, kTileRows);
     tiles.tiles = (outputs - i) / rows;

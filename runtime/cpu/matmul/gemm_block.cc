@@ -133,7 +133,7 @@ void multiply_block(size_t rows,
     const size_t width = vectors * kVecLanes;
     const bool whole = c.padded || panel_columns == width;
 
-    Prefetcher next_panel, next_rows;
+    Prefetcher next_panel, next_other;
     Tiles tiles{};
     tiles.depth = depth;
     tiles.b = panels.ready + j * depth;
@@ -141,7 +141,7 @@ void multiply_block(size_t rows,
     tiles.c_stride = c.stride;
     tiles.accumulate = accumulate;
     tiles.next_panel = &next_panel;
-    tiles.next_rows = &next_rows;
+    tiles.next_other = &next_other;
     bool pack_b = false;  // by the first tile
     if (panels.ready == nullptr) {
       const GemmOperand b = panels.b.at(0, j);
@@ -167,8 +167,11 @@ void multiply_block(size_t rows,
 
     const size_t rows_after = rows - std::min(rows, kTileRows);  // the first tile
     if (j == 0 && !pack_a && !a.transposed && rows_after > 0) {
-      next_rows = Prefetcher(
+      next_other = Prefetcher(
           a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows) * fetches);
+    } else if (j > 0 && j + kPanel < columns && panels.ready == nullptr && panels.keep) {
+      const float* const place = panels.buffer + (j + kPanel) * depth;
+      next_other = Prefetcher({place, kPanel}, depth, kPanel, ceil_div(rows, kTileRows) * fetches);
     }
 
     for (size_t i = 0; i < rows;) {
@@ -179,11 +182,11 @@ void multiply_block(size_t rows,
       if (j == 0 && pack_a && i % rows_together == 0) {
         const size_t some = std::min(rows - i, rows_together), after = i + some;
         pack_rows(a.at(i, 0), some, depth, packed_a + i * depth);
-        next_rows = after == rows ? Prefetcher()
-                                  : Prefetcher(a.at(after, 0),
-                                               std::min(rows - after, rows_together),
-                                               depth,
-                                               rows_together / kTileRows * fetches);
+        next_other = after == rows ? Prefetcher()
+                                   : Prefetcher(a.at(after, 0),
+                                                std::min(rows - after, rows_together),
+                                                depth,
+                                                rows_together / kTileRows * fetches);
       }
       tiles.a = pack_a ? packed_a + i * depth : a.at(i, 0).data;
       tiles.a_stride = pack_a ? tile_rows : a.stride;

@@ -94,7 +94,9 @@ struct Tiles {
   float* c;
   size_t c_stride;
   bool accumulate;
-  Prefetcher *next_panel, *next_rows;  // each run fetches_of(depth) times a tile
+  // Each runs fetches_of(depth) times a tile. The other: rows of a while the first panel is used,
+  // then the place where the next panel is packed.
+  Prefetcher *next_panel, *next_other;
 };
 
 using TileKernel = void (*)(const Tiles&);

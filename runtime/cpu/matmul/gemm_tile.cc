@@ -46,7 +46,7 @@ HWY_INLINE void multiply_tile(const Tiles& t,
   const size_t depth = t.depth;
   for (size_t k = 0; k < depth;) {
     t.next_panel->run();
-    t.next_rows->run();
+    t.next_other->run();
     next_results.run</*kWrite=*/true>();
     for (const size_t end = std::min(depth, k + kFetchSteps); k < end; ++k) {
       Vec row[kVectors];
