@@ -11,7 +11,8 @@ thread: Lockstep under mpirun, PyTorch with DistributedDataParallel over gloo an
 AutoModelForSequenceClassification, or for MEAN its body and a linear layer of the mean of all tokens.
 The recipe is the same: AdamW, a linear schedule with a tenth of it as warm-up, gradients clipped to
 norm 1, dropout (--dropout and --attention-dropout, else as config.json says), rates that shrink from
-block to block towards the embedding (--layer-decay), batches of texts that are padded to the longest
+block to block towards the embedding (--layer-decay), evaluations of a moving average of the weights
+(--average), batches of texts that are padded to the longest
 one in PyTorch and to T in Lockstep. With --buckets both put texts of like lengths into a batch
 (transformers' LengthGroupedSampler, data.group_by_length), and Lockstep pads to those lengths.
 Prints accuracy, the best accuracy of all evaluations (--evaluate-every), F1 and seconds of training
@@ -44,7 +45,8 @@ data {{
   group_by_length: {grouped}
 }}
 train {{
-  global_batch: {batch}  lanes: {lanes}  epochs: {epochs}  layer_lr_decay: {layer_decay} log_every: 100
+  global_batch: {batch}  lanes: {lanes}  epochs: {epochs}  layer_lr_decay: {layer_decay}
+  ema_decay: {average}  log_every: 100
 }}
 optimizer {{ adamw {{ weight_decay: {decay} }}  clip_norm: 1 }}
 schedule {{ kind: LINEAR  lr: {lr}  warmup_steps: {warmup} }}
@@ -84,7 +86,7 @@ def train_lockstep(options, folder, steps):
     config.write_text(CONFIG.format(
         model=options.model.resolve(), length=options.length, pooling=options.pooling,
         dropout=options.dropout, attention_dropout=options.attention_dropout,
-        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay,
+        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay, average=options.average,
         columns=columns, data=folder, grouped="true" if options.buckets else "false", batch=options.batch,
         lanes=options.lanes, epochs=options.epochs, lr=options.lr, warmup=steps // 10,
         every=options.evaluate_every or steps,
@@ -102,8 +104,9 @@ def train_lockstep(options, folder, steps):
     found = {"accuracy": said["eval_accuracy"], "best": said["best_metric"],
              "seconds": said["train_seconds"]}
     predicted = folder / "predicted.safetensors"
+    averaged = ["--average"] if options.average > 0 else []
     done = subprocess.run([options.lockstep, "predict", config, "--checkpoint", run_dir, "--out",
-                           predicted], capture_output=True, text=True, check=False)
+                           predicted, *averaged], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         from safetensors.numpy import load_file
         labels = [label for _, label in rows_of(folder / "dev.tsv", options.task)]
@@ -115,7 +118,7 @@ def train_pytorch(options, folder):
     result = folder / "pytorch.json"
     workers = []
     recipe = ("task", "train", "epochs", "lr", "batch", "length", "seed", "buckets", "pooling",
-              "dropout", "attention_dropout", "smoothing", "layer_decay", "decay",
+              "dropout", "attention_dropout", "smoothing", "layer_decay", "decay", "average",
               "evaluate_every")
     told = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in recipe]
     for rank in range(2):
@@ -197,6 +200,12 @@ def work_pytorch(options):
         return inputs, torch.tensor([row[1] for row in rows])
 
     wrapped = DistributedDataParallel(model)
+    evaluated = model
+    if options.average > 0:
+        averaging = torch.optim.swa_utils.get_ema_multi_avg_fn(options.average)
+        averaged = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=averaging)
+        averaged.update_parameters(model)  # it begins with the weights
+        evaluated = averaged.module
     optimizer = torch.optim.AdamW(parameter_groups(model, options))
     train, share = data["train"], options.batch // ranks
     steps = -(-len(train) * options.epochs // options.batch)
@@ -212,12 +221,12 @@ def work_pytorch(options):
             order += torch.randperm(len(train), generator=draw).tolist()
 
     def predict_dev():
-        model.eval()
+        evaluated.eval()
         predictions = []
         with torch.no_grad():
             for begin in range(0, len(data["dev"]), 64):
                 inputs, _ = batch_of(data["dev"][begin:begin + 64])
-                predictions += model(**inputs).logits.argmax(1).tolist()
+                predictions += evaluated(**inputs).logits.argmax(1).tolist()
         model.train()
         return predictions
 
@@ -238,6 +247,8 @@ def work_pytorch(options):
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
+        if options.average > 0:
+            averaged.update_parameters(model)
         if options.evaluate_every and (step + 1) % options.evaluate_every == 0:
             begin = time.perf_counter()
             best = max(best, accuracy_of(predict_dev()))
@@ -274,6 +285,8 @@ def main():
     parser.add_argument("--smoothing", type=float, default=0, help="of labels")
     parser.add_argument("--layer-decay", type=float, default=1)
     parser.add_argument("--decay", type=float, default=0.01, help="of weights")
+    parser.add_argument("--average", type=float, default=0,
+                        help="evaluate a moving average of the weights that keeps this part a step")
     parser.add_argument("--evaluate-every", type=int, default=0,
                         help="steps; prints the best accuracy too, which is what a run keeps")
     parser.add_argument("--only", choices=("lockstep", "pytorch"))
