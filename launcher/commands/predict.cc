@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <map>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
@@ -48,15 +49,18 @@ class Outputs {
     values_.push_back(std::move(values));
     tensors_.push_back({name, std::move(extents), values_.back()});
   }
-  void write(const std::string& path, int64_t step) const {
+  // What the file's metadata say.
+  void tell(const std::string& name, const std::string& value) { metadata_[name] = value; }
+  void write(const std::string& path) const {
     replace_file(path, [&](const std::filesystem::path& unfinished) {
-      write_safetensors(unfinished, tensors_, {{"lockstep_step", std::to_string(step)}});
+      write_safetensors(unfinished, tensors_, metadata_);
     });
   }
 
  private:
   std::deque<std::vector<float>> values_;
   std::vector<F32Tensor> tensors_;
+  std::map<std::string, std::string> metadata_;
 };
 
 // What the network gives for each sample or token; adds it to the file on rank 0.
@@ -71,6 +75,12 @@ void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* js
   (*json)["samples"] = samples;
   if (tokens > 0) (*json)["tokens"] = tokens;
   (*json)["outputs"] = columns;
+  const std::vector<std::string>& names = run.parts().data.summary.class_names;
+  if (names.empty()) return;
+  // A file's names may be no UTF-8, of which JSON must be.
+  const std::string classes = Json(names).dump({.replace_invalid = true});
+  outputs->tell("classes", classes);
+  (*json)["classes"] = Json::parse(classes);
 }
 
 // The losses of a language model's tokens, samples and documents.
@@ -139,11 +149,12 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   const bool root = communicator.rank() == 0;
   const CheckpointState& state = run.state();
   Outputs outputs;
+  outputs.tell("lockstep_step", std::to_string(state.step));
   Json json;
   json["step"] = state.step;
   if (of_tokens) add_losses(run, root, &outputs, &json);
   if (!of_tokens || options.logits) add_outputs(run, root, &outputs, &json);
-  run_on_root(communicator, [&] { outputs.write(options.out, state.step); });
+  run_on_root(communicator, [&] { outputs.write(options.out); });
   json["weights_hash"] = hash_text_of(state.weights_hash);
   write_result(session, common.json, json);
   if (root) print_summary(options, of_tokens, json);
@@ -158,14 +169,15 @@ CommandSpec predict_command() {
       .name = "predict",
       .help =
           "Write what a network gives for each sample of the evaluation set, or "
-          "of other data: --set data.labelled_text.eval=FILE. Texts need no labels"};
+          "of other data: --set data.labelled_text.eval=FILE. Texts need no labels, tables no target"};
   add_evaluation_options(command, options->evaluation);
   command.add(
       "--out",
       &options->out,
       "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
       "order, before softmax or sigmoid; of models that say something of each token "
-      "(samples, tokens, outputs), with zeros where there is padding. Of language models the "
+      "(samples, tokens, outputs), with zeros where there is padding; the metadata's 'classes' has "
+      "the names of the classes, a JSON list, where the data name them. Of language models the "
       "losses: tensors 'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums "
       "and how many tokens count, and 'documents' (documents, 4): sample, number in it, counted, "
       "loss",

@@ -65,12 +65,14 @@ class Dataset {
 };
 
 struct DataSummary {
-  int64_t features = 0;        // input elements of a sample: F, T for tokens, H * W * C for images
-  int64_t classes = 0;         // class labels or vocabulary; 0 for value targets
-  int64_t target_columns = 0;  // value targets O; 0 for labels and tokens
-  int64_t vocabulary = 0;      // of texts whose targets are no tokens; else 0
-  int64_t train_samples = 0;   // 0 when the training set was not opened
-  int64_t eval_samples = 0;    // 0 without an evaluation set
+  int64_t features = 0;  // input elements of a sample: F, T for tokens, H * W * C for images
+  int64_t classes = 0;   // class labels or vocabulary; 0 for value targets
+  // (classes) where the data name them, else empty. Of binary cross-entropy two: that of 0 and of 1.
+  std::vector<std::string> class_names;
+  int64_t target_columns = 0;                    // value targets O; 0 for labels and tokens
+  int64_t vocabulary = 0;                        // of texts whose targets are no tokens; else 0
+  int64_t train_samples = 0;                     // 0 when the training set was not opened
+  int64_t eval_samples = 0;                      // 0 without an evaluation set
   uint64_t train_content = 0, eval_content = 0;  // Dataset::content(), once it has been taken
   int64_t bad_records = 0;          // skipped or replaced, training and evaluation files together
   std::string description;          // one line for the log

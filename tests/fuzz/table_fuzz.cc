@@ -72,8 +72,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ModelTraits model;
   model.loss = static_cast<Loss>(options / 4 % 3);
   fuzz::expect_errors_only([&] {
-    const OpenedData opened =
-        make_table(train, border < text.size() ? &eval : nullptr, config, table, model, true);
+    const OpenedData opened = make_table(
+        train, border < text.size() ? &eval : nullptr, config, table, model, TableUse::kTraining);
     check(*opened.train, opened.summary.classes);
     if (opened.eval != nullptr) check(*opened.eval, opened.summary.classes);
   });

@@ -101,6 +101,16 @@ def predicts(bench):
     assert len(files) == 1, "other outputs on another number of ranks"
     shape, values = lockstep_run.read_tensor(out, "output")
     assert shape == [101, 2], shape
+    content = out.read_bytes()
+    told = json.loads(content[8:8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    assert json.loads(told["classes"]) == ["heavy", "light"], told
+    rows = (bench.folder / "eval.csv").read_text().split()
+    (bench.folder / "inputs.csv").write_text(
+        "\n".join(row.rsplit(",", 1)[0] for row in rows) + "\n")
+    bench.run("predict", bench.mlp, *checkpoint, "--out", out, "--json", judged, "--set",
+              "data.table.eval=inputs.csv")
+    assert out.read_bytes() == content, "other outputs without the target's column"
+    assert json.loads(judged.read_text())["classes"] == ["heavy", "light"], judged.read_text()
     labels = [
         line.rsplit(",", 1)[1] for line in (bench.folder / "eval.csv").read_text().split()[1:]]
     right = sum(

@@ -80,6 +80,7 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   }
   summary.features = summary.height * summary.width * summary.channels;
   summary.classes = stores.classes;
+  summary.class_names = stores.class_names;
   summary.bad_records = stores.bad_records;
   const auto channels = static_cast<size_t>(summary.channels);
   summary.mean = per_channel("data.image.mean",

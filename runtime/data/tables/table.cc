@@ -157,7 +157,7 @@ OpenedData make_table(const TableText& train,
                       const DataConfig& config,
                       const TableConfig& table,
                       const ModelTraits& model,
-                      bool need_train) {
+                      TableUse use) {
   TableSchema schema = make_schema(train, table, TableTarget::column_kind(model.loss));
   BadRecordLog bad(config, train.name);
   TableColumns columns = read_columns(train, table, true, &schema, &bad);
@@ -194,7 +194,7 @@ OpenedData make_table(const TableText& train,
     }
     opened.eval = dataset_of(from, values, of_rows);
   };
-  if (need_train) opened.train = dataset_of(columns, targets, rows);
+  if (use == TableUse::kTraining) opened.train = dataset_of(columns, targets, rows);
   if (split) {
     const std::vector<int64_t> eval_rows = choose_rows(
         columns, config.bad_records, [&](int64_t record) { return held_out(table, record); });
@@ -203,8 +203,12 @@ OpenedData make_table(const TableText& train,
   } else if (eval != nullptr) {
     columns = TableColumns();  // both files at once could be large
     BadRecordLog eval_bad(config, eval->name);
+    const bool inputs_alone = use == TableUse::kInputs;
+    if (inputs_alone) schema.columns[schema.target].kind = ColumnKind::kIgnored;
     TableColumns eval_columns = read_columns(*eval, table, false, &schema, &eval_bad);
-    const std::vector<double> eval_targets = target.decode(eval_columns);
+    const std::vector<double> eval_targets =
+        inputs_alone ? std::vector<double>(static_cast<size_t>(eval_columns.rows))
+                     : target.decode(eval_columns);
     reject_targets(target, eval_targets, &eval_columns, &eval_bad);
     eval_bad.check_fraction(static_cast<int64_t>(eval_columns.records.size()));
     const std::vector<int64_t> eval_rows =
@@ -221,6 +225,7 @@ OpenedData make_table(const TableText& train,
         model.outputs > 0 ? model.outputs : static_cast<int64_t>(target.classes().size());
   else
     summary.target_columns = 1;
+  summary.class_names = target.classes();
   if (table.standardise_target) {
     summary.target_mean = {standard.mean};
     summary.target_std = {standard.std};

@@ -8,6 +8,10 @@
 
 namespace lockstep {
 
+// What samples are for: training and evaluation; evaluation; or the outputs of a network for those of
+// evaluation, whose targets nobody reads: a file of them need not have the column.
+enum class TableUse { kTraining, kEvaluation, kInputs };
+
 // Samples: x (F) f32 as TableEncoder describes, fitted on the training rows only; target as
 // TableTarget describes: class label () i32, or value (1) f32. Everything is a pure function of the
 // texts and the config, so all ranks see the same samples. `eval` is null when the config names no
@@ -17,6 +21,6 @@ OpenedData make_table(const TableText& train,
                       const DataConfig& config,
                       const TableConfig& table,
                       const ModelTraits& model,
-                      bool need_train);
+                      TableUse use);
 
 }  // namespace lockstep

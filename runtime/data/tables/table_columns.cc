@@ -108,8 +108,16 @@ struct StringHash {
 // Reads the records of one file; see read_columns().
 class ColumnsReader {
  public:
-  ColumnsReader(const TableText& file, const TableConfig& config, const TableSchema& schema)
-      : file_(file), config_(config), schema_(schema), ids_(schema.columns.size()) {
+  // has_target: whether the file has the column of the target, which may be where none are read.
+  ColumnsReader(const TableText& file,
+                const TableConfig& config,
+                const TableSchema& schema,
+                bool has_target)
+      : file_(file),
+        config_(config),
+        schema_(schema),
+        has_target_(has_target),
+        ids_(schema.columns.size()) {
     table_.columns.resize(schema.columns.size());
   }
 
@@ -158,24 +166,31 @@ class ColumnsReader {
     return std::find(config_.missing.begin(), config_.missing.end(), cell) != config_.missing.end();
   }
 
+  // The number of a column in the file.
+  size_t place_of(size_t column) const {
+    return !has_target_ && column > schema_.target ? column - 1 : column;
+  }
+
   // What is wrong with a record; empty when it is good. Leaves the numbers in parsed_.
   std::string check(const CsvReader& reader, std::vector<bool>* not_numeric) {
     const auto& fields = reader.fields();
     const auto& columns = schema_.columns;
+    const size_t expected = columns.size() - (has_target_ ? 0 : 1);
     if (!reader.problem().empty()) return reader.problem();
-    if (reader.field_count() != columns.size())
-      return fmt::format("{} fields, expected {}", reader.field_count(), columns.size());
-    if (missing(fields[schema_.target]))
+    if (reader.field_count() != expected)
+      return fmt::format("{} fields, expected {}", reader.field_count(), expected);
+    if (columns[schema_.target].kind != ColumnKind::kIgnored && missing(fields[schema_.target]))
       return fmt::format("the target {} is missing", schema_.describe(schema_.target));
     parsed_.resize(columns.size());
     shown_categorical_.clear();
     for (size_t i = 0; i < columns.size(); ++i) {
       if (columns[i].kind != ColumnKind::kNumeric) continue;
-      if (missing(fields[i])) {
+      const std::string_view cell = fields[place_of(i)];
+      if (missing(cell)) {
         parsed_[i] = std::numeric_limits<double>::quiet_NaN();
-      } else if (!parse_number(fields[i], &parsed_[i])) {
+      } else if (!parse_number(cell, &parsed_[i])) {
         if (not_numeric == nullptr || !columns[i].inferred)
-          return fmt::format("{}: {} is not a number", schema_.describe(i), quote_cell(fields[i]));
+          return fmt::format("{}: {} is not a number", schema_.describe(i), quote_cell(cell));
         shown_categorical_.push_back(i);
       }
     }
@@ -185,14 +200,16 @@ class ColumnsReader {
   }
 
   void append(const std::vector<std::string_view>& fields) {
-    for (size_t i = 0; i < fields.size(); ++i) {
+    for (size_t i = 0; i < schema_.columns.size(); ++i) {
       TableColumn& column = table_.columns[i];
       switch (schema_.columns[i].kind) {
         case ColumnKind::kIgnored: break;
         case ColumnKind::kNumeric: column.numbers.push_back(parsed_[i]); break;
-        case ColumnKind::kCategorical:
-          column.ids.push_back(missing(fields[i]) ? -1 : id_of(i, fields[i]));
+        case ColumnKind::kCategorical: {
+          const std::string_view cell = fields[place_of(i)];
+          column.ids.push_back(missing(cell) ? -1 : id_of(i, cell));
           break;
+        }
       }
     }
     ++table_.rows;
@@ -217,12 +234,40 @@ class ColumnsReader {
   const TableText& file_;
   const TableConfig& config_;
   const TableSchema& schema_;
+  const bool has_target_;
   TableColumns table_;
   size_t records_ = 0, rows_ = 0;
   std::vector<std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>> ids_;
   std::vector<double> parsed_;             // numbers of the current record
   std::vector<size_t> shown_categorical_;  // inferred columns in which it has no number
 };
+
+// Throws DataError where the header of a file is not that of the training file; a file of which no
+// targets are read may lack their column. Returns whether it has it.
+bool check_header(const TableText& file, const TableConfig& config, const TableSchema& schema) {
+  const std::vector<ColumnSchema>& columns = schema.columns;
+  const bool may_lack = columns[schema.target].kind == ColumnKind::kIgnored;
+  if (!config.header) return !may_lack || numbers_of(file, config).size() + 1 != columns.size();
+  std::vector<std::string> names = header_of(file, config);
+  const bool lacks = may_lack && names.size() + 1 == columns.size();
+  if (lacks)
+    names.insert(names.begin() + static_cast<std::ptrdiff_t>(schema.target),
+                 columns[schema.target].name);
+  if (names.size() != columns.size())
+    throw DataError("{}: the header has {} columns, expected {}{}",
+                    file.name,
+                    names.size(),
+                    columns.size(),
+                    may_lack ? ", or all but the target" : "");
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] != columns[i].name)
+      throw DataError("{}: column {} of the header is {}, in the training file it is {}",
+                      file.name,
+                      i - (lacks && i > schema.target ? 1 : 0),
+                      quote_cell(names[i]),
+                      quote_cell(columns[i].name));
+  return !lacks;
+}
 
 }  // namespace
 
@@ -295,23 +340,9 @@ TableColumns read_columns(const TableText& file,
                           TableSchema* schema,
                           BadRecordLog* bad) {
   check_encoding(file);
-  if (config.header) {
-    const std::vector<std::string> names = header_of(file, config);
-    if (names.size() != schema->columns.size())
-      throw DataError("{}: the header has {} columns, expected {}",
-                      file.name,
-                      names.size(),
-                      schema->columns.size());
-    for (size_t i = 0; i < names.size(); ++i)
-      if (names[i] != schema->columns[i].name)
-        throw DataError("{}: column {} of the header is {}, in the training file it is {}",
-                        file.name,
-                        i,
-                        quote_cell(names[i]),
-                        quote_cell(schema->columns[i].name));
-  }
+  const bool has_target = check_header(file, config, *schema);
   std::vector<bool> not_numeric(schema->columns.size());
-  ColumnsReader reader(file, config, *schema);
+  ColumnsReader reader(file, config, *schema, has_target);
   reader.scan(bad, infer ? &not_numeric : nullptr);
   for (size_t i = 0; i < not_numeric.size(); ++i)
     if (not_numeric[i]) schema->columns[i].kind = ColumnKind::kCategorical;

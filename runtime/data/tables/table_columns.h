@@ -31,7 +31,8 @@ struct ColumnSchema {
 // The columns of a table. Made from the training file; the evaluation file must fit it.
 struct TableSchema {
   std::vector<ColumnSchema> columns;
-  size_t target = 0;  // its number; the target column is never inferred
+  // Its number. The target column is never inferred; where it is kIgnored no targets are read.
+  size_t target = 0;
   // "income" or "column 14".
   std::string describe(size_t column) const;
 };
@@ -83,7 +84,7 @@ TableSchema make_schema(const TableText& file, const TableConfig& config, Column
 // Reads all records. With `infer`, an inferred column in which some value is not a number becomes
 // categorical in `schema`; otherwise such a record is bad. Also bad: malformed quotes, another
 // number of fields than the schema has columns, a missing target. Bad records go to `bad` and get
-// row -1. Throws DataError on what cannot be read at all: UTF-16, a header that does not fit, an
+// row -1. Where no targets are read the file need not have their column. Throws DataError on what cannot be read at all: UTF-16, a header that does not fit, an
 // unclosed quote.
 TableColumns read_columns(const TableText& file,
                           const TableConfig& config,

@@ -81,6 +81,18 @@ class Table final : public FileFormat<TableConfig> {
 
   // Samples as in table.h.
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+    return open_table(model, need_train ? TableUse::kTraining : TableUse::kEvaluation);
+  }
+  OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
+    return open_table(model, TableUse::kInputs);
+  }
+
+  AssumedData assume(const MissingFile& missing) const override {
+    missing.refuse("how many features its columns make", "");
+  }
+
+ private:
+  OpenedData open_table(const ModelTraits& model, TableUse use) const {
     const auto open_file = [&](const std::string& path, const char* field) {
       SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
       refuse_other_formats(file.bytes(), file.name());
@@ -88,14 +100,10 @@ class Table final : public FileFormat<TableConfig> {
     };
     const SourceFile train = open_file(config_.train, "table.train");
     if (config_.eval.empty())
-      return make_table(text_of(train), nullptr, data_, config_, model, need_train);
+      return make_table(text_of(train), nullptr, data_, config_, model, use);
     const SourceFile eval = open_file(config_.eval, "table.eval");
     const TableText eval_text = text_of(eval);
-    return make_table(text_of(train), &eval_text, data_, config_, model, need_train);
-  }
-
-  AssumedData assume(const MissingFile& missing) const override {
-    missing.refuse("how many features its columns make", "");
+    return make_table(text_of(train), &eval_text, data_, config_, model, use);
   }
 };
 

@@ -101,6 +101,7 @@ void summarise_texts(const TextWords& words,
   summary.vocabulary = model.vocabulary > 0 ? model.vocabulary : tokens;
   if (classes != nullptr) {
     summary.classes = classes->classes();
+    summary.class_names = classes->names();
     use_classes_of_model(model, &summary);
   }
   if (opened->train != nullptr) summary.train_samples = opened->train->samples();

@@ -29,6 +29,8 @@ class ClassNames {
   // -1: there is no such class.
   int32_t class_of(std::string_view name) const;
   int64_t classes() const { return classes_; }
+  // (classes); none where numbers are classes.
+  std::vector<std::string> names() const { return numbers_ ? std::vector<std::string>() : names_; }
   // The name of a class, for messages.
   std::string name_of(int64_t index) const;
   // "'no' and 'yes'"; of many the first ones.

@@ -23,7 +23,8 @@ std::string rows(int count, int at = -1, const std::string& change = "") {
 std::vector<std::string> doubts_of(const std::string& text, TableConfig table = {}) {
   table.target = "y";
   const TableText file{text, "t.csv"};
-  return make_table(file, nullptr, DataConfig{}, table, test::mlp(), true).summary.doubts;
+  return make_table(file, nullptr, DataConfig{}, table, test::mlp(), TableUse::kTraining)
+      .summary.doubts;
 }
 
 TEST(TableDoubts, ASlipThatMakesAColumnCategorical) {
@@ -64,7 +65,7 @@ TEST(TableDoubts, CategoriesThatTrainingHasNotSeen) {
   const std::string rows = "c,x,y\nred,1,a\ngreen,2,b\n?,2,b\ngrey,1,a\ngreen,2,b\n";
   const TableText eval{rows, "e.csv"};
   const auto open = [&] {
-    return make_table(train, &eval, DataConfig{}, table, test::mlp(), true);
+    return make_table(train, &eval, DataConfig{}, table, test::mlp(), TableUse::kTraining);
   };
   const std::vector<std::string> doubts = open().summary.doubts;
   ASSERT_EQ(doubts.size(), 1u);

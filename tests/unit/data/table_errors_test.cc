@@ -145,7 +145,12 @@ TEST(TableErrors, NameFilePlaceAndRemedy) {
     const TableText train{c.train, "train.csv"}, eval{c.eval, "eval.csv"};
     const std::string message = test::error_of(
         [&] {
-          make_table(train, c.eval.empty() ? nullptr : &eval, DataConfig{}, c.table, c.model, true);
+          make_table(train,
+                     c.eval.empty() ? nullptr : &eval,
+                     DataConfig{},
+                     c.table,
+                     c.model,
+                     TableUse::kTraining);
         },
         c.code);
     test::expect_parts(message, c.parts);
@@ -159,9 +164,10 @@ TEST(TableErrors, AnUnclosedQuoteFailsWhateverThePolicy) {
   config.bad_records = BadRecords::kSkip;
   config.max_bad_fraction = 1;
   const TableText train{"x,y\n1,a\n2,\"b\n3,a\n", "train.csv"};
-  test::expect_parts(
-      test::error_of([&] { make_table(train, nullptr, config, target("y"), {}, true); }),
-      {"train.csv:3: a quote is never closed"});
+  test::expect_parts(test::error_of([&] {
+                       make_table(train, nullptr, config, target("y"), {}, TableUse::kTraining);
+                     }),
+                     {"train.csv:3: a quote is never closed"});
 }
 
 TEST(TableErrors, AllRecordsBad) {
@@ -169,9 +175,10 @@ TEST(TableErrors, AllRecordsBad) {
   config.bad_records = BadRecords::kSkip;
   config.max_bad_fraction = 1;
   const TableText train{"x,y\n1\n2\n", "train.csv"};
-  test::expect_parts(
-      test::error_of([&] { make_table(train, nullptr, config, target("y"), {}, true); }),
-      {"train.csv: no record is left for training"});
+  test::expect_parts(test::error_of([&] {
+                       make_table(train, nullptr, config, target("y"), {}, TableUse::kTraining);
+                     }),
+                     {"train.csv: no record is left for training"});
 }
 
 }  // namespace

@@ -26,10 +26,9 @@ struct Table {
   TableConfig table;
   ModelTraits model = test::mlp();
 
-  OpenedData open(bool need_train = true) const {
+  OpenedData open(TableUse use = TableUse::kTraining) const {
     const TableText train_text{train, "train.csv"}, eval_text{eval, "eval.csv"};
-    return make_table(
-        train_text, eval.empty() ? nullptr : &eval_text, config, table, model, need_train);
+    return make_table(train_text, eval.empty() ? nullptr : &eval_text, config, table, model, use);
   }
 };
 
@@ -321,10 +320,41 @@ TEST(Table, StandardisesTheTarget) {
   EXPECT_FLOAT_EQ(value(*opened.train, 2), static_cast<float>(30 / std));
   EXPECT_FLOAT_EQ(value(*opened.eval, 0), static_cast<float>(970 / std));
   EXPECT_FLOAT_EQ(value(*opened.eval, 1), 0);
-  EXPECT_EQ(value(*t.open(false).eval, 0), value(*opened.eval, 0));
+  EXPECT_EQ(value(*t.open(TableUse::kEvaluation).eval, 0), value(*opened.eval, 0));
   t.table.standardise_target = false;
   EXPECT_TRUE(t.open().summary.target_std.empty());
   EXPECT_EQ(value(*t.open().eval, 0), 1000);
+}
+
+// Nobody reads targets where only outputs are wanted: their column may be there or not.
+TEST(Table, InputsNeedNoTarget) {
+  Table t = table_of("x,y,z\n1,no,u\n2,yes,v\n4,no,u\n", "y");
+  const auto inputs_of = [&](const std::string& eval, bool header = true) {
+    t.eval = eval;
+    t.table.header = header;
+    const OpenedData opened = t.open(TableUse::kInputs);
+    EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"no", "yes"}));
+    return std::pair(features(*opened.eval, 0), features(*opened.eval, 1));
+  };
+  const auto wanted = inputs_of("x,y,z\n4,no,v\n1,yes,u\n");
+  EXPECT_EQ(inputs_of("x,z\n4,v\n1,u\n"), wanted);
+  EXPECT_EQ(inputs_of("x,y,z\n4,,v\n1,maybe,u\n"), wanted);
+  EXPECT_NE(inputs_of("x,z\n1,v\n1,u\n"), wanted);
+  const auto refusal = [&](const std::string& eval, TableUse use) {
+    t.eval = eval;
+    return test::error_of([&] { t.open(use); });
+  };
+  EXPECT_EQ(refusal("x,z\n4,v\n", TableUse::kEvaluation),
+            "eval.csv: the header has 2 columns, expected 3");
+  EXPECT_EQ(refusal("x,y\n4,no\n", TableUse::kInputs),
+            "eval.csv: column 1 of the header is 'y', in the training file it is 'z'");
+  EXPECT_EQ(refusal("x\n4\n", TableUse::kInputs),
+            "eval.csv: the header has 1 columns, expected 3, or all but the target");
+  EXPECT_EQ(refusal("x,z\n4,v\n1\n", TableUse::kInputs),
+            "eval.csv:3: 1 fields, expected 2 (data.bad_records: SKIP or REPLACE would go on)");
+  t = table_of("1,no,u\n2,yes,v\n4,no,u\n", "1");
+  EXPECT_EQ(inputs_of("4,no,v\n1,yes,u\n", false), wanted);
+  EXPECT_EQ(inputs_of("4,v\n1,u\n", false), wanted);
 }
 
 TEST(Table, AConstantTargetIsStandardisedToZero) {
