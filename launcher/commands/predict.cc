@@ -169,7 +169,8 @@ CommandSpec predict_command() {
       .name = "predict",
       .help =
           "Write what a network gives for each sample of the evaluation set, or "
-          "of other data: --set data.labelled_text.eval=FILE. Texts need no labels, tables no target"};
+          "of other data: --set data.labelled_text.eval=FILE. Texts and images in folders need no "
+          "labels, tables no target"};
   add_evaluation_options(command, options->evaluation);
   command.add(
       "--out",

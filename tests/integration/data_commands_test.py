@@ -168,6 +168,27 @@ def counts(bench):
     assert json.loads((bench.folder / "result.json").read_text())["bad_records"] == 1
 
 
+def predicts(bench):
+    """Images without classes, in one folder and without the training images, give the outputs that
+    they give in the folders of their classes."""
+    config = bench.config("predicts", 'image_folder { train: "images" eval: "images" }')
+    run_dir, out = bench.folder / "predicts", bench.folder / "outputs.safetensors"
+    lockstep_run.train(bench.binary, config, run_dir, 0, ["--data", bench.folder])
+    checkpoint = ("--data", bench.folder, "--checkpoint", run_dir, "--out", out)
+    bench.run("predict", config, *checkpoint, "--json", "predicted.json")
+    wanted = lockstep_run.read_tensor(out, "output")
+    assert wanted[0] == [30, 3], wanted[0]
+    names = json.loads((bench.folder / "predicted.json").read_text())["classes"]
+    assert names == sorted(path.name for path in (bench.folder / "images").iterdir()), names
+    new = bench.folder / "new"
+    new.mkdir()
+    for image in (bench.folder / "images").glob("*/*.png"):
+        (new / f"{image.parent.name}_{image.name}").write_bytes(image.read_bytes())
+    bench.run("predict", run_dir / "config.textproto", *checkpoint, "--set",
+              "data.image_folder.eval=new", "--set", "data.image_folder.train=gone")
+    assert lockstep_run.read_tensor(out, "output") == wanted
+
+
 def npy(descr, shape, values):
     """A file as numpy.save() writes it."""
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
@@ -226,7 +247,7 @@ def refuses(bench):
 
 def main(binary):
     failures = 0
-    for check in (packs, inspects, inspects_shards, benches, counts, reads_arrays, refuses):
+    for check in (packs, inspects, inspects_shards, benches, counts, predicts, reads_arrays, refuses):
         with tempfile.TemporaryDirectory(prefix="lockstep-data-") as folder:
             try:
                 check(Bench(pathlib.Path(binary).resolve(), pathlib.Path(folder)))

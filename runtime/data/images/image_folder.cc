@@ -118,8 +118,8 @@ std::vector<std::string> classes_of(const std::string& root) {
   return names;
 }
 
-// The images below one class's folder, which may have folders of its own. `above`: it and those
-// that it lies in; a link to one of them would have its images again and again.
+// The images in a folder, which is `below` in the store, and in the folders that it has. `above`: it
+// and those that it lies in; a link to one of them would have its images again and again.
 void add_images(const fs::path& folder,
                 const std::string& below,
                 int32_t label,
@@ -132,7 +132,7 @@ void add_images(const fs::path& folder,
     throw DataError("{}: a symbolic link back to a folder that it lies in", folder.string());
   above.push_back(real);
   for (const auto& entry : sorted_entries(folder)) {
-    const std::string path = below + "/" + entry.path().filename().string();
+    const std::string path = (fs::path(below) / entry.path().filename()).string();
     if (is_folder(entry))
       add_images(entry.path(), path, label, store, others, above);
     else if (is_image_name(path))
@@ -165,6 +165,15 @@ std::shared_ptr<const ImageStore> open_folder(const std::string& root,
   return store;
 }
 
+// The images in a folder and in those below it, in the same order, as if all were of class 0.
+std::shared_ptr<const ImageStore> open_unlabelled(const std::string& root, int64_t* others) {
+  auto store = std::make_shared<FolderStore>(root);
+  add_images(root, "", 0, store.get(), others);
+  if (store->count() == 0) throw DataError("{}: no .jpg, .jpeg or .png file in it", root);
+  store->finish();
+  return store;
+}
+
 class ImageFolder final : public ImageFormat<ImageFolderConfig> {
  public:
   using ImageFormat::ImageFormat;
@@ -177,21 +186,48 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
     return folder;
   }
 
+  // The training images say how many classes there are, and their names, where they are here or the
+  // model does not say it.
+  OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
+    std::error_code error;
+    const fs::path train = fs::path(data_.dir) / config_.train;
+    ImageStores stores;
+    stores.classes = model.outputs;
+    if (model.outputs == 0 || fs::is_directory(train, error)) stores = with_classes();
+    int64_t others = 0;
+    if (!config_.eval.empty())
+      stores.eval = open_unlabelled(path_of(data_, config_.eval, "eval"), &others);
+    name_kind(others, &stores);
+    return stores;
+  }
+
  protected:
   ImageStores open_images(bool need_train) const override {
+    ImageStores stores = with_classes();
+    int64_t others = 0;
+    if (need_train)
+      stores.train =
+          open_folder(path_of(data_, config_.train, "train"), stores.class_names, &others);
+    if (!config_.eval.empty())
+      stores.eval = open_folder(path_of(data_, config_.eval, "eval"), stores.class_names, &others);
+    name_kind(others, &stores);
+    return stores;
+  }
+
+ private:
+  ImageStores with_classes() const {
     ImageStores stores;
     const std::string train = path_of(data_, config_.train, "train");
     stores.class_names = classes_of(train);
     if (stores.class_names.empty())
       throw DataError("{}: no folders in it; data.image_folder takes one per class", train);
     stores.classes = static_cast<int64_t>(stores.class_names.size());
-    int64_t others = 0;
-    if (need_train) stores.train = open_folder(train, stores.class_names, &others);
-    if (!config_.eval.empty())
-      stores.eval = open_folder(path_of(data_, config_.eval, "eval"), stores.class_names, &others);
-    stores.kind = "folders of images";
-    if (others > 0) stores.kind += fmt::format(" ({} other files passed over)", others);
     return stores;
+  }
+
+  static void name_kind(int64_t others, ImageStores* stores) {
+    stores->kind = "folders of images";
+    if (others > 0) stores->kind += fmt::format(" ({} other files passed over)", others);
   }
 };
 

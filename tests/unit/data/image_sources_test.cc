@@ -12,6 +12,7 @@
 #include "files.h"
 #include "images.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/format.h"
 #include "runtime/data/images/image_dataset.h"
 
 namespace lockstep {
@@ -68,6 +69,33 @@ TEST_F(ImageFolder, ClassesAndFilesAreSorted) {
   expect_parts(opened.summary.description,
                {"2 other files", "3 training and 1 evaluation", "8 x 8"});
   EXPECT_EQ(open("train", "eval", false).summary.classes, 2);
+}
+
+// Nobody reads classes where only outputs are wanted: images may lie anywhere in the folder, and the
+// training images elsewhere, if the model knows how many classes there are.
+TEST_F(ImageFolder, InputsNeedNoClasses) {
+  add("new/b.png", 1);
+  add("new/a/c.jpg", 1);
+  add("new/a/z/d.png", 1);
+  const auto inputs = [&](const std::string& train, const std::string& eval, int64_t outputs) {
+    config_.source = ImageFolderConfig{train, eval};
+    return open_inputs(
+        config_, {.section = "resnet", .input = ModelInput::kImages, .outputs = outputs}, 1);
+  };
+  const OpenedData opened = inputs("train", "new", 0);
+  ASSERT_EQ(opened.eval->samples(), 3);
+  EXPECT_EQ(name(*opened.eval, 0), "new/a/c.jpg");
+  EXPECT_EQ(name(*opened.eval, 1), "new/a/z/d.png");
+  EXPECT_EQ(name(*opened.eval, 2), "new/b.png");
+  EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(inputs("train", "eval", 0).eval->samples(), 1);
+  const OpenedData alone = inputs("absent", "new", 5);
+  EXPECT_EQ(alone.summary.classes, 5);
+  EXPECT_TRUE(alone.summary.class_names.empty());
+  expect_parts(error_of([&] { inputs("absent", "new", 0); }),
+               {"data.image_folder.train", "absent"});
+  std::filesystem::create_directories(folder_.path() / "none");
+  expect_parts(error_of([&] { inputs("train", "none", 0); }), {"none", "no .jpg"});
 }
 
 TEST_F(ImageFolder, ErrorsNameFolders) {
