@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
-#include "runtime/base/rng.h"
 #include "tests/fibers/cuda_on_host.h"
 #include "tests/fibers/order.h"
 
@@ -81,8 +82,6 @@ void switch_to(Context& from, Context& to) { swapcontext(&from.context, &to.cont
 
 #endif
 
-enum class State : uint8_t { kReady, kAtBarrier, kAtExchange, kEnded };
-
 struct Fiber {
   Context context;
   dim3 thread;
@@ -90,36 +89,36 @@ struct Fiber {
   unsigned exchanges = 0;  // that it has come to
 };
 
-// The values that the lanes of a warp give each other. A lane can be one exchange ahead of another,
-// so values of two exchanges are kept.
+// Where the lanes of a warp are, each a bit: those that can go on, that wait for each other, that
+// wait for the block; the others have ended.
 struct Warp {
+  unsigned lanes = 0;  // that it has
+  unsigned ready = 0, at_exchange = 0, at_barrier = 0;
+  // The values that the lanes give each other. A lane can be one exchange ahead of another, so
+  // values of two exchanges are kept.
   std::array<std::array<uint64_t, kWarp>, 2> values;
 };
 
+// A warp runs until each of its lanes waits for the block or has ended, then the next one does.
 class Block {
  public:
   Block(dim3 size, const std::function<void()>& thread)
       : thread_(thread),
         fibers_(size.x * size.y * size.z),
-        states_(fibers_.size()),
-        warps_((fibers_.size() + 31) / 32) {
+        warps_((fibers_.size() + kWarp - 1) / kWarp),
+        warp_order_(warps_.size()) {
     stacks_ = stacks(fibers_.size());
-    order_.resize(fibers_.size());
-    std::iota(order_.begin(), order_.end(), size_t{0});
-    if (order == Order::kReverse) std::reverse(order_.begin(), order_.end());
+    std::iota(warp_order_.begin(), warp_order_.end(), size_t{0});
+    if (order == Order::kReverse) std::reverse(warp_order_.begin(), warp_order_.end());
     for (size_t i = 0; i < fibers_.size(); ++i) {
       const auto number = static_cast<unsigned>(i);
       fibers_[i].thread = {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
+      warps_[i / kWarp].lanes |= 1u << i % kWarp;
     }
   }
 
   void run();
-  // Gives the processor to the next fiber of this round or, after the last, to run().
-  void wait(State why) {
-    Fiber& fiber = fibers_[current_];
-    states_[current_] = why;
-    switch_to(fiber.context, take_next() ? fibers_[current_].context : scheduler_);
-  }
+  void wait_for_block() { wait(&Warp::at_barrier); }
   uint64_t exchange(unsigned mask, uint64_t value, unsigned from);
   unsigned lane() const { return static_cast<unsigned>(current_ % kWarp); }
 
@@ -136,107 +135,118 @@ class Block {
     return memory.get();
   }
   static void enter();
-  bool take_next();
-  void shuffle();
-  bool release_warps();
+  Warp& warp() { return warps_[current_ / kWarp]; }
+  void wait(unsigned Warp::*where);
+  void leave();
+  bool take_next(size_t warp);
+  unsigned pick(unsigned ready);
+  uint32_t draw();
+  void release_exchange(size_t warp);
   bool release_block();
   [[noreturn]] void report_deadlock() const;
 
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
-  std::vector<State> states_;  // of the fibers; beside each other, as they are searched
   std::vector<Warp> warps_;
-  std::vector<size_t> order_;
+  std::vector<size_t> warp_order_;
   std::byte* stacks_ = nullptr;
   Context scheduler_;
   size_t current_ = 0;
-  size_t turn_ = 0;  // in order_, of the fiber that comes next
-  uint64_t shuffles_ = 0;
+  uint64_t random_ = 7;
 };
 
 Block* running = nullptr;
 
 void Block::enter() {
   running->thread_();
-  running->wait(State::kEnded);
+  running->leave();
 }
 
-// Makes the next fiber of this round that can go on the current one.
-bool Block::take_next() {
-  while (turn_ < order_.size()) {
-    const size_t i = order_[turn_++];
-    if (states_[i] != State::kReady) continue;
-    current_ = i;
-    threadIdx = fibers_[i].thread;
-    return true;
-  }
-  return false;
+// Gives the processor to the next lane of the warp or, where none can go on, to run().
+void Block::leave() {
+  Fiber& fiber = fibers_[current_];
+  warp().ready &= ~(1u << lane());
+  if (!take_next(current_ / kWarp)) return switch_to(fiber.context, scheduler_);
+  Fiber& next = fibers_[current_];
+  if (&next != &fiber) switch_to(fiber.context, next.context);
+}
+
+void Block::wait(unsigned Warp::*where) {
+  warp().*where |= 1u << lane();
+  leave();
+}
+
+// A lane of those that can go on.
+unsigned Block::pick(unsigned ready) {
+  const auto lowest = [](unsigned lanes) { return static_cast<unsigned>(std::countr_zero(lanes)); };
+  if (order == Order::kForward) return lowest(ready);
+  if (order == Order::kReverse) return kWarp - 1 - static_cast<unsigned>(std::countl_zero(ready));
+  const unsigned begin = draw() % kWarp;
+  return (begin + lowest(std::rotr(ready, static_cast<int>(begin)))) % kWarp;
+}
+
+// Makes a lane of the warp that can go on the current fiber; false: there is none.
+bool Block::take_next(size_t number) {
+  Warp& warp = warps_[number];
+  if (warp.ready == 0 && warp.at_exchange != 0) release_exchange(number);
+  if (warp.ready == 0) return false;
+  current_ = number * kWarp + pick(warp.ready);
+  threadIdx = fibers_[current_].thread;
+  return true;
 }
 
 void Block::run() {
-  std::fill(states_.begin(), states_.end(), State::kReady);
+  for (Warp& warp : warps_) warp.ready = warp.lanes;
   for (size_t i = 0; i < fibers_.size(); ++i)
     prepare(fibers_[i].context, stacks_ + i * kStackBytes, enter);
   running = this;
-  for (;;) {
-    if (order == Order::kShuffled) shuffle();
-    turn_ = 0;
-    if (take_next()) {
-      switch_to(scheduler_, fibers_[current_].context);
-      continue;
-    }
-    if (std::all_of(states_.begin(), states_.end(), [](State s) { return s == State::kEnded; }))
-      break;
-    if (!release_warps() && !release_block()) report_deadlock();
-  }
+  do {
+    for (size_t i = warp_order_.size(); order == Order::kShuffled && i > 1; --i)
+      std::swap(warp_order_[i - 1], warp_order_[draw() % i]);
+    for (const size_t warp : warp_order_)
+      while (take_next(warp)) switch_to(scheduler_, fibers_[current_].context);
+  } while (release_block());
   running = nullptr;
 }
 
-void Block::shuffle() {
-  const RngStream stream{.seed = 7, .purpose = kRngSynthetic};
-  for (size_t i = order_.size(); i > 1; --i) {
-    const uint32_t word = philox_word(stream, shuffles_++);
-    std::swap(order_[i - 1], order_[bounded_from_word(word, static_cast<uint32_t>(i))]);
-  }
+// A linear congruential generator, which costs next to nothing: for orders it is good enough.
+uint32_t Block::draw() {
+  random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+  return static_cast<uint32_t>(random_ >> 32);
 }
 
 uint64_t Block::exchange(unsigned mask, uint64_t value, unsigned from) {
   Fiber& fiber = fibers_[current_];
-  Warp& warp = warps_[current_ / kWarp];
-  auto& values = warp.values[fiber.exchanges++ % 2];
+  auto& values = warp().values[fiber.exchanges++ % 2];
   values[lane()] = value;
   fiber.mask = mask;
-  wait(State::kAtExchange);
+  wait(&Warp::at_exchange);
   return values[from % kWarp];
 }
 
-// Lets the lanes of a warp go on when all lanes that their mask names have come.
-bool Block::release_warps() {
-  bool released = false;
-  for (size_t first = 0; first < fibers_.size(); first += kWarp) {
-    const size_t end = std::min(first + kWarp, fibers_.size());
-    unsigned waiting = 0;
-    for (size_t i = first; i < end; ++i) {
-      if (states_[i] == State::kAtExchange) waiting |= 1u << (i - first);
-    }
-    for (size_t i = first; i < end; ++i) {
-      // Lanes that a short warp does not have cannot come.
-      const unsigned there = end - first == kWarp ? ~0u : (1u << (end - first)) - 1;
-      if (states_[i] != State::kAtExchange || (fibers_[i].mask & there & ~waiting) != 0) continue;
-      states_[i] = State::kReady;
-      released = true;
-    }
+// Lets the lanes of a warp go on that wait for no lane but such as wait, too.
+void Block::release_exchange(size_t number) {
+  Warp& warp = warps_[number];
+  const unsigned waiting = warp.at_exchange;
+  for (unsigned lane = 0; waiting != warp.lanes && lane < kWarp; ++lane) {
+    // Lanes that a short warp does not have cannot come.
+    if ((waiting >> lane & 1) != 0 &&
+        (fibers_[number * kWarp + lane].mask & warp.lanes & ~waiting) == 0)
+      warp.ready |= 1u << lane;
   }
-  return released;
+  if (waiting == warp.lanes) warp.ready = waiting;
+  warp.at_exchange &= ~warp.ready;
 }
 
+// Lets all threads that wait for the block go on; false: all have ended.
 bool Block::release_block() {
-  const bool all = std::all_of(states_.begin(), states_.end(), [](State s) {
-    return s == State::kAtBarrier || s == State::kEnded;
-  });
-  if (!all) return false;
-  std::replace(states_.begin(), states_.end(), State::kAtBarrier, State::kReady);
-  return true;
+  bool waits = false;
+  for (Warp& warp : warps_) {
+    if (warp.at_exchange != 0) report_deadlock();
+    warp.ready = std::exchange(warp.at_barrier, 0);
+    waits |= warp.ready != 0;
+  }
+  return waits;
 }
 
 void Block::report_deadlock() const {
@@ -247,9 +257,11 @@ void Block::report_deadlock() const {
                blockIdx.z);
   for (size_t i = 0; i < fibers_.size(); ++i) {
     const dim3 thread = fibers_[i].thread;
-    const char* at = states_[i] == State::kAtBarrier    ? "at __syncthreads"
-                     : states_[i] == State::kAtExchange ? "at a shuffle"
-                                                        : "has ended";
+    const Warp& warp = warps_[i / kWarp];
+    const auto in = [&](unsigned lanes) { return (lanes >> i % kWarp & 1) != 0; };
+    const char* at = in(warp.at_barrier)    ? "at __syncthreads"
+                     : in(warp.at_exchange) ? "at a shuffle"
+                                            : "has ended";
     std::fprintf(stderr, "  thread (%u, %u, %u) %s\n", thread.x, thread.y, thread.z, at);
   }
   std::abort();
@@ -291,7 +303,7 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
   }
 }
 
-void wait_for_block() { running->wait(State::kAtBarrier); }
+void wait_for_block() { running->wait_for_block(); }
 uint64_t exchange(unsigned mask, uint64_t value, unsigned from) {
   return running->exchange(mask, value, from);
 }
