@@ -38,7 +38,7 @@ void enqueue(CUstream_st* stream, std::function<void()> work);
 // Of host_stream.h: finds what has gone wrong before, as a launch by nvcc does.
 inline std::function<void(const std::source_location& where)> after_launch;
 
-// TimedWaits until every thread of the block that has not ended waits here too.
+// Waits until every thread of the block that has not ended waits here too.
 void wait_for_block();
 
 // Gives the 64 bits of `lane`'s value to this thread, once all lanes in `mask` have come here.
