@@ -77,7 +77,7 @@ void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* js
   (*json)["outputs"] = columns;
   const std::vector<std::string>& names = run.parts().data.summary.class_names;
   if (names.empty()) return;
-  // A file's names may be no UTF-8, of which JSON must be.
+  // Names from a file may not be UTF-8, and JSON must be.
   const std::string classes = Json(names).dump({.replace_invalid = true});
   outputs->tell("classes", classes);
   (*json)["classes"] = Json::parse(classes);
@@ -177,8 +177,8 @@ CommandSpec predict_command() {
       &options->out,
       "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
       "order, before softmax or sigmoid; of models that say something of each token "
-      "(samples, tokens, outputs), with zeros where there is padding; the metadata's 'classes' has "
-      "the names of the classes, a JSON list, where the data name them. Of language models the "
+      "(samples, tokens, outputs), with zeros where there is padding; where the data name "
+      "classes, the names are a JSON list in the metadata, 'classes'. Of language models the "
       "losses: tensors 'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums "
       "and how many tokens count, and 'documents' (documents, 4): sample, number in it, counted, "
       "loss",

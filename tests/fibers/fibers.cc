@@ -138,10 +138,11 @@ class Block {
   Warp& warp() { return warps_[current_ / kWarp]; }
   void wait(unsigned Warp::*where);
   void leave();
-  bool take_next(size_t warp);
+  bool take_next(size_t number);
   unsigned pick(unsigned ready);
   uint32_t draw();
-  void release_exchange(size_t warp);
+  void shuffle_warps();
+  void release_exchange(size_t number);
   bool release_block();
   [[noreturn]] void report_deadlock() const;
 
@@ -201,8 +202,7 @@ void Block::run() {
     prepare(fibers_[i].context, stacks_ + i * kStackBytes, enter);
   running = this;
   do {
-    for (size_t i = warp_order_.size(); order == Order::kShuffled && i > 1; --i)
-      std::swap(warp_order_[i - 1], warp_order_[draw() % i]);
+    if (order == Order::kShuffled) shuffle_warps();
     for (const size_t warp : warp_order_)
       while (take_next(warp)) switch_to(scheduler_, fibers_[current_].context);
   } while (release_block());
@@ -215,6 +215,11 @@ uint32_t Block::draw() {
   return static_cast<uint32_t>(random_ >> 32);
 }
 
+void Block::shuffle_warps() {
+  for (size_t i = warp_order_.size(); i > 1; --i)
+    std::swap(warp_order_[i - 1], warp_order_[draw() % i]);
+}
+
 uint64_t Block::exchange(unsigned mask, uint64_t value, unsigned from) {
   Fiber& fiber = fibers_[current_];
   auto& values = warp().values[fiber.exchanges++ % 2];
@@ -224,17 +229,18 @@ uint64_t Block::exchange(unsigned mask, uint64_t value, unsigned from) {
   return values[from % kWarp];
 }
 
-// Lets the lanes of a warp go on that wait for no lane but such as wait, too.
+// Lets the lanes of a warp go on that wait for no lane but such as wait, too. Lanes that a short warp
+// does not have cannot come.
 void Block::release_exchange(size_t number) {
   Warp& warp = warps_[number];
-  const unsigned waiting = warp.at_exchange;
-  for (unsigned lane = 0; waiting != warp.lanes && lane < kWarp; ++lane) {
-    // Lanes that a short warp does not have cannot come.
-    if ((waiting >> lane & 1) != 0 &&
-        (fibers_[number * kWarp + lane].mask & warp.lanes & ~waiting) == 0)
-      warp.ready |= 1u << lane;
+  const unsigned missing = warp.lanes & ~warp.at_exchange;
+  if (missing == 0) {
+    warp.ready = std::exchange(warp.at_exchange, 0);
+    return;
   }
-  if (waiting == warp.lanes) warp.ready = waiting;
+  for (unsigned lane = 0; lane < kWarp; ++lane)
+    if ((warp.at_exchange >> lane & 1) != 0 && (fibers_[number * kWarp + lane].mask & missing) == 0)
+      warp.ready |= 1u << lane;
   warp.at_exchange &= ~warp.ready;
 }
 

@@ -58,6 +58,7 @@ void check(const Dataset& dataset, int64_t classes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const int options = data[0] % 24;
+  const TableUse use = data[0] / 24 % 2 == 0 ? TableUse::kTraining : TableUse::kInputs;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const size_t border = std::min(text.find('\x01'), text.size());
   const TableText train{text.substr(0, border), "train"};
@@ -72,9 +73,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ModelTraits model;
   model.loss = static_cast<Loss>(options / 4 % 3);
   fuzz::expect_errors_only([&] {
-    const OpenedData opened = make_table(
-        train, border < text.size() ? &eval : nullptr, config, table, model, TableUse::kTraining);
-    check(*opened.train, opened.summary.classes);
+    const OpenedData opened =
+        make_table(train, border < text.size() ? &eval : nullptr, config, table, model, use);
+    if (opened.train != nullptr) check(*opened.train, opened.summary.classes);
     if (opened.eval != nullptr) check(*opened.eval, opened.summary.classes);
   });
   return 0;

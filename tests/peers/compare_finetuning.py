@@ -12,9 +12,9 @@ AutoModelForSequenceClassification, or for MEAN its body and a linear layer of t
 The recipe is the same: AdamW, a linear schedule with a tenth of it as warm-up, gradients clipped to
 norm 1, dropout (--dropout and --attention-dropout, else as config.json says), rates that shrink from
 block to block towards the embedding (--layer-decay), evaluations of a moving average of the weights
-(--average), batches of texts that are padded to the longest
-one in PyTorch and to T in Lockstep. With --buckets both put texts of like lengths into a batch
-(transformers' LengthGroupedSampler, data.group_by_length), and Lockstep pads to those lengths.
+(--average), batches of texts that are padded to the longest one in PyTorch and to T in Lockstep. With
+--buckets both put texts of like lengths into a batch (transformers' LengthGroupedSampler,
+data.group_by_length), and Lockstep pads to those lengths.
 Prints accuracy, the best accuracy of all evaluations (--evaluate-every), F1 and seconds of training
 of each. Needs torch, transformers, numpy.
 """
@@ -86,8 +86,8 @@ def train_lockstep(options, folder, steps):
     config.write_text(CONFIG.format(
         model=options.model.resolve(), length=options.length, pooling=options.pooling,
         dropout=options.dropout, attention_dropout=options.attention_dropout,
-        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay, average=options.average,
-        columns=columns, data=folder, grouped="true" if options.buckets else "false", batch=options.batch,
+        smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay,
+        average=options.average, columns=columns, data=folder, grouped="true" if options.buckets else "false", batch=options.batch,
         lanes=options.lanes, epochs=options.epochs, lr=options.lr, warmup=steps // 10,
         every=options.evaluate_every or steps,
         buckets=f"length_buckets: [{options.buckets}]" if options.buckets else ""))

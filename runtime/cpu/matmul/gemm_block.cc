@@ -170,6 +170,7 @@ void multiply_block(size_t rows,
       next_other = Prefetcher(
           a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows) * fetches);
     } else if (j > 0 && j + kPanel < columns && panels.ready == nullptr && panels.keep) {
+      // The panels that are kept are more than the second-level cache holds: stores would wait.
       const float* const place = panels.buffer + (j + kPanel) * depth;
       next_other = Prefetcher({place, kPanel}, depth, kPanel, ceil_div(rows, kTileRows) * fetches);
     }

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// What samples are for: training and evaluation; evaluation; or the outputs of a network for those of
-// evaluation, whose targets nobody reads: a file of them need not have the column.
+// What samples are for. kTraining: evaluation, too. kInputs: outputs for the evaluation's samples,
+// whose targets nobody reads; their file need not have the column.
 enum class TableUse { kTraining, kEvaluation, kInputs };
 
 // Samples: x (F) f32 as TableEncoder describes, fitted on the training rows only; target as

@@ -84,8 +84,8 @@ TableSchema make_schema(const TableText& file, const TableConfig& config, Column
 // Reads all records. With `infer`, an inferred column in which some value is not a number becomes
 // categorical in `schema`; otherwise such a record is bad. Also bad: malformed quotes, another
 // number of fields than the schema has columns, a missing target. Bad records go to `bad` and get
-// row -1. Where no targets are read the file need not have their column. Throws DataError on what cannot be read at all: UTF-16, a header that does not fit, an
-// unclosed quote.
+// row -1. Where no targets are read the file need not have their column. Throws DataError on what
+// cannot be read at all: UTF-16, a header that does not fit, an unclosed quote.
 TableColumns read_columns(const TableText& file,
                           const TableConfig& config,
                           bool infer,

@@ -144,6 +144,7 @@ TEST_F(LabelledText, ClassesAreNumbersOrSortedNamesOrListed) {
   train_on("a.csv", "text,label\na,2\nb,0\nc,2\n");
   OpenedData opened = open();
   EXPECT_EQ(opened.summary.classes, 3);
+  EXPECT_TRUE(opened.summary.class_names.empty());
   EXPECT_EQ(labels_of(*opened.train), (Ints{2, 0, 2}));
   ASSERT_EQ(opened.summary.doubts.size(), 1u);
   expect_parts(opened.summary.doubts[0], {"no text has the class 1"});
@@ -151,11 +152,13 @@ TEST_F(LabelledText, ClassesAreNumbersOrSortedNamesOrListed) {
   train_on("a.csv", "text,label\na,no\nb,maybe\nc,no\n");
   opened = open();
   EXPECT_EQ(opened.summary.classes, 2);
+  EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"maybe", "no"}));
   EXPECT_EQ(labels_of(*opened.train), (Ints{1, 0, 1}));
 
   config_.labels = {"no", "maybe", "yes"};
   opened = open();
   EXPECT_EQ(opened.summary.classes, 3);
+  EXPECT_EQ(opened.summary.class_names, config_.labels);
   EXPECT_EQ(labels_of(*opened.train), (Ints{0, 1, 0}));
   EXPECT_EQ(open(TextTask::kSequenceClass, 8, 5).summary.classes, 5);
   expect_parts(error_of([&] { open(TextTask::kSequenceClass, 8, 2); }), {"3 classes", "is 2"});
