@@ -148,16 +148,17 @@ TEST(Gemm, BlockBordersAreExact) {
   expect_exact({40, 65, 50}, true, 5, 3);     // panels packed by the first tile
   expect_exact({20, 40, 1024}, false, 0, 0);  // rows 4 KiB apart are packed
   expect_exact({30, 35, 1537}, false, 0, 0);  // more than a chunk of the depth
-  expect_exact({13, 1025, 9}, true, 1, 1);    // more than a chunk of columns
+  expect_exact({2, 1345, 1536}, true, 1, 1);  // more than a chunk of columns
   expect_exact({265, 34, 768}, false, 0, 2);  // more than a block of rows: panels are kept
   expect_exact({265, 40, 1540}, true, 2, 2);  // and the depth has several blocks and chunks
   expect_exact({210, 230, 41}, false, 2, 2);  // many columns: rows are packed
   expect_exact({510, 600, 20}, false, 1, 0);  // fewer rows at a time, as they are wide
+  expect_exact({260, 64, 64}, false, 0, 3);   // of a^T none is packed, though its rows are long
 }
 
 TEST(Gemm, ChunksOfColumnsWithKeptPanelsAreExact) {
   if (!test::cpu_has(HWY_AVX2)) GTEST_SKIP() << "this CPU has no fused multiply-add";
-  const Case product({265, 1025, 768}, false, 0, 0);
+  const Case product({265, 1345, 1536}, false, 0, 0);
   const std::vector<float> expected = product.expected(true);
   test::expect_same_bits(product.computed(false, false), expected, product.name(false, false));
   test::expect_same_bits(product.computed(true, true), expected, product.name(true, true));

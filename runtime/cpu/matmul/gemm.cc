@@ -23,8 +23,9 @@ namespace HWY_NAMESPACE {
 
 HWY_NOINLINE void multiply_rectangle(
     const Gemm& p, Range rows, Range columns, float* packed_a, float* packed_b) {
-  for (int64_t j = columns.begin; j < columns.end; j += kColumnChunk) {
-    const int64_t chunk_columns = std::min(columns.end - j, kColumnChunk);
+  const int64_t column_step = column_chunk(std::min(p.depth, kDepthChunk));
+  for (int64_t j = columns.begin; j < columns.end; j += column_step) {
+    const int64_t chunk_columns = std::min(columns.end - j, column_step);
     for (int64_t chunk = 0; chunk < p.depth; chunk += kDepthChunk) {
       const DepthBlocks blocks(std::min(p.depth - chunk, kDepthChunk));
       const int64_t step = block_rows(rows.size(), blocks.length, columns.size());

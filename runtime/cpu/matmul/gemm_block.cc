@@ -105,9 +105,10 @@ void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to) {
 
 // Whether rows of a are packed. It costs about as much as a few passes over them by the tiles. Read
 // as they lie they are as fast only where few columns pass; and they are slower for any of them where
-// they are so far apart that what a tile reads competes for the same cache lines.
-HWY_INLINE bool packs_rows(GemmOperand a, size_t columns) {
-  if (a.transposed) return columns > (a.stride < 256 ? 2 : 1) * kPanel;
+// they are so far apart that what a tile reads competes for the same cache lines. Little depth leaves
+// it all in the nearest cache.
+HWY_INLINE bool packs_rows(GemmOperand a, size_t columns, size_t depth) {
+  if (a.transposed) return columns > (a.stride < 256 || depth <= 64 ? 2 : 1) * kPanel;
   return columns > (a.stride % 1024 == 0 ? kPanel : size_t{7 * kMaxPanel});
 }
 
@@ -124,7 +125,7 @@ void multiply_block(size_t rows,
                     Result c,
                     bool accumulate,
                     float* packed_a) {
-  const bool pack_a = packs_rows(a, columns);
+  const bool pack_a = packs_rows(a, columns, depth);
   const size_t rows_together = rows_packed_together(a);
   const size_t fetches = fetches_of(depth);  // while a tile is computed
   for (size_t j = 0; j < columns; j += kPanel) {

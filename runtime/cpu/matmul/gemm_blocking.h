@@ -9,11 +9,11 @@
 
 namespace lockstep::cpu {
 
-constexpr int64_t kMaxPanel = 32;       // columns of a panel on the widest instruction set
-constexpr int64_t kRowUnit = 12;        // a multiple of every tile height
-constexpr int64_t kDepthBlock = 768;    // depth that a tile walks through at once
-constexpr int64_t kDepthChunk = 1536;   // depth of the panels kept packed; whole depth blocks
-constexpr int64_t kColumnChunk = 1024;  // columns of the panels kept packed; whole panels
+constexpr int64_t kMaxPanel = 32;      // columns of a panel on the widest instruction set
+constexpr int64_t kRowUnit = 12;       // a multiple of every tile height
+constexpr int64_t kDepthBlock = 768;   // depth that a tile walks through at once
+constexpr int64_t kDepthChunk = 1536;  // depth of the panels kept packed; whole depth blocks
+constexpr int64_t kPanelFloats = int64_t{1} << 21;  // of the panels kept packed
 // Packed rows: 264 of the deepest block, three quarters of a second-level cache of 1 MiB.
 constexpr int64_t kBlockFloats = 264 * kDepthBlock;
 
@@ -45,6 +45,12 @@ struct DepthBlocks {
     return {block * length, std::min(depth, (block + 1) * length)};
   }
 };
+
+// Columns of the panels kept packed for a depth chunk of this length. Rows are packed again for each
+// such chunk of columns, so that it is large, though panels come from the third-level cache then.
+constexpr int64_t column_chunk(int64_t depth_chunk) {
+  return std::max<int64_t>(1, kPanelFloats / depth_chunk / kMaxPanel) * kMaxPanel;
+}
 
 // The most rows multiplied (and packed) at a time, for a depth block of this length.
 constexpr int64_t most_block_rows(int64_t depth_block) {
@@ -111,7 +117,7 @@ struct GemmScratch {
     packed_a = packed_rows_floats(grid.most_rows(rows), depth_block);
     const int64_t most_rows = grid.most_rows(rows), most_columns = grid.most_columns(columns);
     packed_b = most_rows > block_rows(most_rows, depth_block, most_columns)
-                   ? std::min(most_columns, kColumnChunk) * depth_chunk
+                   ? std::min(most_columns, column_chunk(depth_chunk)) * depth_chunk
                    : kMaxPanel * depth_block;
   }
   int64_t floats() const { return packed_a + packed_b; }

@@ -64,7 +64,9 @@ class AttentionMask {
   HWY_INLINE auto hidden(int64_t lane, int64_t key) const {
     using I32 = hn::RebindToSigned<F32>;
     const I32 d;
-    const auto query = hn::Iota(d, static_cast<int32_t>(queries_.begin + lane));
+    // Iota from a variable would be sixteen stores, and a load that waits for them.
+    const auto query =
+        hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<int32_t>(queries_.begin + lane)));
     auto hidden = hn::Lt(query, hn::Set(d, static_cast<int32_t>(shape_.first_query(key))));
     if (shape_.window > 0)
       hidden = hn::Or(hidden,
