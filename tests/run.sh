@@ -12,8 +12,9 @@ usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter
   --label    only the tests with this label, such as unit; without it all but the label long
   --filter   only the tests whose name matches this regular expression
   --target   build only this, such as unit_tests; may be given many times
-  --objects  with the preset asan: a build folder of the same sources, such as build/release, whose objects of
-             the unit tests are linked instead of compiled again; what they test is compiled with sanitizers
+  --objects  with the presets asan and tsan: a build folder of the same sources, such as build/release, whose
+             objects of the unit tests are linked instead of compiled again; what they test is compiled with
+             sanitizers. With tsan also the objects of what one thread does alone, such as reading ONNX files
   --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
 Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of the files, the links
