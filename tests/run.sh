@@ -13,8 +13,8 @@ usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter
   --filter   only the tests whose name matches this regular expression
   --target   build only this, such as unit_tests; may be given many times
   --objects  with the presets asan and tsan: a build folder of the same sources, such as build/release, whose
-             objects of the unit tests are linked instead of compiled again; what they test is compiled with
-             sanitizers. With tsan also the objects of what one thread does alone, such as reading ONNX files
+             objects are linked where no sanitizer need watch: with asan those of the unit tests, with tsan
+             those of what one thread does alone, such as reading ONNX files
   --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
 Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of the files, the links
@@ -94,8 +94,7 @@ check_format() {
 # An undefined behaviour or a data race ends the test that found it. The environment may say otherwise.
 # What a machine has in GPUs is for tests/gpu; the tests that want a stand-in for one say so.
 export LOCKSTEP_DEVICE=cpu
-# memmem() is left alone: its check reads all that it may search, also where it finds at once, which made minutes of the
-# splitting of a long text.
+# A check of memmem() reads the whole text, also where it finds something at once. A long text that is split took minutes.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-intercept_memmem=0}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"

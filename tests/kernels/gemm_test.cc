@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cpu/matmul/gemm_blocking.h"
 #include "tests/reference/kernel_test.h"
 
 namespace lockstep::cpu {
@@ -142,13 +143,15 @@ TEST(Gemm, EverySmallSizeIsExact) {
   }
 }
 
+constexpr int64_t kMoreThanAChunk = column_chunk(kDepthChunk) + 1;  // columns
+
 TEST(Gemm, BlockBordersAreExact) {
   expect_exact({12, 32, 768}, false, 0, 0);   // one whole depth block
   expect_exact({25, 33, 769}, true, 0, 1);    // one more
   expect_exact({40, 65, 50}, true, 5, 3);     // panels packed by the first tile
   expect_exact({20, 40, 1024}, false, 0, 0);  // rows 4 KiB apart are packed
   expect_exact({30, 35, 1537}, false, 0, 0);  // more than a chunk of the depth
-  expect_exact({2, 1345, 1536}, true, 1, 1);  // more than a chunk of columns
+  expect_exact({2, kMoreThanAChunk, kDepthChunk}, true, 1, 1);
   expect_exact({265, 34, 768}, false, 0, 2);  // more than a block of rows: panels are kept
   expect_exact({265, 40, 1540}, true, 2, 2);  // and the depth has several blocks and chunks
   expect_exact({210, 230, 41}, false, 2, 2);  // many columns: rows are packed
@@ -158,7 +161,7 @@ TEST(Gemm, BlockBordersAreExact) {
 
 TEST(Gemm, ChunksOfColumnsWithKeptPanelsAreExact) {
   if (!test::cpu_has(HWY_AVX2)) GTEST_SKIP() << "this CPU has no fused multiply-add";
-  const Case product({265, 1345, 1536}, false, 0, 0);
+  const Case product({most_block_rows(kDepthBlock) + 1, kMoreThanAChunk, kDepthChunk}, false, 0, 0);
   const std::vector<float> expected = product.expected(true);
   test::expect_same_bits(product.computed(false, false), expected, product.name(false, false));
   test::expect_same_bits(product.computed(true, true), expected, product.name(true, true));

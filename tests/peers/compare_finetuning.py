@@ -87,8 +87,9 @@ def train_lockstep(options, folder, steps):
         model=options.model.resolve(), length=options.length, pooling=options.pooling,
         dropout=options.dropout, attention_dropout=options.attention_dropout,
         smoothing=options.smoothing, layer_decay=options.layer_decay, decay=options.decay,
-        average=options.average, columns=columns, data=folder, grouped="true" if options.buckets else "false", batch=options.batch,
-        lanes=options.lanes, epochs=options.epochs, lr=options.lr, warmup=steps // 10,
+        average=options.average, columns=columns, data=folder,
+        grouped="true" if options.buckets else "false", batch=options.batch, lanes=options.lanes,
+        epochs=options.epochs, lr=options.lr, warmup=steps // 10,
         every=options.evaluate_every or steps,
         buckets=f"length_buckets: [{options.buckets}]" if options.buckets else ""))
     result = folder / "result.json"

@@ -105,8 +105,8 @@ void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to) {
 
 // Whether rows of a are packed. It costs about as much as a few passes over them by the tiles. Read
 // as they lie they are as fast only where few columns pass; and they are slower for any of them where
-// they are so far apart that what a tile reads competes for the same cache lines. Little depth leaves
-// it all in the nearest cache.
+// they are so far apart that what a tile reads competes for the same cache lines. With little depth
+// all of it stays in the nearest cache.
 HWY_INLINE bool packs_rows(GemmOperand a, size_t columns, size_t depth) {
   if (a.transposed) return columns > (a.stride < 256 || depth <= 64 ? 2 : 1) * kPanel;
   return columns > (a.stride % 1024 == 0 ? kPanel : size_t{7 * kMaxPanel});

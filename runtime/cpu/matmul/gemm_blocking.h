@@ -47,7 +47,7 @@ struct DepthBlocks {
 };
 
 // Columns of the panels kept packed for a depth chunk of this length. Rows are packed again for each
-// such chunk of columns, so that it is large, though panels come from the third-level cache then.
+// chunk of columns, so there should be few, although their panels fill the third-level cache.
 constexpr int64_t column_chunk(int64_t depth_chunk) {
   return std::max<int64_t>(1, kPanelFloats / depth_chunk / kMaxPanel) * kMaxPanel;
 }

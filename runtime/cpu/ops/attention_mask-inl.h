@@ -64,7 +64,7 @@ class AttentionMask {
   HWY_INLINE auto hidden(int64_t lane, int64_t key) const {
     using I32 = hn::RebindToSigned<F32>;
     const I32 d;
-    // Iota from a variable would be sixteen stores, and a load that waits for them.
+    // Iota of a variable would store each lane, and load them all when the stores are done.
     const auto query =
         hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<int32_t>(queries_.begin + lane)));
     auto hidden = hn::Lt(query, hn::Set(d, static_cast<int32_t>(shape_.first_query(key))));
