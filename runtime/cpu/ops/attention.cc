@@ -52,19 +52,23 @@ struct Draw {
   float factor;
 };
 
-// Calls body(lane, queries) for each vector of queries of the block.
+// Calls body(lane) for each vector of queries of the part.
 template <typename Body>
-HWY_INLINE void for_each_query_vector(Range queries, Body&& body) {
-  for (int64_t lane = 0; lane < queries.size(); lane += kVecLanes) body(lane);
+HWY_INLINE void for_each_query_vector(const AttentionPart& part, Body&& body) {
+  for (int64_t lane = part.lane; lane < part.lane + part.lanes; lane += kVecLanes) body(lane);
 }
 
 // Sets scores of keys that a query may not see to -infinity.
-HWY_INLINE void hide_keys(const AttentionMask& mask, float* scores, Range keys, Range queries) {
-  for (int64_t key = keys.begin; key < keys.end; ++key) {
-    float* const row = scores + (key - keys.begin) * kBlock;
-    for_each_query_vector(queries, [&](int64_t lane) HWY_ATTR {
+HWY_INLINE void hide_keys(const AttentionMask& mask,
+                          float* scores,
+                          int64_t first_key,
+                          const AttentionPart& part) {
+  for (int64_t key = 0; key < part.keys; ++key) {
+    float* const row = scores + key * kBlock;
+    for_each_query_vector(part, [&](int64_t lane) HWY_ATTR {
       const Vec s = hn::Load(F32(), row + lane);
-      hn::Store(hn::IfThenElse(mask.hidden(lane, key), set(RowMax::kNone), s), F32(), row + lane);
+      const auto hidden = mask.hidden(lane, first_key + key);
+      hn::Store(hn::IfThenElse(hidden, set(RowMax::kNone), s), F32(), row + lane);
     });
   }
 }
@@ -83,15 +87,14 @@ HWY_NOINLINE void draw_kept(
 }
 
 // Multiplies `values` (keys, queries) by work.kept.
-HWY_INLINE void multiply_by_kept(int64_t keys,
-                                 Range queries,
+HWY_INLINE void multiply_by_kept(const AttentionPart& part,
                                  const AttentionWorker& work,
                                  float* values) {
   const F32 d;
-  for (int64_t key = 0; key < keys; ++key) {
+  for (int64_t key = 0; key < part.keys; ++key) {
     const float* const kept = work.kept + key * kBlock;
     float* const row = values + key * kBlock;
-    for_each_query_vector(queries, [&](int64_t lane) HWY_ATTR {
+    for_each_query_vector(part, [&](int64_t lane) HWY_ATTR {
       hn::Store(hn::Mul(hn::Load(d, row + lane), hn::Load(d, kept + lane)), d, row + lane);
     });
   }
@@ -107,23 +110,22 @@ HWY_INLINE void begin_softmax(const AttentionHead& head, AttentionWorker& work) 
 // Replaces the scores of a block of keys by p and brings maximum, total and o^T up to date. `sparse`:
 // a query may have seen no key yet, and its maximum be -infinity, from which nothing is subtracted.
 HWY_INLINE void update_softmax(const AttentionHead& head,
-                               int64_t keys,
-                               Range queries,
+                               const AttentionPart& part,
                                bool first,
                                bool sparse,
                                AttentionWorker& work) {
   const F32 d;
   const Vec scale = set(head.scale);
-  for_each_query_vector(queries, [&](int64_t lane) HWY_ATTR {
+  for_each_query_vector(part, [&](int64_t lane) HWY_ATTR {
     const Vec before = first ? set(RowMax::kNone) : hn::Load(d, work.maximum + lane);
     Vec maximum = before;
-    for (int64_t key = 0; key < keys; ++key) {
+    for (int64_t key = 0; key < part.keys; ++key) {
       maximum = hn::Max(hn::Load(d, work.scores + key * kBlock + lane), maximum);
     }
     const Vec origin =
         sparse ? hn::IfThenZeroElse(hn::Eq(maximum, set(RowMax::kNone)), maximum) : maximum;
     Vec sum = hn::Zero(d);
-    for (int64_t key = 0; key < keys; ++key) {
+    for (int64_t key = 0; key < part.keys; ++key) {
       float* const s = work.scores + key * kBlock + lane;
       const Vec p = exp(hn::Mul(scale, hn::Sub(hn::Load(d, s), origin)));
       hn::Store(p, d, s);
@@ -168,7 +170,7 @@ HWY_INLINE void store_transposed(const float* sums,
 // logarithms of the denominators. Of a query that has seen no key both are 0.
 HWY_INLINE void end_softmax(const AttentionHead& head, Range queries, AttentionWorker& work) {
   const F32 d;
-  for_each_query_vector(queries, [&](int64_t lane) HWY_ATTR {
+  for_each_query_vector({0, padded(queries), 0}, [&](int64_t lane) HWY_ATTR {
     const Vec total = hn::Load(d, work.total + lane);
     const auto unseeing = hn::Eq(total, hn::Zero(d));
     const Vec log_sum =
@@ -199,14 +201,15 @@ HWY_NOINLINE void forward_block(const AttentionHead& head,
     const AttentionMask::View view = mask.view(keys);
     if (view == AttentionMask::View::kNothing) continue;
     const bool first = begin == 0 && !sparse;
-    multiply_by_queries(head.k, head, keys, queries, work.q_transposed, work.scores, work.products);
-    if (view == AttentionMask::View::kPart) hide_keys(mask, work.scores, keys, queries);
-    update_softmax(head, keys.size(), queries, first, sparse, work);
-    if (draw != nullptr) {
-      draw_kept(*draw, head, keys, queries, work);
-      multiply_by_kept(keys.size(), queries, work, work.scores);
-    }
-    multiply_weights(head.v, head, keys, queries, work.scores, !first, work.sums, work.products);
+    if (draw != nullptr) draw_kept(*draw, head, keys, queries, work);
+    for_each_part(mask.on_diagonal(keys), keys, queries, [&](const AttentionPart& part) HWY_ATTR {
+      multiply_by_queries(
+          head.k, head, part, begin, queries, work.q_transposed, work.scores, work.products);
+      if (view == AttentionMask::View::kPart) hide_keys(mask, work.scores, begin, part);
+      update_softmax(head, part, first, sparse, work);
+      if (draw != nullptr) multiply_by_kept(part, work, work.scores);
+      multiply_weights(head.v, head, part, begin, work.scores, !first, work.sums, work.products);
+    });
   }
   end_softmax(head, queries, work);
   std::copy_n(work.maximum, queries.size(), log_sum_exp + queries.begin);
@@ -217,21 +220,21 @@ HWY_NOINLINE void forward_block(const AttentionHead& head,
 HWY_INLINE void softmax_backward(const AttentionHead& head,
                                  const AttentionMask& mask,
                                  bool hides,
-                                 Range keys,
-                                 Range queries,
+                                 int64_t first_key,
+                                 const AttentionPart& part,
                                  AttentionWorker& work) {
   const F32 d;
   const Vec scale = set(head.scale);
-  for_each_query_vector(queries, [&](int64_t lane) HWY_ATTR {
+  for_each_query_vector(part, [&](int64_t lane) HWY_ATTR {
     const Vec log_sum = hn::Load(d, work.maximum + lane);
     const Vec delta = hn::Load(d, work.delta + lane);
-    for (int64_t key = 0; key < keys.size(); ++key) {
+    for (int64_t key = 0; key < part.keys; ++key) {
       float* const s = work.scores + key * kBlock + lane;
       float* const d_s = work.d_scores + key * kBlock + lane;
       Vec p = exp(hn::MulSub(scale, hn::Load(d, s), log_sum));
       Vec gradient = hn::Mul(hn::Mul(p, hn::Sub(hn::Load(d, d_s), delta)), scale);
       if (hides) {
-        const auto hidden = mask.hidden(lane, keys.begin + key);
+        const auto hidden = mask.hidden(lane, first_key + key);
         p = hn::IfThenZeroElse(hidden, p);
         gradient = hn::IfThenZeroElse(hidden, gradient);
       }
@@ -282,22 +285,27 @@ HWY_NOINLINE void backward_block(const AttentionHead& head,
     const Range keys{begin, std::min(end, begin + kBlock)};
     const AttentionMask::View view = mask.view(keys);
     if (view == AttentionMask::View::kNothing) continue;
-    multiply_by_queries(head.k, head, keys, queries, work.q_transposed, work.scores, work.products);
-    multiply_by_queries(
-        head.v, head, keys, queries, work.d_out_transposed, work.d_scores, work.products);
-    if (draw != nullptr) {
-      draw_kept(*draw, head, keys, queries, work);
-      multiply_by_kept(keys.size(), queries, work, work.d_scores);
-    }
-    softmax_backward(head, mask, view == AttentionMask::View::kPart, keys, queries, work);
-    if (draw != nullptr) multiply_by_kept(keys.size(), queries, work, work.scores);
+    if (draw != nullptr) draw_kept(*draw, head, keys, queries, work);
+    const bool on_diagonal = mask.on_diagonal(keys), hides = view == AttentionMask::View::kPart;
+    for_each_part(on_diagonal, keys, queries, [&](const AttentionPart& part) HWY_ATTR {
+      multiply_by_queries(
+          head.k, head, part, begin, queries, work.q_transposed, work.scores, work.products);
+      multiply_by_queries(
+          head.v, head, part, begin, queries, work.d_out_transposed, work.d_scores, work.products);
+      if (draw != nullptr) multiply_by_kept(part, work, work.d_scores);
+      softmax_backward(head, mask, hides, begin, part, work);
+      if (draw != nullptr) multiply_by_kept(part, work, work.scores);
+      multiply_weights(
+          head.k, head, part, begin, work.d_scores, sparse || begin > 0, work.sums, work.products);
+    });
     // The first block of queries that sees these keys starts their sums, unless they are zeros.
     const bool accumulate = sparse || !first_head || queries.begin > mask.first_query(keys.begin);
-    multiply_by_weights(
-        work.scores, head, keys, queries, work.d_out, accumulate, d_v, work.products);
-    multiply_by_weights(work.d_scores, head, keys, queries, work.q, accumulate, d_k, work.products);
-    multiply_weights(
-        head.k, head, keys, queries, work.d_scores, sparse || begin > 0, work.sums, work.products);
+    const auto add_to = [&](float* to, const float* weights, const float* packed) HWY_ATTR {
+      multiply_by_weights(
+          weights, head, on_diagonal, keys, queries, packed, accumulate, to, work.products);
+    };
+    add_to(d_v, work.scores, work.d_out);
+    add_to(d_k, work.d_scores, work.q);
   }
   std::fill_n(work.total, kBlock, 1.0f);
   store_transposed(work.sums, head, queries, work.total, d_qkv + head.q_offset, head.stride);

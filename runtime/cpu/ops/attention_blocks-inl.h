@@ -104,72 +104,103 @@ struct AttentionHead {
   const float *q, *k, *v;                // (T, D), stride P
 };
 
+// Lanes of a block of queries, in whole vectors.
 HWY_INLINE int64_t padded(Range queries) { return round_up(queries.size(), kVecLanes); }
 
-// to (keys, queries) = rows (keys, D) packed^T, where `packed` has the panels of a transposed block
-// of queries.
+// Queries [lane, lane + lanes) of a block, in whole vectors, and its first `keys` keys: what is
+// computed at a time.
+struct AttentionPart {
+  int64_t lane, lanes, keys;
+};
+
+// Calls body(part) for all of a block. On the diagonal of a causal mask the keys behind a panel of
+// queries are left out.
+template <typename Body>
+HWY_INLINE void for_each_part(bool on_diagonal, Range keys, Range queries, Body&& body) {
+  const int64_t all = padded(queries), together = on_diagonal ? kMaxPanel : all;
+  for (int64_t lane = 0; lane < all; lane += together) {
+    const int64_t lanes = std::min(together, all - lane);
+    const int64_t seen = on_diagonal ? std::min(keys.size(), lane + lanes) : keys.size();
+    body(AttentionPart{lane, lanes, seen});
+  }
+}
+
+// to (keys, queries) = rows (keys, D) packed^T of a part, where `packed` has the panels of the
+// transposed block of queries.
 HWY_INLINE void multiply_by_queries(const float* rows,
                                     const AttentionHead& head,
-                                    Range keys,
+                                    const AttentionPart& part,
+                                    int64_t first_key,
                                     Range queries,
                                     const float* packed,
                                     float* to,
                                     float* products) {
   const DepthBlocks blocks(head.size);
-  const GemmOperand a{rows + keys.begin * head.stride, head.stride};
+  const GemmOperand a{rows + first_key * head.stride, head.stride};
   for (int64_t index = 0; index < blocks.count(); ++index) {
     const Range block = blocks.range(index);
-    multiply_block(keys.size(),
-                   padded(queries),
+    const float* const panels = packed + block.begin * padded(queries) + part.lane * block.size();
+    multiply_block(part.keys,
+                   part.lanes,
                    block.size(),
                    a.at(0, block.begin),
-                   Panels{.b = {}, .ready = packed + block.begin * padded(queries)},
-                   Result{to, kBlock, /*padded=*/true},
+                   Panels{.b = {}, .ready = panels},
+                   Result{to + part.lane, kBlock, /*padded=*/true},
                    index > 0,
                    products);
   }
 }
 
-// to (D, queries) = or += rows^T (D, keys) weights (keys, queries).
+// to (D, queries) = or += rows^T (D, keys) weights (keys, queries) of a part.
 HWY_INLINE void multiply_weights(const float* rows,
                                  const AttentionHead& head,
-                                 Range keys,
-                                 Range queries,
+                                 const AttentionPart& part,
+                                 int64_t first_key,
                                  const float* weights,
                                  bool accumulate,
                                  float* to,
                                  float* products) {
-  const GemmOperand a{rows + keys.begin * head.stride, head.stride, /*transposed=*/true};
+  const GemmOperand a{rows + first_key * head.stride, head.stride, /*transposed=*/true};
   multiply_block(head.size,
-                 padded(queries),
-                 keys.size(),
+                 part.lanes,
+                 part.keys,
                  a,
-                 Panels{.b = {weights, kBlock}, .in_place = true},
-                 Result{to, kBlock, /*padded=*/true},
+                 Panels{.b = {weights + part.lane, kBlock}, .in_place = true},
+                 Result{to + part.lane, kBlock, /*padded=*/true},
                  accumulate,
                  products);
 }
 
 // to (keys, D), stride P, = or += weights (keys, queries) rows (queries, D), where `packed` has
-// the panels of rows.
+// the panels of rows. On the diagonal of a causal mask the queries before a key are left out.
 HWY_INLINE void multiply_by_weights(const float* weights,
                                     const AttentionHead& head,
+                                    bool on_diagonal,
                                     Range keys,
                                     Range queries,
                                     const float* packed,
                                     bool accumulate,
                                     float* to,
                                     float* products) {
-  multiply_block(keys.size(),
-                 head.size,
-                 queries.size(),
-                 GemmOperand{weights, kBlock},
-                 Panels{.b = {}, .ready = packed},
-                 Result{to + keys.begin * head.stride,
-                        static_cast<size_t>(head.stride),
-                        /*padded=*/false},
-                 accumulate,
-                 products);
+  const int64_t all = queries.size(), rows_together = on_diagonal ? kMaxPanel : keys.size();
+  for (int64_t key = 0; key < keys.size(); key += rows_together) {
+    const int64_t first = on_diagonal ? key : 0;
+    const int64_t columns_together = first > 0 ? kPanel : head.size;
+    for (int64_t d = 0; d < head.size; d += columns_together) {
+      const int64_t columns = std::min(columns_together, head.size - d);
+      multiply_block(
+          std::min(rows_together, keys.size() - key),
+          columns,
+          all - first,
+          GemmOperand{weights + key * kBlock + first, kBlock},
+          Panels{.b = {}, .ready = packed + d * all + first * round_up(columns, kVecLanes)},
+          Result{to + (keys.begin + key) * head.stride + d,
+                 static_cast<size_t>(head.stride),
+                 /*padded=*/false},
+          accumulate,
+          products);
+    }
+  }
 }
 
 }  // namespace HWY_NAMESPACE

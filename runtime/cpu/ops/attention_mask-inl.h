@@ -46,6 +46,9 @@ class AttentionMask {
     return {shape_.first_key(queries_.begin) / block * block, shape_.keys_end(queries_.end - 1)};
   }
 
+  // Whether no query of a causal block sees the keys behind it, and the others do.
+  bool on_diagonal(Range keys) const { return shape_.causal && keys.begin == queries_.begin; }
+
   int64_t first_query(int64_t key) const { return shape_.first_query(key); }
 
   View view(Range keys) const {
