@@ -24,7 +24,8 @@
 // queries along the vector: scores s^T (keys, queries) = k q^T, output o^T (D, queries) = v^T p^T.
 // So the softmax over keys runs down the columns, lane by lane, without any sum across lanes; k and
 // v are read where they lie, as the broadcast operands; and p^T is a ready-made panel. Blocks of
-// keys of which the block of queries sees nothing are passed over.
+// keys of which the block of queries sees nothing are passed over; on the diagonal of a causal mask
+// so are the keys that no query of a panel sees.
 //
 // Forward, for each block of keys, with m the maximum so far and l the sum of exponentials:
 //   m' = max(m, s)   p = exp((s - m') / sqrt D)   l = l exp((m - m') / sqrt D) + sum p
@@ -107,8 +108,8 @@ HWY_INLINE void begin_softmax(const AttentionHead& head, AttentionWorker& work) 
   std::fill_n(work.sums, head.size * kBlock, 0.0f);
 }
 
-// Replaces the scores of a block of keys by p and brings maximum, total and o^T up to date. `sparse`:
-// a query may have seen no key yet, and its maximum be -infinity, from which nothing is subtracted.
+// Replaces the scores of a part by p and brings maximum, total and o^T up to date. `sparse`: a
+// query may have seen no key yet, and its maximum be -infinity, from which nothing is subtracted.
 HWY_INLINE void update_softmax(const AttentionHead& head,
                                const AttentionPart& part,
                                bool first,

@@ -113,8 +113,8 @@ struct AttentionPart {
   int64_t lane, lanes, keys;
 };
 
-// Calls body(part) for all of a block. On the diagonal of a causal mask the keys behind a panel of
-// queries are left out.
+// Calls body(part) for all of a block; on the diagonal of a causal mask without the keys that come
+// after a panel of queries.
 template <typename Body>
 HWY_INLINE void for_each_part(bool on_diagonal, Range keys, Range queries, Body&& body) {
   const int64_t all = padded(queries), together = on_diagonal ? kMaxPanel : all;
@@ -172,7 +172,9 @@ HWY_INLINE void multiply_weights(const float* rows,
 }
 
 // to (keys, D), stride P, = or += weights (keys, queries) rows (queries, D), where `packed` has
-// the panels of rows. On the diagonal of a causal mask the queries before a key are left out.
+// the panels of rows; on the diagonal of a causal mask without the queries that come before a panel
+// of keys. Their rows lie in front of the others in each panel of `packed`, which is therefore used
+// panel by panel.
 HWY_INLINE void multiply_by_weights(const float* weights,
                                     const AttentionHead& head,
                                     bool on_diagonal,

@@ -46,7 +46,8 @@ class AttentionMask {
     return {shape_.first_key(queries_.begin) / block * block, shape_.keys_end(queries_.end - 1)};
   }
 
-  // Whether no query of a causal block sees the keys behind it, and the others do.
+  // Of a causal mask: whether the block's keys are its queries, each of which sees those up to
+  // itself.
   bool on_diagonal(Range keys) const { return shape_.causal && keys.begin == queries_.begin; }
 
   int64_t first_query(int64_t key) const { return shape_.first_query(key); }
