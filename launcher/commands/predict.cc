@@ -63,6 +63,26 @@ class Outputs {
   std::map<std::string, std::string> metadata_;
 };
 
+// Puts a list of names into the file's metadata and the JSON. Names from a file may not be UTF-8,
+// and JSON must be.
+void add_names(const char* field,
+               const std::vector<std::string>& names,
+               Outputs* outputs,
+               Json* json) {
+  if (names.empty()) return;
+  const std::string list = Json(names).dump({.replace_invalid = true});
+  outputs->tell(field, list);
+  (*json)[field] = Json::parse(list);
+}
+
+// The files that the samples of a set are, in stored order; none where they are no files.
+std::vector<std::string> files_of(const Dataset& samples) {
+  std::vector<std::string> files;
+  if (samples.file(0).empty()) return files;
+  for (int64_t i = 0; i < samples.samples(); ++i) files.push_back(samples.file(i));
+  return files;
+}
+
 // What the network gives for each sample or token; adds it to the file on rank 0.
 void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
   Predictor predictor(run.parts(), run.memory());
@@ -75,12 +95,9 @@ void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* js
   (*json)["samples"] = samples;
   if (tokens > 0) (*json)["tokens"] = tokens;
   (*json)["outputs"] = columns;
-  const std::vector<std::string>& names = run.parts().data.summary.class_names;
-  if (names.empty()) return;
-  // Names from a file may not be UTF-8, and JSON must be.
-  const std::string classes = Json(names).dump({.replace_invalid = true});
-  outputs->tell("classes", classes);
-  (*json)["classes"] = Json::parse(classes);
+  if (!root) return;
+  add_names("classes", run.parts().data.summary.class_names, outputs, json);
+  add_names("files", files_of(*run.parts().data.eval), outputs, json);
 }
 
 // The losses of a language model's tokens, samples and documents.

@@ -73,6 +73,12 @@ def read_tensor(path, name):
     return entry["shape"], values
 
 
+def read_metadata(path):
+    """What a safetensors file says of itself, by name."""
+    content = pathlib.Path(path).read_bytes()
+    return json.loads(content[8:8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+
+
 def train(binary, config, run_dir, ranks=1, arguments=(), limit_s=LIMIT_S, nodes=1):
     """Trains and returns the result that --json wrote. Raises RuntimeError with all output on
     failure."""

@@ -178,8 +178,12 @@ def predicts(bench):
     bench.run("predict", config, *checkpoint, "--json", "predicted.json")
     wanted = lockstep_run.read_tensor(out, "output")
     assert wanted[0] == [30, 3], wanted[0]
-    names = json.loads((bench.folder / "predicted.json").read_text())["classes"]
-    assert names == sorted(path.name for path in (bench.folder / "images").iterdir()), names
+    told = json.loads((bench.folder / "predicted.json").read_text())
+    images = bench.folder / "images"
+    assert told["classes"] == sorted(path.name for path in images.iterdir()), told
+    files = [str(path.relative_to(images)) for path in images.glob("*/*.png")]
+    assert told["files"] == sorted(files, key=lambda file: file.split("/")), told
+    assert json.loads(lockstep_run.read_metadata(out)["files"]) == told["files"]
     new = bench.folder / "new"
     new.mkdir()
     for image in (bench.folder / "images").glob("*/*.png"):
@@ -187,6 +191,8 @@ def predicts(bench):
     bench.run("predict", run_dir / "config.textproto", *checkpoint, "--set",
               "data.image_folder.eval=new", "--set", "data.image_folder.train=gone")
     assert lockstep_run.read_tensor(out, "output") == wanted
+    files = json.loads(lockstep_run.read_metadata(out)["files"])
+    assert files == [file.replace("/", "_") for file in told["files"]], files
 
 
 def npy(descr, shape, values):

@@ -56,10 +56,11 @@ class FolderStore final : public ImageStore {
 
   int64_t count() const override { return static_cast<int64_t>(labels_.size()); }
   int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
-  std::string name(int64_t index) const override {
+  std::string name(int64_t index) const override { return root_ + "/" + file(index); }
+  std::string file(int64_t index) const override {
     const size_t begin = begins_[static_cast<size_t>(index)];
     const size_t end = begins_[static_cast<size_t>(index) + 1];
-    return root_ + "/" + paths_.substr(begin, end - begin);
+    return paths_.substr(begin, end - begin);
   }
   StoredImage load(int64_t index, std::vector<std::byte>& buffer) const override {
     StoredImage image;
