@@ -70,8 +70,10 @@ void add_names(const char* field,
                Outputs* outputs,
                Json* json) {
   if (names.empty()) return;
+  constexpr size_t kMostBytes = size_t{64}
+                                << 20;  // safetensors' own readers take no header of 100 MB
   const std::string list = Json(names).dump({.replace_invalid = true});
-  outputs->tell(field, list);
+  if (list.size() <= kMostBytes) outputs->tell(field, list);
   (*json)[field] = Json::parse(list);
 }
 

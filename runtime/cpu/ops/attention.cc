@@ -60,15 +60,12 @@ HWY_INLINE void for_each_query_vector(const AttentionPart& part, Body&& body) {
 }
 
 // Sets scores of keys that a query may not see to -infinity.
-HWY_INLINE void hide_keys(const AttentionMask& mask,
-                          float* scores,
-                          int64_t first_key,
-                          const AttentionPart& part) {
-  for (int64_t key = 0; key < part.keys; ++key) {
+HWY_INLINE void hide_keys(const AttentionMask& mask, const AttentionPart& part, float* scores) {
+  for (int64_t key = 0; key < part.keys.size(); ++key) {
     float* const row = scores + key * kBlock;
     for_each_query_vector(part, [&](int64_t lane) HWY_ATTR {
       const Vec s = hn::Load(F32(), row + lane);
-      const auto hidden = mask.hidden(lane, first_key + key);
+      const auto hidden = mask.hidden(lane, part.keys.begin + key);
       hn::Store(hn::IfThenElse(hidden, set(RowMax::kNone), s), F32(), row + lane);
     });
   }
@@ -92,7 +89,7 @@ HWY_INLINE void multiply_by_kept(const AttentionPart& part,
                                  const AttentionWorker& work,
                                  float* values) {
   const F32 d;
-  for (int64_t key = 0; key < part.keys; ++key) {
+  for (int64_t key = 0; key < part.keys.size(); ++key) {
     const float* const kept = work.kept + key * kBlock;
     float* const row = values + key * kBlock;
     for_each_query_vector(part, [&](int64_t lane) HWY_ATTR {
@@ -120,13 +117,13 @@ HWY_INLINE void update_softmax(const AttentionHead& head,
   for_each_query_vector(part, [&](int64_t lane) HWY_ATTR {
     const Vec before = first ? set(RowMax::kNone) : hn::Load(d, work.maximum + lane);
     Vec maximum = before;
-    for (int64_t key = 0; key < part.keys; ++key) {
+    for (int64_t key = 0; key < part.keys.size(); ++key) {
       maximum = hn::Max(hn::Load(d, work.scores + key * kBlock + lane), maximum);
     }
     const Vec origin =
         sparse ? hn::IfThenZeroElse(hn::Eq(maximum, set(RowMax::kNone)), maximum) : maximum;
     Vec sum = hn::Zero(d);
-    for (int64_t key = 0; key < part.keys; ++key) {
+    for (int64_t key = 0; key < part.keys.size(); ++key) {
       float* const s = work.scores + key * kBlock + lane;
       const Vec p = exp(hn::Mul(scale, hn::Sub(hn::Load(d, s), origin)));
       hn::Store(p, d, s);
@@ -171,7 +168,7 @@ HWY_INLINE void store_transposed(const float* sums,
 // logarithms of the denominators. Of a query that has seen no key both are 0.
 HWY_INLINE void end_softmax(const AttentionHead& head, Range queries, AttentionWorker& work) {
   const F32 d;
-  for_each_query_vector({0, padded(queries), 0}, [&](int64_t lane) HWY_ATTR {
+  for_each_query_vector({0, padded(queries), {}}, [&](int64_t lane) HWY_ATTR {
     const Vec total = hn::Load(d, work.total + lane);
     const auto unseeing = hn::Eq(total, hn::Zero(d));
     const Vec log_sum =
@@ -205,11 +202,11 @@ HWY_NOINLINE void forward_block(const AttentionHead& head,
     if (draw != nullptr) draw_kept(*draw, head, keys, queries, work);
     for_each_part(mask.on_diagonal(keys), keys, queries, [&](const AttentionPart& part) HWY_ATTR {
       multiply_by_queries(
-          head.k, head, part, begin, queries, work.q_transposed, work.scores, work.products);
-      if (view == AttentionMask::View::kPart) hide_keys(mask, work.scores, begin, part);
+          head.k, head, part, queries, work.q_transposed, work.scores, work.products);
+      if (view == AttentionMask::View::kPart) hide_keys(mask, part, work.scores);
       update_softmax(head, part, first, sparse, work);
       if (draw != nullptr) multiply_by_kept(part, work, work.scores);
-      multiply_weights(head.v, head, part, begin, work.scores, !first, work.sums, work.products);
+      multiply_weights(head.v, head, part, work.scores, !first, work.sums, work.products);
     });
   }
   end_softmax(head, queries, work);
@@ -221,7 +218,6 @@ HWY_NOINLINE void forward_block(const AttentionHead& head,
 HWY_INLINE void softmax_backward(const AttentionHead& head,
                                  const AttentionMask& mask,
                                  bool hides,
-                                 int64_t first_key,
                                  const AttentionPart& part,
                                  AttentionWorker& work) {
   const F32 d;
@@ -229,13 +225,13 @@ HWY_INLINE void softmax_backward(const AttentionHead& head,
   for_each_query_vector(part, [&](int64_t lane) HWY_ATTR {
     const Vec log_sum = hn::Load(d, work.maximum + lane);
     const Vec delta = hn::Load(d, work.delta + lane);
-    for (int64_t key = 0; key < part.keys; ++key) {
+    for (int64_t key = 0; key < part.keys.size(); ++key) {
       float* const s = work.scores + key * kBlock + lane;
       float* const d_s = work.d_scores + key * kBlock + lane;
       Vec p = exp(hn::MulSub(scale, hn::Load(d, s), log_sum));
       Vec gradient = hn::Mul(hn::Mul(p, hn::Sub(hn::Load(d, d_s), delta)), scale);
       if (hides) {
-        const auto hidden = mask.hidden(lane, first_key + key);
+        const auto hidden = mask.hidden(lane, part.keys.begin + key);
         p = hn::IfThenZeroElse(hidden, p);
         gradient = hn::IfThenZeroElse(hidden, gradient);
       }
@@ -290,14 +286,14 @@ HWY_NOINLINE void backward_block(const AttentionHead& head,
     const bool on_diagonal = mask.on_diagonal(keys), hides = view == AttentionMask::View::kPart;
     for_each_part(on_diagonal, keys, queries, [&](const AttentionPart& part) HWY_ATTR {
       multiply_by_queries(
-          head.k, head, part, begin, queries, work.q_transposed, work.scores, work.products);
+          head.k, head, part, queries, work.q_transposed, work.scores, work.products);
       multiply_by_queries(
-          head.v, head, part, begin, queries, work.d_out_transposed, work.d_scores, work.products);
+          head.v, head, part, queries, work.d_out_transposed, work.d_scores, work.products);
       if (draw != nullptr) multiply_by_kept(part, work, work.d_scores);
-      softmax_backward(head, mask, hides, begin, part, work);
+      softmax_backward(head, mask, hides, part, work);
       if (draw != nullptr) multiply_by_kept(part, work, work.scores);
       multiply_weights(
-          head.k, head, part, begin, work.d_scores, sparse || begin > 0, work.sums, work.products);
+          head.k, head, part, work.d_scores, sparse || begin > 0, work.sums, work.products);
     });
     // The first block of queries that sees these keys starts their sums, unless they are zeros.
     const bool accumulate = sparse || !first_head || queries.begin > mask.first_query(keys.begin);

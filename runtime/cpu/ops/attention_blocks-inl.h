@@ -107,10 +107,11 @@ struct AttentionHead {
 // Lanes of a block of queries, in whole vectors.
 HWY_INLINE int64_t padded(Range queries) { return round_up(queries.size(), kVecLanes); }
 
-// Queries [lane, lane + lanes) of a block, in whole vectors, and its first `keys` keys: what is
-// computed at a time.
+// Queries [lane, lane + lanes) of a block, in whole vectors, and the keys of a block, or its first
+// ones: what is computed at a time.
 struct AttentionPart {
-  int64_t lane, lanes, keys;
+  int64_t lane, lanes;
+  Range keys;
 };
 
 // Calls body(part) for all of a block; on the diagonal of a causal mask without the keys that come
@@ -121,7 +122,7 @@ HWY_INLINE void for_each_part(bool on_diagonal, Range keys, Range queries, Body&
   for (int64_t lane = 0; lane < all; lane += together) {
     const int64_t lanes = std::min(together, all - lane);
     const int64_t seen = on_diagonal ? std::min(keys.size(), lane + lanes) : keys.size();
-    body(AttentionPart{lane, lanes, seen});
+    body(AttentionPart{lane, lanes, {keys.begin, keys.begin + seen}});
   }
 }
 
@@ -130,17 +131,16 @@ HWY_INLINE void for_each_part(bool on_diagonal, Range keys, Range queries, Body&
 HWY_INLINE void multiply_by_queries(const float* rows,
                                     const AttentionHead& head,
                                     const AttentionPart& part,
-                                    int64_t first_key,
                                     Range queries,
                                     const float* packed,
                                     float* to,
                                     float* products) {
   const DepthBlocks blocks(head.size);
-  const GemmOperand a{rows + first_key * head.stride, head.stride};
+  const GemmOperand a{rows + part.keys.begin * head.stride, head.stride};
   for (int64_t index = 0; index < blocks.count(); ++index) {
     const Range block = blocks.range(index);
     const float* const panels = packed + block.begin * padded(queries) + part.lane * block.size();
-    multiply_block(part.keys,
+    multiply_block(part.keys.size(),
                    part.lanes,
                    block.size(),
                    a.at(0, block.begin),
@@ -155,15 +155,14 @@ HWY_INLINE void multiply_by_queries(const float* rows,
 HWY_INLINE void multiply_weights(const float* rows,
                                  const AttentionHead& head,
                                  const AttentionPart& part,
-                                 int64_t first_key,
                                  const float* weights,
                                  bool accumulate,
                                  float* to,
                                  float* products) {
-  const GemmOperand a{rows + first_key * head.stride, head.stride, /*transposed=*/true};
+  const GemmOperand a{rows + part.keys.begin * head.stride, head.stride, /*transposed=*/true};
   multiply_block(head.size,
                  part.lanes,
-                 part.keys,
+                 part.keys.size(),
                  a,
                  Panels{.b = {weights + part.lane, kBlock}, .in_place = true},
                  Result{to + part.lane, kBlock, /*padded=*/true},
