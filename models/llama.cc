@@ -1,7 +1,7 @@
 // Llama (Touvron et al. 2023) and what is built like it, Mistral, Qwen2, Qwen3, SmolLM: token
 // embedding, blocks of attention with rotary positions and of a gated MLP on a residual stream, RMS
-// norms before both, a final norm, and an output matrix of its own unless tied. Linear layers have
-// no biases, but q, k and v may have; heads of q and k may have norms of their own.
+// norms before both, a final norm, and an output matrix of its own unless tied. Linear layers of blocks
+// may have biases; heads of q and k may have norms of their own.
 //
 // Tensors are named as in Hugging Face's files, but what one product computes is one tensor: rows of
 // q, k and v lie after each other in qkv_proj, and those of gate and up in gate_up_proj.
@@ -122,7 +122,7 @@ class LlamaBuilder {
                                            .window = config_.sliding_window,
                                            .dropout = config_.attention_dropout},
                                           inputs_);
-    return linear(name + "o_proj", mixed, sizes_.mixed(), sizes_.width, false);
+    return linear(name + "o_proj", mixed, sizes_.mixed(), sizes_.width, config_.output_bias);
   }
 
   TensorId norm_heads(const std::string& name, TensorId qkv) {
@@ -145,10 +145,10 @@ class LlamaBuilder {
                                x,
                                sizes_.width,
                                2 * sizes_.mlp_width,
-                               false,
+                               config_.mlp_bias,
                                {sizes_.mlp_width, sizes_.mlp_width});
     const TensorId gated = ops::gated_activation(builder_, name + "act", up, config_.activation);
-    return linear(name + "down_proj", gated, sizes_.mlp_width, sizes_.width, false);
+    return linear(name + "down_proj", gated, sizes_.mlp_width, sizes_.width, config_.mlp_bias);
   }
 
   TensorId norm(const std::string& name) {

@@ -63,7 +63,7 @@ void add_llamas(std::vector<SmallModel>& models) {
   llama.mlp_width = 130;
   llama.context = 65;
   llama.vocabulary = 131;
-  llama.qkv_bias = true;
+  llama.qkv_bias = llama.output_bias = llama.mlp_bias = true;
   models.push_back({"llama odd", llama, {0, 131, 0}, 3});
   llama.head_size = 64;
   llama.context = 128;

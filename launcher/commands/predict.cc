@@ -70,19 +70,11 @@ void add_names(const char* field,
                Outputs* outputs,
                Json* json) {
   if (names.empty()) return;
-  constexpr size_t kMostBytes = size_t{64}
-                                << 20;  // safetensors' own readers take no header of 100 MB
+  // The metadata are in the file's header, and safetensors' own readers take none of 100 MB.
+  constexpr size_t kMostBytes = size_t{1} << 26;
   const std::string list = Json(names).dump({.replace_invalid = true});
   if (list.size() <= kMostBytes) outputs->tell(field, list);
   (*json)[field] = Json::parse(list);
-}
-
-// The files that the samples of a set are, in stored order; none where they are no files.
-std::vector<std::string> files_of(const Dataset& samples) {
-  std::vector<std::string> files;
-  if (samples.file(0).empty()) return files;
-  for (int64_t i = 0; i < samples.samples(); ++i) files.push_back(samples.file(i));
-  return files;
 }
 
 // What the network gives for each sample or token; adds it to the file on rank 0.
@@ -99,7 +91,7 @@ void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* js
   (*json)["outputs"] = columns;
   if (!root) return;
   add_names("classes", run.parts().data.summary.class_names, outputs, json);
-  add_names("files", files_of(*run.parts().data.eval), outputs, json);
+  add_names("files", run.parts().data.eval->files(), outputs, json);
 }
 
 // The losses of a language model's tokens, samples and documents.
@@ -197,7 +189,8 @@ CommandSpec predict_command() {
       "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
       "order, before softmax or sigmoid; of models that say something of each token "
       "(samples, tokens, outputs), with zeros where there is padding; where the data name "
-      "classes, the names are a JSON list in the metadata, 'classes'. Of language models the "
+      "classes, the names are a JSON list in the metadata, 'classes'; of images that are files, or "
+      "members of tar files, 'files' is the list of the rows' names. Of language models the "
       "losses: tensors 'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums "
       "and how many tokens count, and 'documents' (documents, 4): sample, number in it, counted, "
       "loss",

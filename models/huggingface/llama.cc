@@ -1,4 +1,6 @@
 // Llama, Mistral, Qwen2 and Qwen3. What one product computes is one tensor here: q, k and v, gate and up.
+#include <algorithm>
+
 #include "models/huggingface/family.h"
 #include "runtime/base/error.h"
 
@@ -20,22 +22,42 @@ int64_t head_size_of(const LlamaConfig& llama) {
   return llama.head_size > 0 ? llama.head_size : llama.width / llama.heads;
 }
 
-// 0 where there is none. Windows that differ between layers are refused.
+constexpr const char* kSliding = "sliding_attention";
+constexpr const char* kFull = "full_attention";
+
+// 0 where there is none. Windows that differ between layers are refused, unless they are of the
+// context at least, where they leave out nothing.
 int64_t read_window(ConfigFields& fields, const std::string& type, const LlamaConfig& llama) {
   const bool used = fields.boolean("use_sliding_window", type == kMistral);
   const int64_t window = fields.integer("sliding_window", 0);
   const int64_t first = fields.integer("max_window_layers", 0);
-  const std::vector<std::string> layers = fields.texts("layer_types");
-  const bool has_window = used && window > 0 && window < llama.context;
-  const std::string expected = has_window ? "sliding_attention" : "full_attention";
-  // Full attention is what a window beyond the context comes to.
-  for (const std::string& layer : layers) {
-    if (layer != expected && !(used && !has_window && layer == "sliding_attention"))
-      fields.refuse("layer_types", expected + " for all layers");
-  }
-  if (has_window && layers.empty() && type != kMistral && first > 0)
-    fields.refuse("max_window_layers", "0, as all layers have the window or none has");
-  return has_window ? window : 0;
+  const std::vector<std::string> kinds = fields.texts("layer_types");
+  const auto of_kind = [&](const char* kind) {
+    return static_cast<int64_t>(std::count(kinds.begin(), kinds.end(), kind));
+  };
+  const bool told = !kinds.empty();
+  const bool has_window = used && window > 0;
+  int64_t layers = told ? of_kind(kSliding) : 0;
+  if (told && layers + of_kind(kFull) != llama.layers)
+    fields.refuse("layer_types", fmt::format("{} or {}, for each layer", kSliding, kFull));
+  if (!has_window && layers > 0) fields.refuse("layer_types", "full_attention for all layers");
+  if (!has_window) return 0;
+  if (!told) layers = type == kMistral ? llama.layers : std::max<int64_t>(llama.layers - first, 0);
+  if (layers == llama.layers) return window;
+  if (layers == 0 || window >= llama.context) return 0;
+  fields.refuse(told ? "layer_types" : "max_window_layers",
+                "what gives all layers the window, or none");
+}
+
+void read_biases(ConfigFields& fields, const std::string& type, LlamaConfig& llama) {
+  const bool attention = fields.boolean("attention_bias", false);
+  if (attention && type != kLlama && type != kQwen3)
+    fields.refuse("attention_bias", "false, as " + type + " has none after attention");
+  llama.qkv_bias = attention || type == kQwen2;
+  llama.output_bias = attention;
+  llama.mlp_bias = fields.boolean("mlp_bias", false);
+  if (llama.mlp_bias && type != kLlama)
+    fields.refuse("mlp_bias", "false, as " + type + " has none there");
 }
 
 class Llama final : public Family {
@@ -56,7 +78,6 @@ class Llama final : public Family {
     llama.context = fields.integer("max_position_embeddings", 2048);
     llama.vocabulary = fields.integer("vocab_size");
     llama.tied_head = fields.boolean("tie_word_embeddings", false);
-    llama.qkv_bias = type == kQwen2;
     llama.activation = fields.activation("hidden_act", Activation::kSilu);
     llama.norm_epsilon = static_cast<float>(fields.number("rms_norm_eps", 1e-6));
     const RotaryFields rotary = read_rotary(fields, llama.context);
@@ -68,9 +89,7 @@ class Llama final : public Family {
     llama.rope_original_context = rotary.original_context;
     llama.qk_norm = type == kQwen3;
     llama.sliding_window = read_window(fields, type, llama);
-    for (const char* bias : {"attention_bias", "mlp_bias"}) {
-      if (fields.boolean(bias, false)) fields.refuse(bias, "false");
-    }
+    read_biases(fields, type, llama);
     llama.attention_dropout = static_cast<float>(fields.number("attention_dropout", 0));
     fields.pass_over({"pretraining_tp"});
     for (const char* other : {"rope_interleaved", "use_mrope"}) {
@@ -85,6 +104,7 @@ class Llama final : public Family {
     const LlamaConfig& llama = of(model);
     write_type(llama, config);
     write_window(llama, config);
+    write_biases(llama, config);
     config["num_hidden_layers"] = llama.layers;
     config["num_attention_heads"] = llama.heads;
     config["num_key_value_heads"] = kv_heads_of(llama);
@@ -92,7 +112,10 @@ class Llama final : public Family {
       config["head_dim"] = head_size_of(llama);
     config["hidden_size"] = llama.width;
     config["intermediate_size"] = llama.mlp_width;
-    config["max_position_embeddings"] = llama.context;
+    // Dynamic scaling begins beyond it.
+    config["max_position_embeddings"] = llama.rope_scaling == LlamaConfig::RopeScaling::kDynamic
+                                            ? llama.rope_original_context
+                                            : llama.context;
     config["vocab_size"] = llama.vocabulary;
     config["tie_word_embeddings"] = llama.tied_head;
     write_activation("hidden_act", llama.activation, config);
@@ -149,27 +172,49 @@ class Llama final : public Family {
     const char* type;
     const char* architecture;
   };
+  // The family that has these norms, biases and windows.
   static Kind kind_of(const LlamaConfig& llama) {
-    if (llama.qkv_bias && llama.qk_norm)
-      throw ConfigError(
-          "model.llama.qk_norm, qkv_bias: both are true; Hugging Face's folders have no such family");
-    if (llama.qk_norm) return {kQwen3, "Qwen3ForCausalLM"};
-    if (llama.qkv_bias) return {kQwen2, "Qwen2ForCausalLM"};
-    if (llama.sliding_window > 0) return {kMistral, "MistralForCausalLM"};
-    return {kLlama, "LlamaForCausalLM"};
+    const bool any_bias = llama.qkv_bias || llama.output_bias || llama.mlp_bias;
+    const bool like_llama = llama.qkv_bias == llama.output_bias;
+    if (llama.qk_norm && like_llama && !llama.mlp_bias) return {kQwen3, "Qwen3ForCausalLM"};
+    if (!llama.qk_norm && llama.qkv_bias && !llama.output_bias && !llama.mlp_bias)
+      return {kQwen2, "Qwen2ForCausalLM"};
+    if (!llama.qk_norm && llama.sliding_window > 0 && !any_bias)
+      return {kMistral, "MistralForCausalLM"};
+    if (!llama.qk_norm && llama.sliding_window == 0 && like_llama)
+      return {kLlama, "LlamaForCausalLM"};
+    throw ConfigError(
+        "model.llama: qk_norm is {}, qkv_bias {}, output_bias {}, mlp_bias {}, sliding_window {}; "
+        "Hugging Face's folders have no such family",
+        llama.qk_norm,
+        llama.qkv_bias,
+        llama.output_bias,
+        llama.mlp_bias,
+        llama.sliding_window);
   }
 
-  // A Mistral without a window is a Llama by its fields, and stays what it is.
+  // A Mistral without a window is a Llama by its fields, and stays what it is unless it has biases.
   static void write_type(const LlamaConfig& llama, Json& config) {
     Kind kind = kind_of(llama);
-    if (std::string(kind.type) == kLlama && config.value("model_type", std::string()) == kMistral)
+    if (std::string(kind.type) == kLlama && !llama.output_bias && !llama.mlp_bias &&
+        config.value("model_type", std::string()) == kMistral)
       kind = {kMistral, "MistralForCausalLM"};
     config["model_type"] = kind.type;
     config["architectures"] = Json::array({Json(kind.architecture)});
   }
 
+  // Fields that a family does not have are left out.
+  static void write_biases(const LlamaConfig& llama, Json& config) {
+    for (const auto& [name, value] :
+         {std::pair("attention_bias", llama.output_bias), std::pair("mlp_bias", llama.mlp_bias)})
+      if (value || config.contains(name)) config[name] = value;
+  }
+
   static void write_window(const LlamaConfig& llama, Json& config) {
     const std::string type = config.at("model_type").get<std::string>();
+    if (config.contains("layer_types"))
+      config["layer_types"] = Json(std::vector<std::string>(
+          static_cast<size_t>(llama.layers), llama.sliding_window > 0 ? kSliding : kFull));
     if (type == kLlama) return;
     if (llama.sliding_window == 0) {
       if (type == kMistral) config["sliding_window"] = Json();

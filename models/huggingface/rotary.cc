@@ -18,14 +18,15 @@ void read_scaling(ConfigFields fields, int64_t context, RotaryFields& rotary) {
     rotary.scaling = Scaling::kLinear;
   } else if (type == "dynamic") {
     rotary.scaling = Scaling::kDynamic;
+    rotary.original_context = context;  // transformers takes no other, whatever the object says
   } else if (type == "llama3") {
     rotary.scaling = Scaling::kLlama3;
     rotary.low_freq_factor = fields.number("low_freq_factor", 1);
     rotary.high_freq_factor = fields.number("high_freq_factor", 4);
+    rotary.original_context = original;
   } else {
     fields.refuse(kind, "default, linear, dynamic, llama3");
   }
-  if (type != "linear") rotary.original_context = original;
   fields.check_known("rotary positions");
 }
 
@@ -56,9 +57,8 @@ void write_rotary(const RotaryFields& rotary, Json& config) {
   if (rotary.scaling == Scaling::kLlama3) {
     scaling["low_freq_factor"] = rotary.low_freq_factor;
     scaling["high_freq_factor"] = rotary.high_freq_factor;
-  }
-  if (rotary.scaling == Scaling::kLlama3 || rotary.scaling == Scaling::kDynamic)
     scaling["original_max_position_embeddings"] = rotary.original_context;
+  }
   if (config.contains("rope_parameters")) {
     scaling["rope_theta"] = rotary.theta;
     config["rope_parameters"] = scaling;

@@ -52,8 +52,9 @@ class Dataset {
   // The class of a sample whose target is a class label, as stored: what read() puts into the place
   // of a bad record may have another one. Throws what read() throws.
   virtual int32_t label(int64_t index) const;
-  // The file that a sample is, below the folder of the set; empty where samples are no files.
-  virtual std::string file(int64_t /*index*/) const { return {}; }
+  // The files that the samples are, in stored order: as the folder of the set or the tar file has
+  // them. Empty where samples are no files.
+  virtual std::vector<std::string> files() const { return {}; }
   // The order in which it is best shuffled.
   virtual SampleOrder order() const { return {.samples = samples()}; }
   // Whether read() costs so much (it decodes) that several threads are worth their while.

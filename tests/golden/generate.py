@@ -361,6 +361,10 @@ CASES = {
                              activation="GELU_TANH", label_smoothing=0.0625), 4,
                        {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}},
                        cosine(0.00390625, 2), "llama_qwen2", batch=8),
+    # Biases in all products of the blocks.
+    "llama_biases": run(llama(qkv_bias=True, output_bias=True, mlp_bias=True), 2,
+                        {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}},
+                        cosine(0.00390625, 2), "llama_biases", batch=8),
     # Norms of heads.
     "llama_qwen3": run(llama(head_size=12, qk_norm=True), 2,
                        {"adamw": {"epsilon": 1e-6, "weight_decay": 0.0625}},

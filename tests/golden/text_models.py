@@ -30,13 +30,16 @@ class Llama(nn.Module):
                 "rope_theta": config["rope_theta"]}
         rope.update({theirs: config[ours] for ours, theirs in self.ROPE.items() if ours in config})
         window = config.get("sliding_window", 0)
-        if config.get("qkv_bias", False):  # Llama's attention_bias is of o_proj too
+        if config.get("qkv_bias", False) and not config.get("output_bias", False):
             family = "Qwen2"
         elif config.get("qk_norm", False):
             family = "Qwen3"
         else:
             family = "Mistral" if window else "Llama"
         own = {"sliding_window": window} if family == "Mistral" else {}
+        if family == "Llama":
+            own = {"attention_bias": config.get("output_bias", False),
+                   "mlp_bias": config.get("mlp_bias", False)}
         if family == "Qwen3" and window:  # it has windows in layers from max_window_layers on
             own = {"use_sliding_window": True, "sliding_window": window, "max_window_layers": 0}
         kind = getattr(transformers, family + "Config")

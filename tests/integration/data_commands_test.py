@@ -106,15 +106,21 @@ def inspects(bench):
     bad.write_bytes(whole)
 
 
-def inspects_shards(bench):
-    """A sample without its class is named and counted, and hides neither its neighbours nor another
-    bad image."""
-    with tarfile.open(bench.folder / "s.tar", "w") as shard:
-        for name, data in (("a.png", png(16, 1)), ("b.png", png(16, 2)), ("b.cls", b"1"),
-                           ("c.png", png(16, 3)[:200]), ("c.cls", b"0")):
+def write_shard(path, members):
+    """A tar file of (name, bytes)."""
+    with tarfile.open(path, "w") as shard:
+        for name, data in members:
             member = tarfile.TarInfo(name)
             member.size = len(data)
             shard.addfile(member, io.BytesIO(data))
+
+
+def inspects_shards(bench):
+    """A sample without its class is named and counted, and hides neither its neighbours nor another
+    bad image."""
+    write_shard(bench.folder / "s.tar",
+                (("a.png", png(16, 1)), ("b.png", png(16, 2)), ("b.cls", b"1"),
+                 ("c.png", png(16, 3)[:200]), ("c.cls", b"0")))
     config = bench.config("shards", 'tar_shards { train: "s.tar" }')
     for arguments in (["s.tar"], [config, "--data", bench.folder]):
         checked = bench.run("data", "inspect", *arguments, "--check", "--json", "found.json",
@@ -193,6 +199,25 @@ def predicts(bench):
     assert lockstep_run.read_tensor(out, "output") == wanted
     files = json.loads(lockstep_run.read_metadata(out)["files"])
     assert files == [file.replace("/", "_") for file in told["files"]], files
+    predicts_shards(bench, checkpoint, told["files"], wanted)
+
+
+def predicts_shards(bench, checkpoint, files, wanted):
+    """Members of two tar files give the outputs of the images that they are, and are named."""
+    names = []
+    for shard, part in (("one.tar", files[:17]), ("two.tar", files[17:])):
+        members = []
+        for file in part:
+            members += [(file, (bench.folder / "images" / file).read_bytes()),
+                        (file.replace(".png", ".cls"), b"0")]
+        write_shard(bench.folder / shard, members)
+        names += [f"{shard}/{file}" for file in part]
+    config = bench.config("predicts_shards",
+                          'tar_shards { eval: "one.tar" eval: "two.tar" train: "" classes: 3 }')
+    bench.run("predict", config, *checkpoint)
+    out = checkpoint[-1]
+    assert lockstep_run.read_tensor(out, "output") == wanted
+    assert json.loads(lockstep_run.read_metadata(out)["files"]) == names
 
 
 def npy(descr, shape, values):

@@ -146,6 +146,9 @@ FOLDERS = {
     "gpt_tied": gpt2_folder(),
     "llama": llama_folder("llama", (32, 16, 16), num_attention_heads=4, num_key_value_heads=2,
                           tie_word_embeddings=True),
+    "llama_biases": llama_folder("llama", (32, 16, 16), num_attention_heads=4,
+                                 num_key_value_heads=2, tie_word_embeddings=True,
+                                 attention_bias=True, mlp_bias=True),
     "llama_qwen2": llama_folder("qwen2", (42, 14, 14), num_attention_heads=3,
                                 num_key_value_heads=1, head_dim=14, tie_word_embeddings=False,
                                 hidden_act="gelu_pytorch_tanh", sliding_window=8,
@@ -339,6 +342,45 @@ def test_fields_beside_the_folder(bench):
     assert "holds a model of section gpt; the config gives section llama" in message, message
 
 
+def exported_config(bench, folder, run, model):
+    """What export writes of a folder that is imported with `model` beside it."""
+    config = bench.config("llama_qwen2" if "qwen2" in run else "llama", model)
+    bench.run("import", config, folder, "--out", bench.folder / run)
+    out = bench.folder / f"{run}-out"
+    bench.run("export", bench.folder / run, "--format", "huggingface", "--out", out)
+    return json.loads((out / "config.json").read_text())
+
+
+def test_windows(bench):
+    """A window of the whole context stays; where layers differ it may leave out nothing."""
+    kinds = ("full_attention", "sliding_attention")
+    fields = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 0,
+              "layer_types": [kinds[1]] * 2}
+    folder = bench.make("llama_qwen2", **fields)
+    again = exported_config(bench, folder, "qwen2-window", f'from: "{folder}"')
+    assert {name: again[name] for name in fields} == fields, again
+    fields.update(max_window_layers=1, layer_types=list(kinds))
+    folder = bench.make("llama_qwen2", **fields)
+    again = exported_config(bench, folder, "qwen2-no-window", f'from: "{folder}"')
+    assert not again["use_sliding_window"] and again["layer_types"] == [kinds[0]] * 2, again
+    for field, more in (("layer_types", {}), ("max_window_layers", {"layer_types": None})):
+        folder = bench.make("llama_qwen2", **{**fields, "sliding_window": 15, **more})
+        message = bench.run("plan", bench.config("llama_qwen2", f'from: "{folder}"'), code=2)
+        assert f"field {field}: value is" in message, message
+
+
+def test_dynamic_positions(bench):
+    """They grow beyond the context of config.json, as in transformers, however long the run's is."""
+    scaling = {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 8}
+    folder = bench.make("llama", rope_scaling=scaling)
+    model = f'from: "{folder}" llama {{ context: 40 }}'
+    text = bench.run("config", "--defaults", bench.config("llama", model))
+    assert "rope_original_context: 16" in text and "context: 40" in text, text
+    again = exported_config(bench, folder, "dynamic", model)
+    assert again["max_position_embeddings"] == 16, again
+    assert again["rope_scaling"] == {"rope_type": "dynamic", "factor": 2.0}, again
+
+
 def test_refused(bench):
     """Each is one line that names the file and the field."""
     for fields, words in (
@@ -348,7 +390,9 @@ def test_refused(bench):
             ({"hidden_size": "wide"}, "field hidden_size: value is \"wide\""),
             ({"num_hidden_layers": None}, "field num_hidden_layers is missing"),
             ({"num_hidden_layers": 0}, "model.llama.layers: value is 0"),
-            ({"attention_bias": True}, "field attention_bias: value is true"),
+            ({"attention_bias": True, "model_type": "mistral"},
+             "field attention_bias: value is true"),
+            ({"mlp_bias": True, "model_type": "qwen3"}, "field mlp_bias: value is true"),
             ({"rope_scaling": {"rope_type": "yarn", "factor": 2}},
              "field rope_scaling.rope_type: value is \"yarn\""),
             ({"rope_scaling": {"type": "linear", "factor": 2, "beta": 1}},

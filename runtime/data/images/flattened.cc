@@ -45,7 +45,7 @@ class FlattenedDataset final : public Dataset {
 
   int64_t resident_bytes() const override { return images_->resident_bytes(); }
   int32_t label(int64_t index) const override { return images_->label(index); }
-  std::string file(int64_t index) const override { return images_->file(index); }
+  std::vector<std::string> files() const override { return images_->files(); }
   SampleOrder order() const override { return images_->order(); }
   bool costly() const override { return images_->costly(); }
   uint64_t content() const override { return images_->content(); }

@@ -36,7 +36,7 @@ class ImageDataset final : public Dataset {
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override;
   int64_t resident_bytes() const override;
   int32_t label(int64_t index) const override { return store_->label(index); }
-  std::string file(int64_t index) const override { return store_->file(index); }
+  std::vector<std::string> files() const override { return store_->files(); }
   SampleOrder order() const override { return store_->order(); }
   bool costly() const override { return store_->encoded(); }
   uint64_t content() const override;

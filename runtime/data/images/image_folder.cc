@@ -57,10 +57,10 @@ class FolderStore final : public ImageStore {
   int64_t count() const override { return static_cast<int64_t>(labels_.size()); }
   int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
   std::string name(int64_t index) const override { return root_ + "/" + file(index); }
-  std::string file(int64_t index) const override {
-    const size_t begin = begins_[static_cast<size_t>(index)];
-    const size_t end = begins_[static_cast<size_t>(index) + 1];
-    return paths_.substr(begin, end - begin);
+  std::vector<std::string> files() const override {
+    std::vector<std::string> files;
+    for (int64_t i = 0; i < count(); ++i) files.push_back(file(i));
+    return files;
   }
   StoredImage load(int64_t index, std::vector<std::byte>& buffer) const override {
     StoredImage image;
@@ -74,6 +74,12 @@ class FolderStore final : public ImageStore {
   }
 
  private:
+  std::string file(int64_t index) const {
+    const size_t begin = begins_[static_cast<size_t>(index)];
+    const size_t end = begins_[static_cast<size_t>(index) + 1];
+    return paths_.substr(begin, end - begin);
+  }
+
   std::string root_;
   std::string paths_;  // below root_, one after the other
   std::vector<size_t> begins_;

@@ -29,8 +29,8 @@ class ImageStore {
   virtual int32_t label(int64_t index) const = 0;
   // File, member or record, for messages.
   virtual std::string name(int64_t index) const = 0;
-  // The file that an image is, below the store's folder; empty where images are no files.
-  virtual std::string file(int64_t /*index*/) const { return {}; }
+  // As Dataset::files().
+  virtual std::vector<std::string> files() const { return {}; }
   // The bytes lie in the store or in `buffer`, which the caller keeps from image to image.
   // Throws DataError, without a name, when the image itself is damaged, IoError when its file
   // cannot be read.

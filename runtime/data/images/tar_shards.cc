@@ -16,8 +16,10 @@ class TarStore final : public ImageStore {
  public:
   explicit TarStore(int64_t window) : window_(window) {}
 
-  void add(SourceFile file, const std::vector<TarSample>& samples) {
+  // `path`: the file as the config names it.
+  void add(SourceFile file, const std::string& path, const std::vector<TarSample>& samples) {
     files_.push_back(std::move(file));
+    paths_.push_back(path);
     begins_.push_back(static_cast<int64_t>(samples_.size()));
     samples_.insert(samples_.end(), samples.begin(), samples.end());
   }
@@ -41,6 +43,22 @@ class TarStore final : public ImageStore {
     while (reader.next(&member))
       if (member.data.data() == wanted) return file.name() + ": " + member.name;
     return file.name();
+  }
+
+  // Members follow the name of their file: "a.tar/cat/1.jpg".
+  std::vector<std::string> files() const override {
+    std::vector<std::string> files;
+    for (size_t i = 0; i < files_.size(); ++i) {
+      TarReader reader(files_[i].bytes(), files_[i].name());
+      TarMember member;
+      for (int64_t sample = begins_[i]; sample < begins_[i + 1]; ++sample) {
+        const std::byte* wanted =
+            files_[i].bytes().data() + samples_[static_cast<size_t>(sample)].offset;
+        while (member.data.data() != wanted && reader.next(&member)) continue;
+        files.push_back(paths_[i] + "/" + member.name);
+      }
+    }
+    return files;
   }
 
   StoredImage load(int64_t index, std::vector<std::byte>& /*buffer*/) const override {
@@ -76,6 +94,7 @@ class TarStore final : public ImageStore {
   }
 
   std::vector<SourceFile> files_;
+  std::vector<std::string> paths_;  // of files_
   std::vector<int64_t> begins_;  // sample with which each file begins; then the number of samples
   std::vector<TarSample> samples_;
   int64_t window_;
@@ -110,7 +129,7 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
           ++good;
         },
         [&](const std::string& what) { bad.add(what); });
-    if (!samples.empty()) store->add(std::move(file), samples);
+    if (!samples.empty()) store->add(std::move(file), path, samples);
   }
   bad.check(good + bad.count(), paths.front());
   *bad_records += bad.count();

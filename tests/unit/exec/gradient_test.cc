@@ -188,12 +188,12 @@ std::vector<Case> cases() {
   list.push_back({"llama_tied", testing::small_llama()});
   LlamaConfig llama = testing::small_llama();
   llama.tied_head = false;
-  llama.qkv_bias = true;
+  llama.qkv_bias = llama.output_bias = llama.mlp_bias = true;
   llama.kv_heads = 1;
   llama.activation = Activation::kGeluTanh;
   llama.rope_scaling = LlamaConfig::RopeScaling::kLinear;
   llama.rope_factor = 2;
-  list.push_back({"llama_qkv_bias", llama});
+  list.push_back({"llama_biases", llama});
   list.push_back({"llama_recomputed", llama, true});
   LlamaConfig normed = testing::small_llama();
   normed.qk_norm = true;

@@ -101,6 +101,7 @@ std::vector<ModelConfig> models() {
   LlamaConfig dynamic = llama;
   dynamic.rope_scaling = LlamaConfig::RopeScaling::kDynamic;
   dynamic.rope_factor = 2;
+  dynamic.output_bias = dynamic.mlp_bias = true;
   dynamic.rope_original_context = 64;
   LlamaConfig llama3 = llama;
   llama3.rope_scaling = LlamaConfig::RopeScaling::kLlama3;
