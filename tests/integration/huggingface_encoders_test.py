@@ -12,7 +12,7 @@ import pathlib
 import sys
 import tempfile
 
-from huggingface_test import Bench, read_safetensors
+from huggingface_folders import Bench, read_safetensors
 
 
 def train(bench, config, code=0):
