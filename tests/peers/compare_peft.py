@@ -45,6 +45,7 @@ CASES = {
     "llama": Case(["q_proj", "v_proj"], "(q|v)_proj"),
     "llama_mqa": Case(["q_proj", "k_proj", "o_proj", "up_proj", "down_proj"],
                       "(q|k|o|up|down)_proj"),
+    "llama_biases": Case(["q_proj", "o_proj", "down_proj"], "(q|o|down)_proj"),
     "llama_head": Case(["v_proj", "lm_head"], "v_proj|lm_head", model="llama"),
     "gpt2": Case(["c_attn"], "c_attn"),
     "gpt2_untied": Case(["c_attn", "c_fc", "attn.c_proj"], "c_attn|c_fc|attn.c_proj",
