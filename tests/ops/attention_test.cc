@@ -305,6 +305,7 @@ TEST(AttentionTest, PaddingThatSeesMatchesTheReference) {
     AttentionShape s = {2, 150, 2, 16, causal, 1};
     s.padding_sees = true;
     check_on_all_devices(with_documents(s, [](int64_t t) { return t % 150 < 70 ? 0 : -1; }));
+    s.batch = s.heads = 1;
     check_on_all_devices(with_documents(s, [](int64_t t) { return t % 150 > 80 ? 0 : -1; }));
     check_on_all_devices(with_documents(s, [](int64_t t) { return t % 5 == 3 ? -1 : 0; }));
     check_on_all_devices(with_documents(s, [](int64_t t) { return t % 3 - 1; }));
