@@ -95,8 +95,14 @@ void write_hugging_face(const ExportOptions& options,
   const RunConfig config = config_of_checkpoint(folder, state);
   huggingface::merge_lora(config, state.layout, parameters);
   std::string like = options.like;
-  if (like.empty() && huggingface::is_model_folder(config.train.init_from))
-    like = config.train.init_from;
+  const std::string& origin = config.train.init_from;
+  if (like.empty() && huggingface::is_model_folder(origin)) like = origin;
+  if (like.empty() && !origin.empty() && !std::filesystem::exists(origin))
+    log_warn(
+        "{}: has no tokenizer, and only what training knows of config.json: {}, which the run began "
+        "with, is not here; --like FOLDER takes the rest from another",
+        options.out,
+        origin);
   const huggingface::WrittenFolder written = huggingface::write_folder(
       options.out,
       config.model,
@@ -136,6 +142,7 @@ void export_weights(const ExportOptions& options) {
   const bool to_folder = options.format == kHuggingFace, to_peft = options.format == kPeft;
   if (options.names != kOwnNames && options.format != kSafetensors)
     throw ConfigError("--names {}: allowed: only with --format {}", options.names, kSafetensors);
+  if (options.out.empty()) throw ConfigError("--out: value is \"\"; allowed: a name");
   if (!to_folder) {
     if (!to_peft) check_result_path("--out", options.out);
     if (!options.like.empty() || options.dtype != "auto")

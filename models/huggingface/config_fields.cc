@@ -133,12 +133,19 @@ T ConfigFields::get(const std::string& name, const Json& value, const char* allo
   }
 }
 
-int64_t ConfigFields::integer(const std::string& name) {
+template <typename T>
+T ConfigFields::needed(const std::string& name, const char* allowed) {
   const Json* value = find(name);
   if (value == nullptr)
-    throw ConfigError("{}: field {}{} is missing; allowed: a whole number", origin_, prefix_, name);
-  return get<int64_t>(name, *value, "a whole number");
+    throw ConfigError("{}: field {}{} is missing; allowed: {}", origin_, prefix_, name, allowed);
+  return get<T>(name, *value, allowed);
 }
+
+int64_t ConfigFields::integer(const std::string& name) {
+  return needed<int64_t>(name, "a whole number");
+}
+
+double ConfigFields::number(const std::string& name) { return needed<double>(name, "a number"); }
 
 int64_t ConfigFields::integer(const std::string& name, int64_t otherwise) {
   const Json* value = find(name);

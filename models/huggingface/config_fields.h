@@ -24,6 +24,7 @@ class ConfigFields {
   bool is_null(const std::string& name) const;
   int64_t integer(const std::string& name);  // must be there
   int64_t integer(const std::string& name, int64_t otherwise);
+  double number(const std::string& name);  // must be there
   double number(const std::string& name, double otherwise);
   bool boolean(const std::string& name, bool otherwise);
   std::string text(const std::string& name, const std::string& otherwise);
@@ -46,6 +47,8 @@ class ConfigFields {
   const Json* find(const std::string& name);
   template <typename T>
   T get(const std::string& name, const Json& value, const char* allowed) const;
+  template <typename T>
+  T needed(const std::string& name, const char* allowed);
 
   const Json& object_;
   std::string origin_, prefix_;

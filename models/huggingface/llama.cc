@@ -1,5 +1,7 @@
 // Llama, Mistral, Qwen2 and Qwen3. What one product computes is one tensor here: q, k and v, gate and up.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "models/huggingface/family.h"
 #include "runtime/base/error.h"
@@ -25,28 +27,45 @@ int64_t head_size_of(const LlamaConfig& llama) {
 constexpr const char* kSliding = "sliding_attention";
 constexpr const char* kFull = "full_attention";
 
+// Who reads which fields, and what they are where they are missing, is as in transformers.
+struct WindowFields {
+  int64_t window = 0;                 // 0: none
+  int64_t first = 0;                  // the first layer with the window, where `layers` is empty
+  std::vector<std::string> layers{};  // what each has
+};
+
+WindowFields read_window_fields(ConfigFields& fields, const std::string& type) {
+  const bool used = fields.boolean("use_sliding_window", false);
+  const bool is_null = fields.is_null("sliding_window");
+  const int64_t window = fields.integer("sliding_window", is_null ? 0 : 4096);
+  const int64_t first = fields.integer("max_window_layers", 28);
+  const std::vector<std::string> layers = fields.texts("layer_types");
+  if (type == kLlama) return {};
+  if (type == kMistral) return {.window = window};
+  return {used ? window : 0, first, layers};
+}
+
 // 0 where there is none. Windows that differ between layers are refused, unless they are of the
 // context at least, where they leave out nothing.
 int64_t read_window(ConfigFields& fields, const std::string& type, const LlamaConfig& llama) {
-  const bool used = fields.boolean("use_sliding_window", type == kMistral);
-  const int64_t window = fields.integer("sliding_window", 0);
-  const int64_t first = fields.integer("max_window_layers", 0);
-  const std::vector<std::string> kinds = fields.texts("layer_types");
+  const WindowFields told = read_window_fields(fields, type);
   const auto of_kind = [&](const char* kind) {
-    return static_cast<int64_t>(std::count(kinds.begin(), kinds.end(), kind));
+    return static_cast<int64_t>(std::count(told.layers.begin(), told.layers.end(), kind));
   };
-  const bool told = !kinds.empty();
-  const bool has_window = used && window > 0;
-  int64_t layers = told ? of_kind(kSliding) : 0;
-  if (told && layers + of_kind(kFull) != llama.layers)
-    fields.refuse("layer_types", fmt::format("{} or {}, for each layer", kSliding, kFull));
-  if (!has_window && layers > 0) fields.refuse("layer_types", "full_attention for all layers");
-  if (!has_window) return 0;
-  if (!told) layers = type == kMistral ? llama.layers : std::max<int64_t>(llama.layers - first, 0);
-  if (layers == llama.layers) return window;
-  if (layers == 0 || window >= llama.context) return 0;
-  fields.refuse(told ? "layer_types" : "max_window_layers",
-                "what gives all layers the window, or none");
+  int64_t layers = std::max<int64_t>(llama.layers - told.first, 0);
+  if (!told.layers.empty()) {
+    layers = of_kind(kSliding);
+    if (layers + of_kind(kFull) != llama.layers)
+      fields.refuse("layer_types", fmt::format("{} or {}, for each layer", kSliding, kFull));
+    if (told.window == 0 && layers > 0)
+      fields.refuse("layer_types", fmt::format("{} for all layers", kFull));
+  }
+  if (layers == llama.layers) return told.window;
+  if (layers == 0 || told.window >= llama.context) return 0;
+  if (told.window > 0)
+    fields.refuse(told.layers.empty() ? "max_window_layers" : "layer_types",
+                  "what gives all layers the window, or none");
+  return 0;
 }
 
 void read_biases(ConfigFields& fields, const std::string& type, LlamaConfig& llama) {

@@ -16,11 +16,12 @@ Json read_json(const std::filesystem::path& path) {
   }
 }
 
-OpenConfig::OpenConfig(const std::filesystem::path& folder)
+OpenConfig::OpenConfig(const std::filesystem::path& folder, const char* field)
     : origin((folder / kConfigFile).string()) {
-  if (!std::filesystem::is_regular_file(origin))
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(origin, error))
     throw ConfigError(
-        "model.from: value is \"{}\"; allowed: a folder with a {}", folder.string(), kConfigFile);
+        "{}: value is \"{}\"; allowed: a folder with a {}", field, folder.string(), kConfigFile);
   json = read_json(origin);
   ConfigFields fields(json, origin);
   family = family_of_type(fields.text("model_type", ""));

@@ -20,8 +20,8 @@ struct OpenConfig {
   const Family* family = nullptr;
 
   // Throws ConfigError where there is no such file, where it is no JSON, and where no family reads
-  // its model_type.
-  explicit OpenConfig(const std::filesystem::path& folder);
+  // its model_type. `field` named the folder.
+  explicit OpenConfig(const std::filesystem::path& folder, const char* field = "model.from");
 };
 
 }  // namespace lockstep::huggingface

@@ -13,7 +13,7 @@ void read_scaling(ConfigFields fields, int64_t context, RotaryFields& rotary) {
   fields.pass_over({"rope_type", "type"});
   const int64_t original = fields.integer("original_max_position_embeddings", context);
   if (type == "default") return;
-  rotary.factor = fields.number("factor", 1);
+  rotary.factor = fields.number("factor");
   if (type == "linear") {
     rotary.scaling = Scaling::kLinear;
   } else if (type == "dynamic") {
@@ -21,8 +21,8 @@ void read_scaling(ConfigFields fields, int64_t context, RotaryFields& rotary) {
     rotary.original_context = context;  // transformers takes no other, whatever the object says
   } else if (type == "llama3") {
     rotary.scaling = Scaling::kLlama3;
-    rotary.low_freq_factor = fields.number("low_freq_factor", 1);
-    rotary.high_freq_factor = fields.number("high_freq_factor", 4);
+    rotary.low_freq_factor = fields.number("low_freq_factor");
+    rotary.high_freq_factor = fields.number("high_freq_factor");
     rotary.original_context = original;
   } else {
     fields.refuse(kind, "default, linear, dynamic, llama3");
@@ -45,6 +45,8 @@ const char* type_of(Scaling scaling) {
 RotaryFields read_rotary(ConfigFields& fields, int64_t context) {
   RotaryFields rotary;
   rotary.theta = fields.number("rope_theta", rotary.theta);
+  if (fields.has("rope_scaling") && fields.has("rope_parameters"))
+    fields.refuse("rope_scaling", "null, where there are rope_parameters");
   if (fields.has("rope_scaling")) read_scaling(fields.object("rope_scaling"), context, rotary);
   if (fields.has("rope_parameters"))
     read_scaling(fields.object("rope_parameters"), context, rotary);

@@ -1,5 +1,7 @@
 #include "models/huggingface/unfinished_folder.h"
 
+#include <unistd.h>
+
 #include "runtime/base/error.h"
 
 namespace lockstep::huggingface {
@@ -9,10 +11,12 @@ namespace {
 // Removes what it names unless it is told that all went well.
 class Unfinished {
  public:
-  explicit Unfinished(const fs::path& out) : path_(out.string() + ".tmp") {
-    if (fs::exists(out))
-      throw CheckpointError("{}: exists already; give the name of a new folder", out.string());
-    fs::remove_all(path_);
+  explicit Unfinished(const fs::path& out)
+      : path_(fmt::format("{}.{}.tmp", out.string(), ::getpid())) {
+    for (const fs::path& path : {out, path_}) {
+      if (fs::exists(path))
+        throw CheckpointError("{}: exists already; give the name of a new folder", path.string());
+    }
     fs::create_directories(path_);
   }
   ~Unfinished() {

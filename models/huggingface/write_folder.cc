@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <list>
 
 #include "models/huggingface/family.h"
@@ -52,6 +53,26 @@ FolderTensors tensors_of(const Family& family,
   return all;
 }
 
+// Whether the folder has weights that dtype_like() could go by.
+bool has_weights(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "model.safetensors", error) ||
+         fs::exists(folder / "model.safetensors.index.json", error);
+}
+
+// Refuses numbers that the dtype, which the user asked for, would make infinite.
+template <typename T>
+void check_range(const std::vector<F32Tensor>& tensors, const char* dtype) {
+  for (const F32Tensor& tensor : tensors)
+    for (const float x : tensor.values)
+      if (std::isfinite(x) && !std::isfinite(to_float(round_to<T>(x))))
+        throw ConfigError(
+            "--dtype: value is {}; allowed: f32, as '{}' has {}, which that cannot hold",
+            dtype,
+            tensor.name,
+            x);
+}
+
 template <typename T>
 bool holds(const std::vector<F32Tensor>& tensors) {
   const auto exact = [](float x) { return to_float(round_to<T>(x)) == x; };
@@ -60,13 +81,15 @@ bool holds(const std::vector<F32Tensor>& tensors) {
   });
 }
 
-// The dtype of all tensors of the folder, if it has weights of one dtype and that holds `tensors`.
-FileDtype dtype_like(const fs::path& folder, const std::vector<F32Tensor>& tensors) {
-  if (folder.empty()) return FileDtype::kF32;
+// The dtype of all weights of the folder, if it has weights of one dtype and that holds `tensors`.
+FileDtype dtype_like(const fs::path& folder,
+                     const Family& family,
+                     const std::vector<F32Tensor>& tensors) {
+  if (folder.empty() || !has_weights(folder)) return FileDtype::kF32;
   const TensorFiles files(folder);
   const auto all_are = [&](const std::string& dtype) {
     return std::all_of(files.tensors().begin(), files.tensors().end(), [&](const auto& tensor) {
-      return tensor.second.entry->dtype == dtype;
+      return tensor.second.entry->dtype == dtype || family.is_no_weight(tensor.first);
     });
   };
   if (all_are("BF16") && holds<BFloat16>(tensors)) return FileDtype::kBf16;
@@ -76,7 +99,7 @@ FileDtype dtype_like(const fs::path& folder, const std::vector<F32Tensor>& tenso
 
 // The config.json of a folder of the same family: the fields of another would stay among its own.
 Json config_like(const fs::path& folder, const Family& family) {
-  OpenConfig config(folder);
+  OpenConfig config(folder, "--like");
   if (config.family != &family)
     ConfigFields(config.json, config.origin).refuse("model_type", types_text(family));
   return std::move(config.json);
@@ -126,7 +149,9 @@ WrittenFolder write_folder(const fs::path& out,
   family.write(model, slices, config);
   const FolderTensors all = tensors_of(family, model, slices, flat);
   WrittenFolder written;
-  written.dtype = options.dtype ? *options.dtype : dtype_like(options.like, all.tensors);
+  written.dtype = options.dtype ? *options.dtype : dtype_like(options.like, family, all.tensors);
+  if (written.dtype == FileDtype::kF16) check_range<Float16>(all.tensors, "f16");
+  if (written.dtype == FileDtype::kBf16) check_range<BFloat16>(all.tensors, "bf16");
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(written.dtype);
   std::map<std::string, std::string> metadata = options.metadata;
   metadata["format"] = "pt";  // without it from_pretrained refuses the file

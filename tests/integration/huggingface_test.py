@@ -5,6 +5,7 @@
 
 The folders are made of the weights of the golden runs (huggingface_folders.py).
 """
+import array
 import json
 import os
 import pathlib
@@ -172,6 +173,20 @@ def test_windows(bench):
         assert f"field {field}: value is" in message, message
 
 
+def test_windows_are_read_as_elsewhere(bench):
+    """Mistral's is 4096 where nothing is said, and use_sliding_window is no field of it; Llama has
+    none; those of Qwen begin with layer 28."""
+    for name, fields, window in (
+            ("llama", {"model_type": "mistral"}, 4096),
+            ("llama", {"model_type": "mistral", "sliding_window": None}, 0),
+            ("llama", {"model_type": "mistral", "sliding_window": 5, "use_sliding_window": False}, 5),
+            ("llama", {"sliding_window": 5, "use_sliding_window": True}, 0),
+            ("llama_qwen2", {"use_sliding_window": True, "max_window_layers": None}, 0)):
+        folder = bench.make(name, **fields)
+        text = bench.run("config", "--defaults", bench.config(name, f'from: "{folder}"'))
+        assert f"sliding_window: {window}\n" in text, (fields, text)
+
+
 def test_dynamic_positions(bench):
     """They grow beyond the context of config.json, as in transformers, however long the run's is."""
     scaling = {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 8}
@@ -200,6 +215,11 @@ def test_refused(bench):
              "field rope_scaling.rope_type: value is \"yarn\""),
             ({"rope_scaling": {"type": "linear", "factor": 2, "beta": 1}},
              "field rope_scaling.beta: value is 1"),
+            ({"rope_scaling": {"type": "dynamic"}}, "field rope_scaling.factor is missing"),
+            ({"rope_scaling": {"rope_type": "llama3", "factor": 2}},
+             "field rope_scaling.low_freq_factor is missing"),
+            ({"rope_scaling": {"type": "default"}, "rope_parameters": {"rope_type": "default"}},
+             "field rope_scaling: value is"),
             ({"rope_scaling": 3}, "rope_scaling is no JSON object"),
             ({"num_experts": 8}, "field num_experts: value is 8"),
     ):
@@ -254,6 +274,36 @@ def test_tensors_that_do_not_fit(bench):
     os.rename(folder / "model.safetensors", folder / "pytorch_model.bin")
     message = bench.run("train", config, "--device", "cpu", "--run-dir", "bin", code=4)
     assert "save_pretrained" in message, message
+
+
+def test_export(bench):
+    """What stands beside the new folder stays; numbers that a dtype cannot hold are refused; a folder
+    without weights gives its config.json; a folder that is gone is told."""
+    def large(tensors):
+        dtype, shape, data = tensors["model.norm.weight"]
+        return {**tensors, "model.norm.weight":
+                (dtype, shape, array.array("f", [131072]).tobytes() + data[4:])}
+
+    folder = bench.make("llama", large)
+    run, out = bench.folder / "imported", bench.folder / "out"
+    bench.run("import", bench.config("llama", f'from: "{folder}"'), folder, "--out", run)
+    write = ("export", run, "--format", "huggingface", "--out", out)
+    message = bench.run(*write, "--dtype", "f16", code=2)
+    assert "--dtype: value is f16" in message and "131072" in message, message
+    assert not out.exists()
+    beside = bench.folder / "out.tmp"
+    beside.write_text("mine")
+    (folder / "model.safetensors").unlink()
+    bench.run(*write)
+    assert beside.read_text() == "mine"
+    assert not [path for path in bench.folder.iterdir() if path.name.startswith("out.")
+                and path != beside]
+    (folder / "config.json").rename(folder / "gone.json")
+    folder.rename(bench.folder / "elsewhere")
+    message = bench.run(*write[:-1], bench.folder / "again")
+    assert f"{folder}, which the run began with, is not here" in message, message
+    message = bench.run(*write[:-1], bench.folder / "third", "--like", "nowhere", code=2)
+    assert '--like: value is "nowhere"' in message, message
 
 
 def test_import(bench):
