@@ -79,6 +79,8 @@ void write_lora(const ExportOptions& options,
       model.input == ModelInput::kTokens && model.text_task == TextTask::kNextToken;
   const WrittenFile written = huggingface::write_peft(
       options.out, config, state.layout, parameters, is_causal_lm, metadata_of(state));
+  for (const std::string& note : huggingface::notes_of_base(config))
+    log_warn("{}: {}; --format huggingface adds the LoRA to the weights", options.out, note);
   fmt::print("{}: {} tensors of {}, {} bytes\n",
              options.out,
              written.tensors.size(),

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "models/huggingface/family.h"
+#include "models/huggingface/folder.h"
 #include "models/huggingface/lora_layers.h"
 #include "models/huggingface/peft_config.h"
 #include "models/huggingface/tensor_files.h"
@@ -14,6 +15,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/checkpoint/match.h"
+#include "runtime/config/differences.h"
 #include "runtime/graph/ops/lora.h"
 
 namespace lockstep::huggingface {
@@ -264,6 +266,29 @@ WrittenFile write_peft(const fs::path& out,
     write_file_atomically(folder / kAdapterConfig, json.dump({.indent = 2}) + "\n");
     return write_safetensors(folder / kAdapterModel, tensors, with_format);
   });
+}
+
+std::vector<std::string> notes_of_base(const RunConfig& config) {
+  const std::string& base = config.train.init_from;
+  if (base.empty()) return {"the weights below the LoRA began as random ones, which no folder has"};
+  if (!is_model_folder(base))
+    return {fmt::format("'{}', which the LoRA belongs to, is no folder of Hugging Face", base)};
+  RunConfig theirs, ours;
+  theirs.model = read_model(base);
+  ours.model = config.model;
+  std::vector<std::string> notes;
+  for (const FieldChange& field : differences(theirs, ours)) {
+    const std::string name = field.path.substr(field.path.rfind('.') + 1);
+    if (name == "context" || name == "label_smoothing" || name == "classes" || name == "task" ||
+        name.ends_with("dropout"))
+      continue;  // of training alone, or of a head, which is in the folder
+    notes.push_back(fmt::format("{} is {} here, and {} in {}, which PEFT goes by",
+                                field.path,
+                                field.now,
+                                field.before,
+                                base));
+  }
+  return notes;
 }
 
 }  // namespace lockstep::huggingface

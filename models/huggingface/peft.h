@@ -31,4 +31,8 @@ WrittenFile write_peft(const std::filesystem::path& out,
                        bool is_causal_lm,
                        const std::map<std::string, std::string>& metadata);
 
+// Where the base that such a folder names, train.init_from, is not what the LoRA was trained on: it
+// is no folder of Hugging Face, or fields of its config.json differ. A line each.
+std::vector<std::string> notes_of_base(const RunConfig& config);
+
 }  // namespace lockstep::huggingface

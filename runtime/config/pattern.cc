@@ -12,8 +12,14 @@ struct Pattern::Expression {
 };
 
 Pattern::Pattern(const std::string& path, const std::string& text) {
+  constexpr size_t kMostCharacters = 1000;  // deep nesting would take the stack
+  if (text.size() > kMostCharacters)
+    throw ConfigError(
+        "{}: has {} characters; allowed: up to {}", path, text.size(), kMostCharacters);
   try {
-    expression_.reset(new Expression{std::regex(text)});
+    // libstdc++'s way to search in polynomial time; it has no references back.
+    expression_.reset(new Expression{
+        std::regex(text, std::regex::ECMAScript | std::regex_constants::__polynomial)});
   } catch (const std::regex_error& error) {
     refuse_value(path,
                  in_quotes(text),

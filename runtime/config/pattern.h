@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-// An ECMAScript expression of the field at `path`, which is searched for in names.
+// An ECMAScript expression of the field at `path`, which is searched for in names. Searching takes
+// no more than polynomial time, whatever the expression.
 class Pattern {
  public:
   // Throws ConfigError where `text` is none.

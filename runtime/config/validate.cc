@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -78,13 +77,7 @@ void validate_optimizer(const OptimizerConfig& optimizer) {
 void validate_muon(const RunConfig& config) {
   const auto* muon = std::get_if<MuonConfig>(&config.optimizer.kind);
   if (muon == nullptr) return;
-  try {
-    const std::regex checked(muon->adamw_match, std::regex::ECMAScript);
-  } catch (const std::regex_error& error) {
-    refuse_value("optimizer.muon.adamw_match",
-                 in_quotes(muon->adamw_match),
-                 fmt::format("a regular expression of ECMAScript ({})", error.what()));
-  }
+  Pattern("optimizer.muon.adamw_match", muon->adamw_match);
   if (config.comm.power_sgd_rank > 0)
     refuse_value(
         "comm.power_sgd_rank",

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
+#include "runtime/config/pattern.h"
 #include "runtime/plan/plan.h"
 
 namespace lockstep {
@@ -82,13 +82,13 @@ int64_t MuonLayout::sent_bytes() const {
 }
 
 std::vector<size_t> muon_slots(const MuonConfig& config, const ParameterLayout& layout) {
-  const std::regex of_adamw(config.adamw_match, std::regex::ECMAScript);
+  const Pattern of_adamw("optimizer.muon.adamw_match", config.adamw_match);
   std::vector<size_t> slots;
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     const ParameterSlot& slot = layout.slots[i];
     if (slot.shape.rank() < 2 || slot.running_momentum > 0 || slot.frozen) continue;
     const bool vector = slot.shape[0] == 1 || slot.shape[0] == slot.elements;
-    if (vector || (!config.adamw_match.empty() && std::regex_search(slot.name, of_adamw))) continue;
+    if (vector || (!config.adamw_match.empty() && of_adamw.found_in(slot.name))) continue;
     slots.push_back(i);
   }
   return slots;

@@ -9,6 +9,7 @@ lora_test.py BINARY
 """
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -165,6 +166,26 @@ def folders_of_peft(test):
                      test.folder / f"merged-{also}")
 
 
+def other_base(test):
+    """What PEFT would go by is not what the LoRA was trained on."""
+    gpt = "gpt { layers: 2 heads: 2 width: 16 context: 16 vocabulary: 50 }"
+    base_dir, _ = test.train(test.config(network(gpt, "synthetic {}")),
+                             arguments=["--max-steps", "2"])
+    base, out = test.folder / "base", test.folder / "of-another"
+    test.command("export", base_dir, "--format", "huggingface", "--out", base)
+    for model, words in ((f'from: "{base}" gpt {{ context: 8 }}', ""),
+                         (f'from: "{base}" gpt {{ norm_epsilon: 0.01 }}',
+                          "model.gpt.norm_epsilon is 0.01 here, and 1e-05 in"),
+                         (gpt, "began as random ones")):
+        run_dir, _ = test.train(test.config(network(model, "synthetic {}", lora_of("c_attn"))),
+                                arguments=["--max-steps", "2"])
+        done = lockstep_run.run(test.binary, ["export", run_dir, "--format", "peft", "--out", out],
+                                ranks=0)
+        warned = words in done.stderr if words else "PEFT" not in done.stderr
+        test.expect(done.returncode == 0 and warned, f"{words}: {done.stderr}")
+        shutil.rmtree(out)
+
+
 def merges(test):
     """A config that has another LoRA than the checkpoint."""
     text = config_of(GPT, "", lora_of("c_attn"))
@@ -184,6 +205,7 @@ def main(binary):
         new_head_of_a_file(test)
         output_matrix(test)
         folders_of_peft(test)
+        other_base(test)
         merges(test)
     return 1 if test.failures else 0
 

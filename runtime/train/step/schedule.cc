@@ -54,8 +54,10 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
     }
     case Kind::kOneCycle: return one_cycle(lr, floor, step, steps);
     case Kind::kCosineRestarts: {
-      const double along = x * static_cast<double>(schedule.cycles);
-      return x >= 1 ? floor : half_cosine(lr, floor, along - std::floor(along));
+      if (step >= steps) return floor;
+      // In whole numbers: a cycle begins with the very step.
+      const int64_t span = steps - warmup, along = (step - warmup) * schedule.cycles % span;
+      return half_cosine(lr, floor, static_cast<double>(along) / static_cast<double>(span));
     }
     case Kind::kWarmupStableDecay: {
       const int64_t left = steps - step;

@@ -87,6 +87,11 @@ TEST(Schedule, CosineBeginsAnew) {
   for (int64_t step = 4; step < 24; ++step)
     EXPECT_NEAR(learning_rate(config, step, 24), rates[step - 4], 1e-9) << step;
   EXPECT_EQ(learning_rate(config, 24, 24), 0);
+  for (int64_t cycles = 1; cycles < 60; ++cycles) {
+    config.cycles = cycles;
+    for (int64_t cycle = 0; cycle < cycles; ++cycle)
+      EXPECT_EQ(learning_rate(config, 4 + 10 * cycle, 4 + 10 * cycles), 1) << cycles;
+  }
 }
 
 }  // namespace
