@@ -85,7 +85,7 @@ class FileReader {
              ClassNames* classes)
       : source_(source),
         file_(source.data.dir, path, field, SourceFile::Gzip::kDecompress),
-        table_({reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()},
+        table_(text_in(file_.bytes(), file_.name()),
                file_.name(),
                text_table_kind(path, "data." + field),
                columns_of(source.config, parts != LabelledParts::kTexts),
@@ -170,7 +170,8 @@ class FileReader {
   void read_value(TextTableRow* row, float* value) const {
     double number = 0;
     if (!parse_number(row->cells[kLabelCell], &number))
-      row->problem = fmt::format("label {} is no number", quote_cell(row->cells[kLabelCell]));
+      row->problem = fmt::format("label {} is no finite number; allowed: those of float32",
+                                 quote_cell(row->cells[kLabelCell]));
     else
       *value = static_cast<float>(number);
   }

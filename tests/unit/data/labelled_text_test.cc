@@ -199,6 +199,7 @@ TEST_F(LabelledText, OutputsAloneNeedNoLabels) {
   EXPECT_EQ(tokens_of(*inputs(TextTask::kSequenceClass).eval, 1), (Ints{2, 5, 3, 0, 0, 0}));
   // A column with a name says that the first line has names, though nobody reads it.
   config_.text = "1";
+  train_on("b.csv", "label,text\nno,a\nyes,b\n");
   config_.eval = folder_.write("e.tsv", "index\ttext\n7\ta b\n");
   EXPECT_EQ(inputs(TextTask::kSequenceClass).eval->samples(), 1);
   // The training file says how many classes there are, where the model does not.
@@ -227,7 +228,7 @@ TEST_F(LabelledText, Values) {
   expect_parts(error_of([&] { open(TextTask::kSequenceValues); }), {"a.csv:3", "'much'", "number"});
   train_on("a.csv", "text,label\na,1\nb,-1e39\n");
   expect_parts(error_of([&] { open(TextTask::kSequenceValues); }),
-               {"a.csv:3", "'-1e39'", "number"});
+               {"a.csv:3", "'-1e39'", "no finite number"});
 }
 
 TEST_F(LabelledText, BadRecords) {
@@ -271,7 +272,7 @@ TEST_F(LabelledText, SaysWhatLooksWrong) {
 TEST_F(LabelledText, RefusesWhatItCannotUse) {
   train_on("a.csv", "text,label\na,0\n");
   config_.text = "sentence";
-  expect_parts(error_of([&] { open(); }), {"no column 'sentence'", "text, label", "0 to 1"});
+  expect_parts(error_of([&] { open(); }), {"no column 'sentence'", "'text', 'label'", "0 to 1"});
   config_.text = "text";
   expect_parts(error_of([&] { open(TextTask::kNextToken); }, ExitCode::kUsage),
                {"data.labelled_text", "SEQUENCE_CLASSES"});
