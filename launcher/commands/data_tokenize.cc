@@ -107,7 +107,12 @@ void check_inputs(const TokenizeOptions& options) {
   if (options.name.empty() || options.name.find('/') != std::string::npos)
     throw ConfigError("--name: value is '{}'; allowed: a file's name without '/'", options.name);
   for (const std::string& path : options.inputs)
-    if (!fs::is_regular_file(path)) throw DataError("{}: no such file", path);
+    if (!fs::is_regular_file(path))
+      throw DataError("{}: {}",
+                      path,
+                      !fs::exists(path)        ? "no such file"
+                      : fs::is_directory(path) ? "is a folder; allowed: files"
+                                               : "is no ordinary file; allowed: files");
 }
 
 void tokenize_all(TokenizeOptions options) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
@@ -127,25 +128,32 @@ void add_losses(const EvaluationRun& run, bool root, Outputs* outputs, Json* jso
   (*json)["loss"] = loss / std::max(counted, 1.0);
 }
 
-void print_summary(const PredictOptions& options, bool of_tokens, const Json& json) {
+// `bad`: the words for bad records.
+void print_summary(const PredictOptions& options,
+                   bool of_tokens,
+                   const std::string& bad,
+                   const Json& json) {
   const auto number = [&](const char* name) { return json[name].get<int64_t>(); };
   if (of_tokens) {
-    fmt::print("step {}: {} documents in {} samples, loss {:.4f} of {} tokens that count; in {}\n",
-               number("step"),
-               number("documents"),
-               number("samples"),
-               json["loss"].get<double>(),
-               number("counted"),
-               options.out);
+    fmt::print(
+        "step {}: {} documents in {} samples, loss {:.4f} of {} tokens that count; in {}{}\n",
+        number("step"),
+        number("documents"),
+        number("samples"),
+        json["loss"].get<double>(),
+        number("counted"),
+        options.out,
+        bad);
   } else {
     fmt::print(
-        "step {}: {} outputs of each of {}{} samples are in {}, tensor '{}'\n",
+        "step {}: {} outputs of each of {}{} samples are in {}, tensor '{}'{}\n",
         number("step"),
         number("outputs"),
         json.contains("tokens") ? fmt::format("{} tokens of each of ", number("tokens")) : "",
         number("samples"),
         options.out,
-        kOutputTensor);
+        kOutputTensor,
+        bad);
   }
   std::fflush(stdout);
 }
@@ -167,8 +175,10 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   if (!of_tokens || options.logits) add_outputs(run, root, &outputs, &json);
   run_on_root(communicator, [&] { outputs.write(options.out); });
   json["weights_hash"] = hash_text_of(state.weights_hash);
+  const std::optional<int64_t> bad_records = count_bad_records(run.parts());
+  if (bad_records) json["bad_records"] = *bad_records;
   write_result(session, common.json, json);
-  if (root) print_summary(options, of_tokens, json);
+  if (root) print_summary(options, of_tokens, words_for(bad_records), json);
   return ExitCode::kOk;
 }
 

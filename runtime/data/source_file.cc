@@ -51,6 +51,21 @@ void refuse_other_formats(std::span<const std::byte> bytes, const std::string& n
   }
 }
 
+void refuse_utf16(std::string_view text, const std::string& name) {
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
+    throw DataError("{}: is UTF-16; allowed: UTF-8; to convert it: iconv -f UTF-16 -t UTF-8 FILE",
+                    name);
+}
+
+std::string_view text_in(std::span<const std::byte> bytes, const std::string& name) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  refuse_other_formats(bytes, name);
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  refuse_utf16(text, name);
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text;
+}
+
 namespace {
 
 constexpr uint64_t kLimitFactor = 64;

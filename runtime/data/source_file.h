@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/file.h"
@@ -18,6 +19,13 @@ bool is_gzip(std::span<const std::byte> bytes);
 // Throws DataError, with a way to convert it, where a file of text is one of Parquet, Arrow or a kind of
 // compression that is not read. `name`: the file's, for messages.
 void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name);
+
+// Throws DataError, with a way to convert it, where a byte order mark says that a text is UTF-16.
+void refuse_utf16(std::string_view text, const std::string& name);
+
+// The text of a file, which is UTF-8, without the byte order mark that it may begin with. Throws
+// DataError where it is of another format, or UTF-16.
+std::string_view text_in(std::span<const std::byte> bytes, const std::string& name);
 
 // The bytes of a whole file, as its first ones say. Throws DataError where they say nothing valid.
 using SizeByHeader = std::function<uint64_t(std::span<const std::byte> first)>;

@@ -222,6 +222,18 @@ def main(binary, encode):
             said = done.stdout + done.stderr
             expect(done.returncode == 0 and f"; {left} conversations" in said, f"bad lines, {what}: {said.strip().splitlines()[-1]}")
         refused(DATA, ["6 of 18 records are bad", "bad.jsonl:13"], bad, "data.bad_records=SKIP", "data.max_bad_fraction=0.1")
+        # An assistant that says nothing is no answer; a call of a tool is one.
+        asked = {"role": "user", "content": "a"}
+        for silent in ({}, {"content": None}, {"content": None, "tool_calls": []}):
+            lines("silent.jsonl", [{"messages": [asked, {"role": "assistant", **silent}]}])
+            refused(DATA, ["silent.jsonl:1: 'messages': message 1", "has no answer", "content, or tool_calls"],
+                    "data.conversations.train=silent.jsonl")
+        lines("calls.jsonl", [{"messages": [asked, {"role": "assistant", "tool_calls": [{"name": "f"}]}]}] * 8)
+        (folder / "calls.jinja").write_text("{% for m in messages %}<|im_start|>{{ m.content or m.tool_calls[0].name }}<|im_end|>"
+                                            "{% endfor %}{% if add_generation_prompt %}<|im_start|>{% endif %}")
+        done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "calls", "--max-steps", "1", *lockstep_run.sets(
+            "data.conversations.chat_template=calls.jinja", "data.conversations.train=calls.jsonl")], ranks=0)
+        expect(done.returncode == 0, f"calls of tools: {(done.stdout + done.stderr).strip().splitlines()[-1]}")
         failing = {"fails.jinja": ("{{ raise_exception('not these') }}", "not these"),
                    "unknown.jinja": ("\n{% if true %}{{ messages | nosuch }}{% endif %}", "unknown.jinja:2"),
                    "broken.jinja": ("{% for %}", "broken.jinja:1")}

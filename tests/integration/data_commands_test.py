@@ -172,6 +172,10 @@ def counts(bench):
         done = lockstep_run.run(bench.binary, evaluate, ranks=2, cwd=bench.folder)
         assert done.returncode == 0 and ", 1 bad record\n" in done.stdout, done.stdout + done.stderr
     assert json.loads((bench.folder / "result.json").read_text())["bad_records"] == 1
+    predicted = bench.run("predict", *evaluate[1:4], "--data", bench.folder, "--out", "predicted.safetensors",
+                          "--json", "predicted.json")
+    assert predicted.stdout.endswith(", 1 bad record\n"), predicted.stdout
+    assert json.loads((bench.folder / "predicted.json").read_text())["bad_records"] == 1
 
 
 def predicts(bench):

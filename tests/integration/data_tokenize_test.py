@@ -127,10 +127,15 @@ def names_bad_lines(bench):
     assert "bad.jsonl:3: " in done.stderr, done.stderr
     assert json.loads((bench.folder / "result.json").read_text())["bad_lines"] == 2
     assert bench.documents() == [[bench.ids["a"]], [bench.ids["b"]]]
+    (bench.folder / "unquoted.csv").write_text("text,source\nhello, world,web\nfine,web\n")
+    done = bench.run("unquoted.csv", "--tokenizer", "tokenizer.json", code=3)
+    assert "unquoted.csv:2: 3 cells; allowed: 2" in done.stderr, done.stderr
 
 
 def refuses(bench):
     """What cannot be done is one line."""
+    (bench.folder / "twice.csv").write_text("text,text\na,b\n")
+    (bench.folder / "wide.csv").write_bytes("text,n\na,b\n".encode("utf-16"))
     for arguments, code, words in (
             (("gone.txt", "--tokenizer", "tokenizer.json"), 3, "gone.txt"),
             (("a.txt", "--tokenizer", "c.tsv"), 3, "neither a tokenizer.json nor a model"),
@@ -139,7 +144,10 @@ def refuses(bench):
             (("a.txt", "--tokenizer", "tokenizer.json", "--end-token", "<no>"), 2, "--end-token"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--documents", "line",
               "--document-separator", "x"), 2, "--document-separator"),
-            (("c.tsv", "--tokenizer", "tokenizer.json"), 3, "allowed: n, body")):
+            (("c.tsv", "--tokenizer", "tokenizer.json"), 3, "allowed: 'n', 'body'"),
+            (("out", "--tokenizer", "tokenizer.json"), 3, "out: is a folder; allowed: files"),
+            (("twice.csv", "--tokenizer", "tokenizer.json"), 3, "twice.csv: the header names two columns"),
+            (("wide.csv", "--tokenizer", "tokenizer.json"), 3, "wide.csv: is UTF-16; allowed: UTF-8")):
         done = bench.run(*arguments, code=code)
         lines = [line for line in done.stderr.splitlines() if words in line]
         assert len(lines) == 1, f"{arguments}: {done.stderr}"

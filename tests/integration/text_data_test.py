@@ -165,6 +165,19 @@ def main(binary):
                predicted("without.safetensors", "data.labelled_text.eval=unlabelled.tsv",
                          "data.labelled_text.train=nowhere.tsv"), "outputs are those of labelled texts")
 
+        # Rows are no longer lines, so what is missing is told.
+        with open(folder / "eval.tsv") as labelled, open(folder / "broken.tsv", "w") as out:
+            out.writelines(row.replace("\n", "\tx\n") if i == 2 else row for i, row in enumerate(labelled))
+        for policy, rows in (("SKIP", 36), ("REPLACE", 37)):
+            done = lockstep_run.run(binary, [
+                "predict", folder / "classes-1/config.textproto", "--checkpoint", folder / "classes-1",
+                "--out", folder / "out.safetensors", "--json", folder / "out.json", *lockstep_run.sets(
+                    "data.labelled_text.eval=broken.tsv", f"data.bad_records={policy}",
+                    "data.max_bad_fraction=0.1")], ranks=0)
+            told = json.loads((folder / "out.json").read_text()) if done.returncode == 0 else {}
+            expect(f"{rows} samples" in done.stdout and ", 1 bad record\n" in done.stdout
+                   and told["bad_records"] == 1, f"predict, {policy}: {(done.stdout + done.stderr).strip()}")
+
         def refused(code, parts, task, data, *changes):
             config = write_config(folder, task, data)
             sets = [argument for change in changes for argument in ("--set", change)]
@@ -184,6 +197,8 @@ def main(binary):
                 "eval.every=0")
         refused(USAGE, ["data.labelled_text.tokenizer"], "SEQUENCE_CLASSES", LABELLED,
                 "data.labelled_text.tokenizer=")
+        refused(USAGE, ["data.labelled_text.text", "'label'"], "SEQUENCE_CLASSES", LABELLED,
+                "data.labelled_text.text=label")
         with open(folder / "bad.jsonl", "w") as out:
             out.write('{"text": "one", "label": 1}\n{"text": "two", "label": }\n')
         refused(DATA, ["bad.jsonl:2", "bad_records"], "SEQUENCE_VALUES", CASES["values"][1],

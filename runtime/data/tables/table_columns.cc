@@ -10,6 +10,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
+#include "runtime/data/source_file.h"
+#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep {
@@ -28,28 +30,17 @@ char delimiter_of(const TableConfig& config) {
   return config.delimiter[0];
 }
 
-void check_encoding(const TableText& file) {
-  if (file.text.starts_with("\xFF\xFE") || file.text.starts_with("\xFE\xFF"))
-    throw DataError("{}: is UTF-16 text; save it as UTF-8", file.name);
-}
-
 void check_columns(const TableText& file, size_t columns) {
   if (columns > kMostColumns)
     throw DataError("{}: has {} columns; allowed: up to {}", file.name, columns, kMostColumns);
 }
 
 // A name must stand for one column, or what the config says of it would be of another.
-void refuse_equal_names(const TableText& file, const std::vector<std::string>& names) {
+void check_names(const TableText& file, const std::vector<std::string>& names) {
   std::unordered_map<std::string_view, size_t> columns;
   for (size_t i = 0; i < names.size(); ++i) {
     const auto [first, is_new] = columns.emplace(names[i], i);
-    if (!is_new)
-      throw DataError(
-          "{}: the header names two columns, number {} and {} from 0, {}; allowed: each name once",
-          file.name,
-          first->second,
-          i,
-          quote_cell(names[i]));
+    if (!is_new) refuse_equal_names(file.name, first->second, i, names[i]);
   }
 }
 
@@ -60,7 +51,7 @@ std::vector<std::string> header_of(const TableText& file, const TableConfig& con
     throw DataError("{}:{}: {}", file.name, reader.line(), reader.problem());
   check_columns(file, reader.field_count());
   std::vector<std::string> names(reader.fields().begin(), reader.fields().end());
-  refuse_equal_names(file, names);
+  check_names(file, names);
   return names;
 }
 
@@ -87,15 +78,13 @@ size_t find_column(const TableText& file,
   const auto found =
       std::find_if(begin, end, [&](const ColumnSchema& column) { return column.name == name; });
   if (found == end) {
-    std::string known;
-    for (size_t i = 0; i < std::min<size_t>(schema.columns.size(), 8); ++i)
-      known += (i > 0 ? ", " : "") + quote_cell(schema.columns[i].name);
-    if (schema.columns.size() > 8) known += fmt::format(" and {} more", schema.columns.size() - 8);
+    std::vector<std::string_view> names;
+    for (const ColumnSchema& column : schema.columns) names.push_back(column.name);
     throw DataError("{}: has no column '{}' (data.table.{}); its columns are {}",
                     file.name,
                     name,
                     field,
-                    known);
+                    list_names(names));
   }
   return static_cast<size_t>(found - begin);
 }
@@ -312,7 +301,7 @@ void BadRecordLog::check_fraction(int64_t records) const {
 }
 
 TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind) {
-  check_encoding(file);
+  refuse_utf16(file.text, file.name);
   TableSchema schema;
   for (std::string& name : config.header ? header_of(file, config) : numbers_of(file, config))
     schema.columns.push_back({.name = std::move(name)});
@@ -339,7 +328,7 @@ TableColumns read_columns(const TableText& file,
                           bool infer,
                           TableSchema* schema,
                           BadRecordLog* bad) {
-  check_encoding(file);
+  refuse_utf16(file.text, file.name);
   const bool has_target = check_header(file, config, *schema);
   std::vector<bool> not_numeric(schema->columns.size());
   ColumnsReader reader(file, config, *schema, has_target);

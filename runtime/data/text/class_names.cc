@@ -41,12 +41,17 @@ void ClassNames::collect(std::string_view name) {
 void ClassNames::finish(bool numbers_are_classes, int64_t most) {
   if (listed_) return;
   int64_t largest = -1;
-  numbers_ = numbers_are_classes && !names_.empty();
+  size_t numbers = 0;
+  const std::string* odd = nullptr;
   for (const std::string& name : names_) {
     const int64_t number = class_number(name);
-    numbers_ = numbers_ && number >= 0 && number < most;
+    const bool is_class = number >= 0 && number < most;
+    numbers += is_class ? 1 : 0;
+    if (!is_class && odd == nullptr) odd = &name;
     largest = std::max(largest, number);
   }
+  numbers_ = numbers_are_classes && !names_.empty() && odd == nullptr;
+  if (numbers_are_classes && odd != nullptr && 2 * numbers > names_.size()) odd_name_ = *odd;
   if (numbers_) {
     classes_ = largest + 1;
     return;

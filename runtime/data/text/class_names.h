@@ -31,6 +31,9 @@ class ClassNames {
   int64_t classes() const { return classes_; }
   // (classes); none where numbers are classes.
   std::vector<std::string> names() const { return numbers_ ? std::vector<std::string>() : names_; }
+  // The first collected name that is no number of a class, where more than half of them are: then it
+  // alone may be why all are names. Empty: there is none.
+  const std::string& odd_name() const { return odd_name_; }
   // The name of a class, for messages.
   std::string name_of(int64_t index) const;
   // "'no' and 'yes'"; of many the first ones.
@@ -41,6 +44,7 @@ class ClassNames {
   bool numbers_ = false;
   int64_t classes_ = 0;
   std::vector<std::string> names_;
+  std::string odd_name_;
   std::unordered_map<std::string, int32_t> index_;
 };
 

@@ -9,6 +9,12 @@ namespace {
 
 bool is_assistant(const Json& message) { return message["role"] == Json("assistant"); }
 
+// Whether an assistant's message has a text, which may be empty, or calls tools.
+bool says_something(const Json& message) {
+  const Json *content = message.find("content"), *calls = message.find("tool_calls");
+  return (content != nullptr && !content->is_null()) || (calls != nullptr && !calls->empty());
+}
+
 // What is wrong with a list of messages.
 std::string problem_of(const Json& messages, const std::string& field) {
   if (messages.kind() != Json::Kind::kArray || messages.empty())
@@ -17,6 +23,11 @@ std::string problem_of(const Json& messages, const std::string& field) {
     const Json* role = messages[i].find("role");
     if (role == nullptr || !role->is_string())
       return fmt::format("'{}': message {} is no object with a role", field, i);
+    if (is_assistant(messages[i]) && !says_something(messages[i]))
+      return fmt::format(
+          "'{}': message {}, of the assistant, has no answer; allowed: content, or tool_calls",
+          field,
+          i);
   }
   return {};
 }

@@ -125,9 +125,7 @@ class Conversations final : public FileFormat<ConversationsConfig> {
                                      DataSummary* summary,
                                      std::string* told) const {
     const SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
-    const auto bytes = file.bytes();
-    const std::vector<Line> lines =
-        lines_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const std::vector<Line> lines = lines_of(text_in(file.bytes(), file.name()));
     const ConversationEncoder encoder(tokenizer, files, config_.whole_loss);
     std::vector<ReadLine> read(lines.size());
     EncoderThreads threads(data_, tokenizer);

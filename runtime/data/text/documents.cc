@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 #include "runtime/data/source_file.h"
+#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep {
@@ -33,25 +34,19 @@ class DocumentReader::Table {
     if (!rows_.next()) return;
     if (!rows_.problem().empty()) throw DataError("{}:{}: {}", path, rows_.line(), rows_.problem());
     const auto& names = rows_.fields();
-    const auto found = std::find(names.begin(), names.end(), column);
-    if (found == names.end()) {
-      std::string known;
-      for (const std::string_view name : names)
-        known.append(known.empty() ? "" : ", ").append(name.substr(0, 40));
-      throw DataError("{}: has no column '{}'; allowed: {}", path, column, known);
-    }
-    column_ = static_cast<size_t>(found - names.begin());
+    const auto found = find_name(path, names, column);
+    if (!found)
+      throw DataError("{}: has no column '{}'; allowed: {}", path, column, list_names(names));
+    column_ = *found;
+    width_ = names.size();
   }
 
   bool next(RawDocument* document) {
     while (rows_.next()) {
       *document = {.bytes = {}, .cell = {}, .line = rows_.line(), .problem = rows_.problem()};
+      if (document->problem.empty())
+        document->problem = problem_of_width(rows_.fields().size(), width_);
       if (!document->problem.empty()) return true;
-      if (rows_.fields().size() <= column_) {
-        document->problem =
-            fmt::format("{} fields, but the text is field {}", rows_.fields().size(), column_ + 1);
-        return true;
-      }
       document->cell = rows_.fields()[column_];
       if (!document->cell.empty()) return true;
     }
@@ -63,6 +58,7 @@ class DocumentReader::Table {
  private:
   CsvReader rows_;
   size_t column_ = 0;
+  size_t width_ = 0;  // cells of a row
 };
 
 DocumentReader::DocumentReader(const std::string& path, const DocumentOptions& options)
@@ -77,8 +73,7 @@ DocumentReader::DocumentReader(const std::string& path, const DocumentOptions& o
     unpacked_ = gunzip(bytes, path);
     bytes = unpacked_;
   }
-  refuse_other_formats(bytes, path);
-  text_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  text_ = text_in(bytes, path);
   if (format_ == DocumentFormat::kCsv || format_ == DocumentFormat::kTsv)
     table_ = std::make_unique<Table>(
         text_, format_ == DocumentFormat::kCsv ? ',' : '\t', options_.column, path);

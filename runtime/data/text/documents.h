@@ -38,12 +38,14 @@ struct RawDocument {
 // The documents of one file, plain or gzip-compressed, in its order. Not thread-safe.
 class DocumentReader {
  public:
-  // Throws DataError where the file cannot be read, or is a table without the column.
+  // Throws DataError where the file cannot be read, or is a table without the column or with two of
+  // its name.
   DocumentReader(const std::string& path, const DocumentOptions& options);
   ~DocumentReader();
 
   // The next one, or false at the end. Its bytes are there as long as the reader. What is blank is
-  // passed over: empty texts, cells and lines.
+  // passed over: empty texts, cells and lines. A row with more or fewer cells than the first line
+  // has a problem.
   bool next(RawDocument* document);
 
   // The text of a document: that of a JSON line has to be read first, which any thread may do.
@@ -51,7 +53,7 @@ class DocumentReader {
   // no string as that member.
   std::optional<std::string_view> text_of(RawDocument* document, std::string* held) const;
 
-  // Bytes of the file, after decompression, and how many of them have been passed.
+  // Bytes of the text, after decompression, and how many of them have been passed.
   uint64_t total_bytes() const { return text_.size(); }
   uint64_t passed_bytes() const { return position_; }
 

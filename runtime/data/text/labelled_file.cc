@@ -85,7 +85,7 @@ class FileReader {
              ClassNames* classes)
       : source_(source),
         file_(source.data.dir, path, field, SourceFile::Gzip::kDecompress),
-        table_({reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()},
+        table_(text_in(file_.bytes(), file_.name()),
                file_.name(),
                text_table_kind(path, "data." + field),
                columns_of(source.config, parts != LabelledParts::kTexts),
@@ -159,7 +159,10 @@ class FileReader {
       row->problem = "its label is empty";
     } else if (collects_) {
       const auto [found, is_new] = seen_.emplace(name, static_cast<int32_t>(names_.size()));
-      if (is_new) names_.push_back(name);
+      if (is_new) {
+        names_.push_back(name);
+        first_lines_.push_back(row->line);
+      }
       *label = found->second;
     } else if ((*label = classes_.class_of(name)) < 0) {
       row->problem =
@@ -170,7 +173,8 @@ class FileReader {
   void read_value(TextTableRow* row, float* value) const {
     double number = 0;
     if (!parse_number(row->cells[kLabelCell], &number))
-      row->problem = fmt::format("label {} is no number", quote_cell(row->cells[kLabelCell]));
+      row->problem = fmt::format("label {} is no finite number; allowed: those of float32",
+                                 quote_cell(row->cells[kLabelCell]));
     else
       *value = static_cast<float>(number);
   }
@@ -207,9 +211,22 @@ class FileReader {
           "the columns, give data.labelled_text.label and the others by name",
           table_.name(),
           quote_cell(names_[0])));
+    else if (!classes_.odd_name().empty())
+      doubt_odd_name(classes_.odd_name());
     std::vector<int32_t> class_of;
     for (const std::string& name : names_) class_of.push_back(classes_.class_of(name));
     for (int32_t& label : samples_.labels) label = class_of[static_cast<size_t>(label)];
+  }
+
+  void doubt_odd_name(const std::string& name) {
+    const auto line = first_lines_[static_cast<size_t>(seen_.at(name))];
+    samples_.doubts.push_back(fmt::format(
+        "{}:{}: label {} is no whole number from 0, as most are, so all {} labels are names, sorted as "
+        "text",
+        table_.name(),
+        line,
+        quote_cell(name),
+        names_.size()));
   }
 
   // Of the training file.
@@ -248,7 +265,8 @@ class FileReader {
   BadRecordLog bad_;
   LabelledSamples samples_;
   std::unordered_map<std::string, int32_t> seen_;
-  std::vector<std::string> names_;  // of the labels, in order of appearance
+  std::vector<std::string> names_;    // of the labels, in order of appearance
+  std::vector<int64_t> first_lines_;  // on which each appears
   int64_t records_ = 0;
   int64_t good_ = 0;  // those that can be used, and the copies of them
   int32_t first_label_ = -1;

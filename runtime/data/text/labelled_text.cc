@@ -26,6 +26,9 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
       refuse_value("data.labelled_text.text", in_quotes(""), "the name or number of a column");
     if (config_.label.empty())
       refuse_value("data.labelled_text.label", in_quotes(""), "the name or number of a column");
+    refuse_same_column("text", config_.text, "label", config_.label);
+    refuse_same_column("second_text", config_.second_text, "label", config_.label);
+    refuse_same_column("second_text", config_.second_text, "text", config_.text);
   }
   void check_for_model(const ModelTraits& model) const override {
     if (model.text_task != TextTask::kSequenceClass &&
@@ -65,6 +68,18 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
   }
 
  private:
+  static void refuse_same_column(const char* field,
+                                 const std::string& column,
+                                 const char* other,
+                                 const std::string& other_column) {
+    if (column == other_column)
+      refuse_value(
+          fmt::format("data.labelled_text.{}", field),
+          in_quotes(column),
+          fmt::format("another column than that of data.labelled_text.{}, which is the same",
+                      other));
+  }
+
   // Without labels of the samples, the training file is read where nothing else says how many classes
   // there are.
   OpenedData open_texts(const ModelTraits& model, bool need_train, bool with_labels) const {

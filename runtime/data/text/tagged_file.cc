@@ -14,7 +14,6 @@ namespace {
 
 constexpr int64_t kSentencesAtATime = 1 << 12;
 constexpr int64_t kMostTags = std::numeric_limits<int16_t>::max();
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kDocumentStart = "-DOCSTART-";
 constexpr std::string_view kBlanks = " \t\r";
 
@@ -62,9 +61,7 @@ SourceFile open_file(const TaggedSource& source,
   return SourceFile(source.data.dir, path, field, SourceFile::Gzip::kDecompress);
 }
 
-std::string_view text_of(const SourceFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
+std::string_view text_of(const SourceFile& file) { return text_in(file.bytes(), file.name()); }
 
 // Whether a word's tokens are others where a blank stands before it. Words in the midst of a text
 // have one, so it is put before each.
@@ -218,9 +215,7 @@ class FileReader {
 SentenceReader::SentenceReader(std::string_view text,
                                const TaggedTextConfig& config,
                                bool with_tags)
-    : text_(text), config_(config), with_tags_(with_tags) {
-  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-}
+    : text_(text), config_(config), with_tags_(with_tags) {}
 
 bool SentenceReader::next(TaggedSentence* sentence) {
   *sentence = {};

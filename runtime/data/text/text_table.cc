@@ -8,11 +8,12 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 #include "runtime/config/limits.h"
+#include "runtime/data/tables/column_names.h"
+#include "runtime/data/tables/table_columns.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr char kAllowedNames[] = "a file named .tsv, .csv or .jsonl, plain or .gz";
 
 std::optional<size_t> number_of(const std::string& name) {
@@ -57,7 +58,6 @@ TextTable::TextTable(std::string_view text,
                      std::vector<TextColumn> columns,
                      bool quotes)
     : text_(text), name_(std::move(name)), kind_(kind), columns_(std::move(columns)) {
-  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
   if (kind_ == TextTableKind::kJsonLines) return;
   if (quotes) csv_ = std::make_unique<CsvReader>(text_, kind_ == TextTableKind::kCsv ? ',' : '\t');
   find_columns();
@@ -65,17 +65,13 @@ TextTable::TextTable(std::string_view text,
 
 size_t TextTable::column_named(const TextColumn& column,
                                const std::vector<std::string_view>& names) const {
-  const auto found = std::find(names.begin(), names.end(), column.name);
-  if (found != names.end()) return static_cast<size_t>(found - names.begin());
+  if (const auto found = find_name(name(), names, column.name)) return *found;
   if (const auto number = number_of(column.name); number && *number < names.size()) return *number;
-  std::string known;
-  for (const std::string_view name : names)
-    known.append(known.empty() ? "" : ", ").append(name.substr(0, 40));
   throw DataError("{}: has no column '{}', which {} names; allowed: {}, or a number from 0 to {}",
                   name(),
                   column.name,
                   column.field,
-                  known,
+                  list_names(names),
                   names.size() - 1);
 }
 
@@ -86,7 +82,7 @@ void TextTable::find_columns() {
   if (!has_header_) {
     for (const TextColumn& column : columns_)
       numbers_.push_back(column.wanted ? *number_of(column.name) : 0);
-    return;
+    return check_columns();
   }
   TextTableRow row;
   std::vector<std::string_view> names;
@@ -95,6 +91,21 @@ void TextTable::find_columns() {
   for (const TextColumn& column : columns_)
     numbers_.push_back(column.wanted ? column_named(column, names) : 0);
   width_ = names.size();
+  check_columns();
+}
+
+// A name and a number may be the same column.
+void TextTable::check_columns() const {
+  for (size_t i = 0; i < columns_.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (columns_[i].wanted && columns_[j].wanted && numbers_[i] == numbers_[j])
+        throw DataError("{}: {} {} and {} {} are both column {}; allowed: another column for each",
+                        name(),
+                        columns_[j].field,
+                        in_quotes(columns_[j].name),
+                        columns_[i].field,
+                        in_quotes(columns_[i].name),
+                        numbers_[i]);
 }
 
 bool TextTable::read_line(std::string_view* line) {
@@ -143,10 +154,8 @@ bool TextTable::next(TextTableRow* row) {
   if (!read_cells(row, &read_)) return false;
   if (!row->problem.empty()) return true;
   if (width_ == 0) width_ = read_.size();
-  if (read_.size() != width_) {
-    row->problem = fmt::format("{} cells; allowed: {}, as in the first line", read_.size(), width_);
-    return true;
-  }
+  row->problem = problem_of_width(read_.size(), width_);
+  if (!row->problem.empty()) return true;
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (!columns_[i].wanted) {
       row->cells.emplace_back();

@@ -37,7 +37,8 @@ struct TextTableRow {
 class TextTable {
  public:
   // Borrows `text`; `name` is the file's for messages. `quotes`: of cells, see CsvReader; false: each
-  // line is a row, cut at the delimiter. Throws DataError where a column is missing.
+  // line is a row, cut at the delimiter. Throws DataError where a column is missing, its name stands
+  // twice in the first line, or two of them are the same.
   TextTable(std::string_view text,
             std::string name,
             TextTableKind kind,
@@ -58,6 +59,7 @@ class TextTable {
   bool read_cells(TextTableRow* row, std::vector<std::string_view>* cells);
   bool read_line(std::string_view* line);
   void find_columns();
+  void check_columns() const;
   size_t column_named(const TextColumn& column, const std::vector<std::string_view>& names) const;
 
   std::string_view text_;

@@ -92,14 +92,45 @@ TEST(Documents, OfTables) {
   test::TemporaryFolder folder;
   const std::string csv = "id,text\n1,\"a \"\"b\"\", c\nd\"\n2,\n3,e\n4\n";
   EXPECT_EQ(texts_of(file_in(folder, "a.csv", csv), {}),
-            (Texts{"a \"b\", c\nd", "e", "[6: 1 fields, but the text is field 2]"}));
+            (Texts{"a \"b\", c\nd", "e", "[6: 1 cells; allowed: 2, as in the first line]"}));
   EXPECT_EQ(
       texts_of(file_in(folder, "a.tsv", "x\tsentence\n1\tfine day\n"), {.column = "sentence"}),
       (Texts{"fine day"}));
   expect_parts(error_of([&] { texts_of(file_in(folder, "b.csv", csv), {.column = "body"}); }),
-               {"b.csv: has no column 'body'", "allowed: id, text"});
+               {"b.csv: has no column 'body'", "allowed: 'id', 'text'"});
   EXPECT_EQ(texts_of(file_in(folder, "c.csv", csv), {.format = DocumentFormat::kText}),
             (Texts{csv}));
+}
+
+// A text with a delimiter in it that nobody quoted would lose its end.
+TEST(Documents, RowsAreAsWideAsTheFirstLine) {
+  test::TemporaryFolder folder;
+  EXPECT_EQ(texts_of(file_in(folder, "a.csv", "text,source\nHello, world,web\nfine,web\n"), {}),
+            (Texts{"[2: 3 cells; allowed: 2, as in the first line]", "fine"}));
+  EXPECT_EQ(texts_of(file_in(folder, "b.csv", "text\nHello, world\n"), {}),
+            (Texts{"[2: 2 cells; allowed: 1, as in the first line]"}));
+}
+
+TEST(Documents, ColumnsOfTheSameNameAreRefused) {
+  test::TemporaryFolder folder;
+  const std::string path = file_in(folder, "a.csv", "text,id,id,text\na,1,2,b\n");
+  expect_parts(error_of([&] { texts_of(path, {}); }),
+               {"a.csv: the header names two columns, number 0 and 3 from 0, 'text'"});
+}
+
+TEST(Documents, ByteOrderMarksAreNoText) {
+  test::TemporaryFolder folder;
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_EQ(texts_of(file_in(folder, "a.txt", mark + "one\n"), {}), Texts{"one\n"});
+  EXPECT_EQ(texts_of(file_in(folder, "a.csv", mark + "text\none\n"), {}), Texts{"one"});
+  EXPECT_EQ(texts_of(file_in(folder, "a.jsonl", mark + "{\"text\": \"one\"}\n"), {}), Texts{"one"});
+  for (const std::string& utf16 : {std::string("\xFF\xFEt\0", 4), std::string("\xFE\xFF\0t", 4)})
+    expect_parts(error_of([&] { texts_of(file_in(folder, "b.csv", utf16), {}); }),
+                 {"b.csv: is UTF-16; allowed: UTF-8", "iconv"});
+  // UTF-16 without a mark: a message has no byte that ends it or moves the cursor.
+  const std::string zeros("t\0e\0,\0\n\0", 8);
+  expect_parts(error_of([&] { texts_of(file_in(folder, "c.csv", zeros), {}); }),
+               {"allowed: 't\\x00e\\x00', '\\x00'"});
 }
 
 TEST(Documents, OfFilesThatAreNotThere) {

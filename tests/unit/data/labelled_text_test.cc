@@ -199,6 +199,7 @@ TEST_F(LabelledText, OutputsAloneNeedNoLabels) {
   EXPECT_EQ(tokens_of(*inputs(TextTask::kSequenceClass).eval, 1), (Ints{2, 5, 3, 0, 0, 0}));
   // A column with a name says that the first line has names, though nobody reads it.
   config_.text = "1";
+  train_on("b.csv", "label,text\nno,a\nyes,b\n");
   config_.eval = folder_.write("e.tsv", "index\ttext\n7\ta b\n");
   EXPECT_EQ(inputs(TextTask::kSequenceClass).eval->samples(), 1);
   // The training file says how many classes there are, where the model does not.
@@ -227,7 +228,7 @@ TEST_F(LabelledText, Values) {
   expect_parts(error_of([&] { open(TextTask::kSequenceValues); }), {"a.csv:3", "'much'", "number"});
   train_on("a.csv", "text,label\na,1\nb,-1e39\n");
   expect_parts(error_of([&] { open(TextTask::kSequenceValues); }),
-               {"a.csv:3", "'-1e39'", "number"});
+               {"a.csv:3", "'-1e39'", "no finite number"});
 }
 
 TEST_F(LabelledText, BadRecords) {
@@ -271,7 +272,7 @@ TEST_F(LabelledText, SaysWhatLooksWrong) {
 TEST_F(LabelledText, RefusesWhatItCannotUse) {
   train_on("a.csv", "text,label\na,0\n");
   config_.text = "sentence";
-  expect_parts(error_of([&] { open(); }), {"no column 'sentence'", "text, label", "0 to 1"});
+  expect_parts(error_of([&] { open(); }), {"no column 'sentence'", "'text', 'label'", "0 to 1"});
   config_.text = "text";
   expect_parts(error_of([&] { open(TextTask::kNextToken); }, ExitCode::kUsage),
                {"data.labelled_text", "SEQUENCE_CLASSES"});
@@ -292,11 +293,60 @@ TEST_F(LabelledText, RefusesWhatItCannotUse) {
                {"model.bert.vocabulary", "at least 15"});
   small.vocabulary = 0;
   small.segments = 1;
-  std::get<LabelledTextConfig>(data_.source).second_text = "text";
+  std::get<LabelledTextConfig>(data_.source).second_text = "other";
   expect_parts(error_of([&] { open_data(data_, small, 1, true); }, ExitCode::kUsage),
                {"model.bert.segments", "at least 2"});
   config_.tokenizer = "";
   expect_parts(error_of([&] { open(); }, ExitCode::kUsage), {"data.labelled_text.tokenizer", "''"});
+}
+
+TEST_F(LabelledText, ColumnsAreDifferentOnes) {
+  config_.train = "a.csv";
+  const auto refused = [&](const std::string& text,
+                           const std::string& second,
+                           const std::vector<std::string>& parts) {
+    config_.text = text;
+    config_.second_text = second;
+    data_.source = config_;
+    expect_parts(error_of([&] { format_of(data_)->check(); }, ExitCode::kUsage), parts);
+  };
+  refused("label", "", {"data.labelled_text.text: value is 'label'", "data.labelled_text.label"});
+  refused("text",
+          "text",
+          {"data.labelled_text.second_text: value is 'text'", "data.labelled_text.text"});
+  refused("text",
+          "label",
+          {"data.labelled_text.second_text: value is 'label'", "data.labelled_text.label"});
+}
+
+TEST_F(LabelledText, NamesAndNumbersAreOfDifferentColumns) {
+  train_on("a.csv", "text,label\na,0\nb,1\n");
+  config_.text = "1";
+  expect_parts(
+      error_of([&] { open(); }),
+      {"a.csv", "data.labelled_text.label 'label'", "data.labelled_text.text '1'", "column 1"});
+  config_.text = "text";
+  train_on("a.csv", "label,text,label\n0,a,1\n");
+  expect_parts(error_of([&] { open(); }), {"a.csv", "number 0 and 2 from 0, 'label'"});
+  // What nobody names may be there twice.
+  train_on("a.csv", "n,n,text,label\n1,2,a,0\n1,2,b,1\n");
+  EXPECT_EQ(open().train->samples(), 2);
+}
+
+TEST_F(LabelledText, SaysWhichLabelMakesNamesOfNumbers) {
+  train_on("a.csv", "text,label\na,0\na,1\nb,10\nb,2\nc,n/a\nc,n/a\n");
+  const OpenedData opened = open();
+  EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"0", "1", "10", "2", "n/a"}));
+  ASSERT_EQ(opened.summary.doubts.size(), 1u);
+  expect_parts(opened.summary.doubts[0],
+               {"a.csv:6", "'n/a'", "no whole number from 0", "all 5 labels are names"});
+  train_on("a.csv", "text,label\na,0\na,x\n");  // no more numbers than names
+  EXPECT_TRUE(open().summary.doubts.empty());
+}
+
+TEST_F(LabelledText, FilesAreUtf8) {
+  train_on("a.csv", std::string("\xFF\xFEt\0", 4));
+  expect_parts(error_of([&] { open(); }), {"a.csv: is UTF-16; allowed: UTF-8"});
 }
 
 TEST_F(LabelledText, TheTokenizerIsThatOfTheWeights) {
