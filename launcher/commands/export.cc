@@ -21,6 +21,7 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/train/checkpoints/class_names.h"
 
 namespace lockstep {
 namespace {
@@ -97,12 +98,16 @@ void write_hugging_face(const ExportOptions& options,
   std::string like = options.like;
   if (like.empty() && huggingface::is_model_folder(config.train.init_from))
     like = config.train.init_from;
-  const huggingface::WrittenFolder written = huggingface::write_folder(
-      options.out,
-      config.model,
-      huggingface::base_slices(state.layout),
-      parameters,
-      {.like = like, .dtype = dtype_of(options.dtype), .metadata = metadata_of(state)});
+  const huggingface::WrittenFolder written =
+      huggingface::write_folder(options.out,
+                                config.model,
+                                huggingface::base_slices(state.layout),
+                                parameters,
+                                {.like = like,
+                                 .dtype = dtype_of(options.dtype),
+                                 .metadata = metadata_of(state),
+                                 .data = config.data,
+                                 .class_names = kept_class_names(state, folder.string())});
   fmt::print("{}: {} tensors of {}, {} bytes\n",
              options.out,
              written.weights.tensors.size(),

@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "models/huggingface/family.h"
+#include "models/huggingface/labels.h"
 #include "models/huggingface/open_config.h"
+#include "models/huggingface/preprocessor.h"
 #include "models/huggingface/tensor_files.h"
 #include "models/huggingface/weights.h"
 #include "runtime/base/error.h"
@@ -23,6 +25,26 @@ ModelConfig read_model(const fs::path& folder) {
   fields.check_known(name_of(model));
   config.family->read_others(folder, model);
   return model;
+}
+
+FoundModel find_model(const fs::path& folder, bool task_given) {
+  FoundModel found = {.model = read_model(folder), .images = {}};
+  const OpenConfig config(folder);
+  ConfigFields fields(config.json, config.origin);
+  if (!task_given) config.family->check_task(fields);
+  found.images = config.family->read_images(folder);
+  return found;
+}
+
+std::vector<std::string> notes_of_data(const fs::path& folder,
+                                       const std::vector<std::string>& class_names,
+                                       const ImageNormalisation& images) {
+  const OpenConfig config(folder);
+  std::vector<std::string> notes = {note_of_labels(config.json, config.origin, class_names)};
+  if (!config.family->read_images(folder).mean.empty())
+    notes.push_back(note_of_normalisation(folder, images));
+  std::erase(notes, "");
+  return notes;
 }
 
 WeightsRead read_weights(const fs::path& folder,
