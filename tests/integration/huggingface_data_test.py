@@ -204,7 +204,8 @@ def test_classes_of_a_vit_without_labels(bench):
         text = bench.run("config", "--defaults", config)
         assert f"classes: {classes}" in text, (fields, text)
     (folder / "config.json").write_text(json.dumps({**plain, "architectures": ["ViTModel"]}))
-    fine_tune(bench, f'from: "{folder}"', IMAGES)
+    log, _, _ = fine_tune(bench, f'from: "{folder}"', IMAGES)
+    assert "where config.json has" not in log, log
 
 
 def test_labels_that_transformers_cannot_read(bench):
