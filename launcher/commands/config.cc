@@ -139,8 +139,8 @@ ExitCode run_config(Session& session, const ConfigOptions& options) {
       throw ConfigError("--set: allowed: only with --defaults CONFIG");
     check_result_path("--json", options.json);
     if (!options.defaults.empty()) {
-      check_data(load_config(options.defaults, options.set, huggingface::read_model));
-      fmt::print("{}", complete_text(options.defaults, options.set, huggingface::read_model));
+      check_data(load_config(options.defaults, options.set, huggingface::find_model));
+      fmt::print("{}", complete_text(options.defaults, options.set, huggingface::find_model));
     } else if (options.reference) {
       fmt::print("{}", reference_page());
     } else {

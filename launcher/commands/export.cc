@@ -21,6 +21,7 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/train/checkpoints/class_names.h"
 
 namespace lockstep {
 namespace {
@@ -105,12 +106,16 @@ void write_hugging_face(const ExportOptions& options,
         "with, is not here; --like FOLDER takes the rest from another",
         options.out,
         origin);
-  const huggingface::WrittenFolder written = huggingface::write_folder(
-      options.out,
-      config.model,
-      huggingface::base_slices(state.layout),
-      parameters,
-      {.like = like, .dtype = dtype_of(options.dtype), .metadata = metadata_of(state)});
+  const huggingface::WrittenFolder written =
+      huggingface::write_folder(options.out,
+                                config.model,
+                                huggingface::base_slices(state.layout),
+                                parameters,
+                                {.like = like,
+                                 .dtype = dtype_of(options.dtype),
+                                 .metadata = metadata_of(state),
+                                 .data = config.data,
+                                 .class_names = kept_class_names(state, folder.string())});
   fmt::print("{}: {} tensors of {}, {} bytes\n",
              options.out,
              written.weights.tensors.size(),

@@ -236,7 +236,7 @@ OnnxConfig onnx_config_of(const std::string& path, const std::vector<std::string
     all.insert(all.end(), overrides.begin(), overrides.end());
     return onnx_of(parse_config(kNoConfig, path, all), path);
   }
-  return onnx_of(load_config(path, overrides, huggingface::read_model), path);
+  return onnx_of(load_config(path, overrides, huggingface::find_model), path);
 }
 
 void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) {

@@ -1,5 +1,6 @@
 // BERT and RoBERTa. What one product computes is one tensor here: query, key and value.
 #include "models/huggingface/family.h"
+#include "models/huggingface/labels.h"
 #include "models/huggingface/pooling.h"
 #include "runtime/base/error.h"
 
@@ -18,17 +19,24 @@ int64_t unused_positions(const BertConfig& bert) {
   return is_roberta(bert) ? bert.padding_token + 1 : 0;
 }
 
-// One label without a problem_type is a value, as transformers takes it.
+constexpr const char* kProblem = "problem_type";
+
+bool has_one_label(ConfigFields& fields) { return read_labels(fields, kUsualLabels) == 1; }
+
+// One label without a problem_type is a value, as transformers takes it. Of problems that are not
+// here, as of other such heads, hidden states.
 Task task_of_sequences(ConfigFields& fields) {
-  const bool one = read_labels(fields) == 1;
+  const bool one = has_one_label(fields);
   const std::string problem =
-      fields.text("problem_type", one ? "regression" : "single_label_classification");
+      fields.text(kProblem, one ? "regression" : "single_label_classification");
   if (problem == "regression") return Task::kSequenceValues;
-  if (problem != "single_label_classification" || one)
-    fields.refuse("problem_type",
-                  one ? "null or regression, as there is one label"
-                      : "null, single_label_classification or regression");
+  if (problem != "single_label_classification" || one) return Task::kHiddenStates;
   return Task::kSequenceClasses;
+}
+
+bool is_for_sequences(ConfigFields& fields) {
+  const std::vector<std::string> architectures = fields.texts("architectures");
+  return !architectures.empty() && architectures[0].ends_with("ForSequenceClassification");
 }
 
 // What the first architecture is for; of one without a head that is here, its hidden states.
@@ -37,7 +45,7 @@ Task task_of(ConfigFields& fields) {
   const std::string first = architectures.empty() ? "" : architectures[0];
   if (ends_with_any(first, {"ForMaskedLM", "ForPreTraining"})) return Task::kMaskedTokens;
   if (first.ends_with("ForTokenClassification")) return Task::kTokenClasses;
-  if (first.ends_with("ForSequenceClassification")) return task_of_sequences(fields);
+  if (is_for_sequences(fields)) return task_of_sequences(fields);
   return Task::kHiddenStates;
 }
 
@@ -91,9 +99,17 @@ class Bert final : public Family {
     bert.attention_dropout = static_cast<float>(fields.number("attention_probs_dropout_prob", 0.1));
     bert.task = task_of(fields);
     if (bert.task != Task::kMaskedTokens && bert.task != Task::kHiddenStates)
-      bert.classes = read_labels(fields);
+      bert.classes = read_labels(fields, kUsualLabels);
     refuse_others(fields, bert);
     return bert;
+  }
+
+  void check_task(ConfigFields& fields) const override {
+    if (!is_for_sequences(fields) || task_of_sequences(fields) != Task::kHiddenStates) return;
+    const std::string known = has_one_label(fields)
+                                  ? "null or regression, as there is one label"
+                                  : "null, single_label_classification or regression";
+    fields.refuse(kProblem, known + ", or any where the config gives model.bert.task");
   }
 
   // How sentence-transformers makes one vector of a text's tokens, where no head of transformers
@@ -112,7 +128,10 @@ class Bert final : public Family {
                         describe(pooling),
                         has_mean(of(model)) ? "MEAN" : "FIRST_TOKEN")};
   }
-  void write_others(const ModelConfig& model, const std::filesystem::path& folder) const override {
+  void write_others(const ModelConfig& model,
+                    const FolderOptions& /*options*/,
+                    const Json& /*config*/,
+                    const std::filesystem::path& folder) const override {
     if (has_mean(of(model))) write_mean_pooling(folder, of(model).width);
   }
 

@@ -177,11 +177,21 @@ std::vector<std::string> ConfigFields::texts(const std::string& name) {
   return all;
 }
 
-int64_t ConfigFields::members(const std::string& name) {
+std::vector<double> ConfigFields::numbers(const std::string& name) {
+  constexpr const char* kAllowed = "a number, or a list of numbers";
+  std::vector<double> all;
   const Json* value = find(name);
-  if (value == nullptr) return 0;
-  if (!value->is_structured()) refuse(name, "an object or a list");
-  return static_cast<int64_t>(value->size());
+  if (value == nullptr) return all;
+  if (value->kind() != Json::Kind::kArray) return {get<double>(name, *value, kAllowed)};
+  for (const Json& element : *value) all.push_back(get<double>(name, element, kAllowed));
+  return all;
+}
+
+std::vector<std::string> ConfigFields::names(const std::string& name) {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  if (value->kind() != Json::Kind::kObject) refuse(name, "an object");
+  return value->names();
 }
 
 ConfigFields ConfigFields::object(const std::string& name) {

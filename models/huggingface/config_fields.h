@@ -29,7 +29,9 @@ class ConfigFields {
   bool boolean(const std::string& name, bool otherwise);
   std::string text(const std::string& name, const std::string& otherwise);
   std::vector<std::string> texts(const std::string& name);  // none where it is missing
-  int64_t members(const std::string& name);                 // of an object or list, how many
+  // A number, or those of a list; none where it is missing.
+  std::vector<double> numbers(const std::string& name);
+  std::vector<std::string> names(const std::string& name);  // of an object's members
   // The fields of an object; missing: of one without any.
   ConfigFields object(const std::string& name);
   // The activation of that name, of Hugging Face's names for them.

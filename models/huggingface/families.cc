@@ -48,28 +48,6 @@ bool ends_with_any(const std::string& name, std::initializer_list<const char*> e
       ends.begin(), ends.end(), [&](const char* end) { return name.ends_with(end); });
 }
 
-int64_t read_labels(ConfigFields& fields) {
-  if (!fields.has("id2label")) return fields.integer("num_labels", 2);
-  const int64_t labels = fields.members("id2label");
-  if (fields.integer("num_labels", labels) != labels)
-    fields.refuse("num_labels", std::to_string(labels) + ", as many as id2label has");
-  return labels;
-}
-
-void write_labels(int64_t classes, Json& config) {
-  if (config.contains("id2label") && config.at("id2label").size() == static_cast<size_t>(classes))
-    return;
-  Json names = Json::object(), numbers = Json::object();
-  for (int64_t i = 0; i < classes; ++i) {
-    const std::string number = std::to_string(i);
-    names[number] = "LABEL_" + number;
-    numbers["LABEL_" + number] = i;
-  }
-  config["id2label"] = names;
-  config["label2id"] = numbers;
-  if (config.contains("num_labels")) config["num_labels"] = classes;
-}
-
 std::string types_text(const Family& family) {
   std::string text;
   for (const std::string& known : family.types()) text += (text.empty() ? "" : ", ") + known;

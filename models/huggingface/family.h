@@ -8,9 +8,12 @@
 
 #include "models/huggingface/config_fields.h"
 #include "runtime/checkpoint/state.h"
+#include "runtime/config/image_normalisation.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep::huggingface {
+
+struct FolderOptions;
 
 // A tensor of a folder, which holds rows of a tensor of ours: of (rows, ...) or (rows).
 struct TensorPart {
@@ -38,6 +41,9 @@ class Family {
 
   // Throws ConfigError for values that the family here does not have.
   virtual ModelConfig read(ConfigFields& fields) const = 0;
+  // Throws ConfigError where the folder is for a task that is not here and that `read` gives another
+  // one for. Asked where no config says the task.
+  virtual void check_task(ConfigFields& /*fields*/) const {}
   // Takes what other files of the folder say of the model that `read` gave. Throws ConfigError.
   virtual void read_others(const std::filesystem::path& /*folder*/, ModelConfig& /*model*/) const {}
   // What a person should know of those files, in sentences, where `model` is to be trained.
@@ -50,8 +56,15 @@ class Family {
   virtual void write(const ModelConfig& model,
                      const std::vector<NamedSlice>& slices,
                      Json& config) const = 0;
-  // Writes further files of the model into the folder. Throws IoError.
+  // How the folder says that images are normalised; empty: it does not. Throws ConfigError.
+  virtual ImageNormalisation read_images(const std::filesystem::path& /*folder*/) const {
+    return {};
+  }
+  // Writes further files of the model into the folder, whose config.json is `config`. Throws
+  // ConfigError, IoError.
   virtual void write_others(const ModelConfig& /*model*/,
+                            const FolderOptions& /*options*/,
+                            const Json& /*config*/,
                             const std::filesystem::path& /*folder*/) const {}
 
   // What the folder has of our tensor of that name, in the order of rows.
@@ -95,12 +108,6 @@ const Family& llama_family();
 const Family& vit_family();
 
 bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends);
-
-// How many labels id2label has, or num_labels says; 2 where the folder does not say. Throws
-// ConfigError where the two do not agree.
-int64_t read_labels(ConfigFields& fields);
-// Sets id2label and label2id, unless they are for as many classes already.
-void write_labels(int64_t classes, Json& config);
 
 // The fields that say how rotary positions are computed.
 struct RotaryFields {

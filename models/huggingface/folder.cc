@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "models/huggingface/family.h"
+#include "models/huggingface/labels.h"
 #include "models/huggingface/open_config.h"
+#include "models/huggingface/preprocessor.h"
 #include "models/huggingface/tensor_files.h"
 #include "models/huggingface/weights.h"
 #include "runtime/base/error.h"
@@ -11,6 +13,15 @@
 
 namespace lockstep::huggingface {
 namespace fs = std::filesystem;
+namespace {
+
+// A number of classes that the folder leaves to the data.
+bool is_left_open(const FieldChange& field) {
+  return field.path.ends_with(".classes") && field.before == "0";
+}
+
+}  // namespace
+
 bool is_model_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path / kConfigFile, ignored);
@@ -23,6 +34,26 @@ ModelConfig read_model(const fs::path& folder) {
   fields.check_known(name_of(model));
   config.family->read_others(folder, model);
   return model;
+}
+
+FoundModel find_model(const fs::path& folder, bool task_given) {
+  FoundModel found = {.model = read_model(folder), .images = {}};
+  const OpenConfig config(folder);
+  ConfigFields fields(config.json, config.origin);
+  if (!task_given) config.family->check_task(fields);
+  found.images = config.family->read_images(folder);
+  return found;
+}
+
+std::vector<std::string> notes_of_data(const fs::path& folder,
+                                       const std::vector<std::string>& class_names,
+                                       const ImageNormalisation& images) {
+  const OpenConfig config(folder);
+  std::vector<std::string> notes = {note_of_labels(config.json, config.origin, class_names)};
+  if (!config.family->read_images(folder).mean.empty())
+    notes.push_back(note_of_normalisation(folder, images));
+  std::erase(notes, "");
+  return notes;
 }
 
 WeightsRead read_weights(const fs::path& folder,
@@ -41,6 +72,7 @@ WeightsRead read_weights(const fs::path& folder,
   WeightsRead read = fill_weights(
       *config.family, TensorFiles(folder), folder.string(), theirs.model, model, slices, flat);
   for (const FieldChange& field : differences(theirs, ours)) {
+    if (is_left_open(field)) continue;
     read.notes.push_back(fmt::format("{}: {} is {} here, where {} has {}",
                                      folder.string(),
                                      field.path,

@@ -12,6 +12,7 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/state.h"
+#include "runtime/config/parse.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep::huggingface {
@@ -22,6 +23,15 @@ bool is_model_folder(const std::filesystem::path& path);
 // The model that config.json describes. Refuses a model_type that no family here reads, fields with
 // values that the family does not have, and fields that it does not know.
 ModelConfig read_model(const std::filesystem::path& folder);
+
+// The same for model.from, with what the folder says of images: see ModelSource.
+FoundModel find_model(const std::filesystem::path& folder, bool task_given);
+
+// What a person should know of the folder where a run learns from such data, in sentences: classes
+// that it names otherwise, and how it normalises images. Throws ConfigError.
+std::vector<std::string> notes_of_data(const std::filesystem::path& folder,
+                                       const std::vector<std::string>& class_names,
+                                       const ImageNormalisation& images);
 
 // Fills the parameters of `model` that `slices` name in `flat` (fp32, at the slices' offsets) from
 // the folder's tensors; F16 and BF16 are converted. A head that the folder lacks, or has for another
@@ -57,12 +67,15 @@ struct FolderOptions {
   // None: that of `like` where it holds every value exactly, else F32.
   std::optional<FileDtype> dtype = std::nullopt;
   std::map<std::string, std::string> metadata = {};  // of model.safetensors
+  // What the run learned from, and what that calls the classes; none: as `like` does.
+  DataConfig data = {};
+  std::vector<std::string> class_names = {};
 };
 
 struct WrittenFolder {
   WrittenFile weights;
   FileDtype dtype = FileDtype::kF32;
-  std::vector<std::string> copied;  // names of files
+  std::vector<std::string> copied;  // names of files and fields, of which some say more
 };
 
 // Makes the folder `out` with config.json and model.safetensors, as from_pretrained reads them.

@@ -2,6 +2,9 @@
 #include <cmath>
 
 #include "models/huggingface/family.h"
+#include "models/huggingface/folder.h"
+#include "models/huggingface/labels.h"
+#include "models/huggingface/preprocessor.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::huggingface {
@@ -34,7 +37,7 @@ class Vit final : public Family {
     vit.attention_dropout = static_cast<float>(fields.number("attention_probs_dropout_prob", 0));
     vit.norm_epsilon = static_cast<float>(fields.number("layer_norm_eps", 1e-12));
     vit.qkv_bias = fields.boolean("qkv_bias", true);
-    vit.classes = read_labels(fields);
+    vit.classes = read_classes(fields);
     const std::string one_class = "single_label_classification";
     if (fields.text("problem_type", one_class) != one_class)
       fields.refuse("problem_type", "null or " + one_class);
@@ -42,6 +45,20 @@ class Vit final : public Family {
     fields.pass_over(
         {"encoder_stride", "image_size", "num_channels", "pooler_act", "pooler_output_size"});
     return vit;
+  }
+
+  ImageNormalisation read_images(const std::filesystem::path& folder) const override {
+    return read_normalisation(folder);
+  }
+  void write_others(const ModelConfig& /*model*/,
+                    const FolderOptions& options,
+                    const Json& config,
+                    const std::filesystem::path& folder) const override {
+    const auto channels = config.at("num_channels").get<int64_t>();
+    write_preprocessor(folder,
+                       options.like,
+                       config.at("image_size").get<int64_t>(),
+                       normalisation_of(options.data, static_cast<size_t>(channels)));
   }
 
   void write(const ModelConfig& model,
@@ -111,6 +128,14 @@ class Vit final : public Family {
   }
 
  private:
+  // Of a body the data say it, and of a folder that names neither head nor classes.
+  static int64_t read_classes(ConfigFields& fields) {
+    const std::vector<std::string> architectures = fields.texts("architectures");
+    if (architectures.empty()) return read_labels(fields, 0);
+    const int64_t labels = read_labels(fields, kUsualLabels);
+    return architectures[0].ends_with("ForImageClassification") ? labels : 0;
+  }
+
   static int64_t image_size(const VitConfig& vit, const std::vector<NamedSlice>& slices) {
     const int64_t patches = find(slices, "vit.embeddings.position_embeddings").shape[0] - 1;
     const auto across = static_cast<int64_t>(std::lround(std::sqrt(patches)));

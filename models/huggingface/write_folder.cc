@@ -5,6 +5,7 @@
 
 #include "models/huggingface/family.h"
 #include "models/huggingface/folder.h"
+#include "models/huggingface/labels.h"
 #include "models/huggingface/open_config.h"
 #include "models/huggingface/tensor_files.h"
 #include "models/huggingface/unfinished_folder.h"
@@ -19,6 +20,8 @@ namespace lockstep::huggingface {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
 // What tokenizers, generation and preprocessing read.
 constexpr std::array kOtherFiles = {"added_tokens.json",
                                     "chat_template.jinja",
@@ -31,7 +34,7 @@ constexpr std::array kOtherFiles = {"added_tokens.json",
                                     "spiece.model",
                                     "tokenizer.json",
                                     "tokenizer.model",
-                                    "tokenizer_config.json",
+                                    kTokenizerConfig,
                                     "vocab.json",
                                     "vocab.txt"};
 
@@ -105,6 +108,46 @@ Json config_like(const fs::path& folder, const Family& family) {
   return std::move(config.json);
 }
 
+bool is_number(const Json& value) {
+  const Json::Kind kind = value.kind();
+  return kind == Json::Kind::kInteger || kind == Json::Kind::kUnsigned ||
+         kind == Json::Kind::kDouble;
+}
+
+// How many a config.json has; 0: it does not say.
+int64_t positions(const Json& config) {
+  for (const char* name : {"max_position_embeddings", "n_positions"}) {
+    const Json* const value = config.find(name);
+    if (value != nullptr && is_number(*value)) return static_cast<int64_t>(value->get<double>());
+  }
+  return 0;
+}
+
+int64_t context_of(const ModelConfig& model) {
+  return std::visit(
+      [](const auto& config) -> int64_t {
+        if constexpr (requires { config.context; }) return config.context;
+        return 0;
+      },
+      model);
+}
+
+// A model of fewer positions than that of the tokenizer: texts are cut to as many tokens.
+void lower_length(int64_t context, const fs::path& folder, WrittenFolder& written) {
+  constexpr const char* kLength = "model_max_length";
+  const fs::path path = folder / kTokenizerConfig;
+  Json json = read_json(path);
+  const Json* const length = json.find(kLength);
+  if (length == nullptr || !is_number(*length)) return;
+  if (length->get<double>() <= static_cast<double>(context)) return;
+  json[kLength] = context;
+  write_file_atomically(path, json.dump({.indent = 2}) + "\n");
+  std::replace(written.copied.begin(),
+               written.copied.end(),
+               std::string(kTokenizerConfig),
+               fmt::format("{}, but for a {} of {},", kTokenizerConfig, kLength, context));
+}
+
 const char* torch_name(FileDtype dtype) {
   switch (dtype) {
     case FileDtype::kF32: return "float32";
@@ -146,7 +189,10 @@ WrittenFolder write_folder(const fs::path& out,
                            const FolderOptions& options) {
   const Family& family = family_to_use(model);
   Json config = options.like.empty() ? Json::object() : config_like(options.like, family);
+  const int64_t before = positions(config);
   family.write(model, slices, config);
+  name_labels(options.class_names, config);
+  const int64_t lowered = positions(config) < before ? context_of(model) : 0;
   const FolderTensors all = tensors_of(family, model, slices, flat);
   WrittenFolder written;
   written.dtype = options.dtype ? *options.dtype : dtype_like(options.like, family, all.tensors);
@@ -155,14 +201,19 @@ WrittenFolder write_folder(const fs::path& out,
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(written.dtype);
   std::map<std::string, std::string> metadata = options.metadata;
   metadata["format"] = "pt";  // without it from_pretrained refuses the file
+  if (!options.like.empty() && options.class_names.empty() && !label_names(config).empty())
+    written.copied.push_back("id2label of config.json");
   written.weights = make_folder(out, [&](const fs::path& folder) {
     write_file_atomically(folder / kConfigFile, config.dump({.indent = 2}) + "\n");
-    family.write_others(model, folder);
+    family.write_others(model, options, config, folder);
     for (const char* name : kOtherFiles) {
       if (options.like.empty() || !fs::is_regular_file(options.like / name)) continue;
+      if (fs::exists(folder / name)) continue;  // the family's
       fs::copy_file(options.like / name, folder / name);
       written.copied.push_back(name);
     }
+    if (lowered > 0 && fs::exists(folder / kTokenizerConfig))
+      lower_length(lowered, folder, written);
     return write_safetensors(
         folder / "model.safetensors", all.tensors, metadata, {.dtype = written.dtype});
   });

@@ -27,12 +27,45 @@ struct Member {
   }
   void clear() const { message->GetReflection()->ClearField(message, field); }
   Message* section() const { return message->GetReflection()->MutableMessage(message, field); }
+  // Of numbers: one, or a list of them.
+  void set(const std::vector<float>& numbers) const {
+    const auto* reflection = message->GetReflection();
+    if (!field->is_repeated()) return reflection->SetFloat(message, field, numbers.at(0));
+    for (const float number : numbers) reflection->AddFloat(message, field, number);
+  }
+  bool is_empty() const {
+    return field->is_repeated() ? message->GetReflection()->FieldSize(*message, field) == 0
+                                : !given();
+  }
 };
 
 // The section of the choice that is given; null: none.
 const FieldDescriptor* section_of(const Message& model) {
   return model.GetReflection()->GetOneofFieldDescriptor(
       model, model.GetDescriptor()->FindOneofByName("model"));
+}
+
+bool gives_task(const Message& model, const FieldDescriptor* section) {
+  if (section == nullptr) return false;
+  const FieldDescriptor* const task = section->message_type()->FindFieldByName("task");
+  const auto* reflection = model.GetReflection();
+  return task != nullptr && reflection->GetMessage(model, section)
+                                .GetReflection()
+                                ->HasField(reflection->GetMessage(model, section), task);
+}
+
+// Files of IDX have numbers of their own: one for all channels.
+void expand_images(const ImageNormalisation& found, Message* config) {
+  const Member data(config, "data");
+  if (!data.given() || found.mean.empty()) return;
+  const Member idx(data.section(), "idx");
+  if (idx.given() && (found.mean.size() > 1 || found.std.size() > 1)) return;
+  Message* const images = idx.given() ? idx.section() : Member(data.section(), "image").section();
+  for (const auto& [name, numbers] :
+       {std::pair("mean", &found.mean), std::pair("std", &found.std)}) {
+    const Member member(images, name);
+    if (member.is_empty()) member.set(*numbers);
+  }
 }
 
 }  // namespace
@@ -46,11 +79,12 @@ void expand_model(const ModelSource& model_in, Message* config) {
   from.clear();
   if (folder.empty()) return;
   if (!model_in) throw ConfigError("model.from: allowed: only in the config file of a command");
-  RunConfig found;
-  found.model = model_in(folder);
-  const auto complete = to_proto(found);
-  Message* const whole = Member(complete.get(), "model").section();
   const FieldDescriptor* const given = section_of(*model.section());
+  FoundModel found = model_in(folder, gives_task(*model.section(), given));
+  RunConfig theirs;
+  theirs.model = std::move(found.model);
+  const auto complete = to_proto(theirs);
+  Message* const whole = Member(complete.get(), "model").section();
   const FieldDescriptor* const there = section_of(*whole);
   if (given != nullptr && given != there)
     throw ConfigError("model.from: '{}' holds a model of section {}; the config gives section {}",
@@ -61,6 +95,7 @@ void expand_model(const ModelSource& model_in, Message* config) {
   model.section()->CopyFrom(*whole);
   const Member init_from(Member(config, "train").section(), "init_from");
   if (!init_from.given()) init_from.set(folder);
+  expand_images(found.images, config);
 }
 
 }  // namespace lockstep

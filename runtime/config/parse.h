@@ -7,12 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/image_normalisation.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
 
-// The model that a folder named by model.from holds. Throws ConfigError.
-using ModelSource = std::function<ModelConfig(const std::string& folder)>;
+// What a folder that model.from names holds.
+struct FoundModel {
+  ModelConfig model;
+  ImageNormalisation images;  // that the folder tells to normalise with; empty: it does not
+};
+
+// Reads such a folder. `task_given`: the config says itself what the model's task is, so that the
+// folder may be for one that is not here. Throws ConfigError.
+using ModelSource = std::function<FoundModel(const std::string& folder, bool task_given)>;
 
 // Parses text-format `text` (`origin` names it in errors), applies overrides "path.to.field=value"
 // in order and validates every limit that the schema states, but for those that need to know the

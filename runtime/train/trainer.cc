@@ -75,6 +75,8 @@ void Trainer::begin_weights() {
   initialize_anew(parts_.plan.layout, parts_.config.seed, weights.data());
   if (parts_.communicator.rank() == 0) {
     for (const std::string& note : read.notes) log_warn("{}", note);
+    for (const std::string& note : notes_of_data(parts_.config, parts_.data.summary))
+      log_warn("{}", note);
   }
   weights.write();
 }

@@ -242,8 +242,6 @@ class Idx final : public DataFormat {
   ImageStores open_images(bool need_train) const {
     ImageStores stores;
     stores.kind = "IDX images";
-    stores.mean = idx_.mean;
-    stores.std = idx_.std;
     int64_t classes = -1;
     if (need_train)
       stores.train = make_store(

@@ -22,8 +22,6 @@ struct ImageStores {
   int64_t bad_records = 0;               // left out or replaced at opening
   std::string kind;                      // for the log: "CIFAR-10"
   std::vector<std::string> class_names;  // (classes), or empty
-  // That the format has of its own, for all channels; else data.image's.
-  std::optional<float> mean, std;
 };
 
 // Pixels and labels in memory.

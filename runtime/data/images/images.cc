@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/config/image_normalisation.h"
 #include "runtime/data/images/image_dataset.h"
 
 namespace lockstep {
@@ -32,21 +33,6 @@ PipelineSettings settings_for(const DataConfig& config, const ImageStore& store)
                         side);
   }
   return settings;
-}
-
-// One value for each channel: as configured, or the default.
-std::vector<float> per_channel(const char* field,
-                               const std::vector<float>& given,
-                               const std::vector<float>& of_imagenet,
-                               size_t channels) {
-  if (given.size() == channels) return given;
-  if (given.size() == 1) return std::vector<float>(channels, given[0]);
-  if (!given.empty())
-    throw ConfigError("{}: {} values for images of {} channels; allowed: one, or one per channel",
-                      field,
-                      given.size(),
-                      channels);
-  return channels == of_imagenet.size() ? of_imagenet : std::vector<float>(channels, 0.5f);
 }
 
 }  // namespace
@@ -82,15 +68,10 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   summary.classes = stores.classes;
   summary.class_names = stores.class_names;
   summary.bad_records = stores.bad_records;
-  const auto channels = static_cast<size_t>(summary.channels);
-  summary.mean = per_channel("data.image.mean",
-                             stores.mean ? std::vector{*stores.mean} : config.image.mean,
-                             {0.485f, 0.456f, 0.406f},
-                             channels);
-  summary.std = per_channel("data.image.std",
-                            stores.std ? std::vector{*stores.std} : config.image.std,
-                            {0.229f, 0.224f, 0.225f},
-                            channels);
+  ImageNormalisation normalisation =
+      normalisation_of(config, static_cast<size_t>(summary.channels));
+  summary.mean = std::move(normalisation.mean);
+  summary.std = std::move(normalisation.std);
   summary.description = fmt::format(
       "{}: {} training and {} evaluation samples of {} x {} pixels, {} channels, {} classes",
       stores.kind,

@@ -9,6 +9,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/moment_layout.h"
+#include "runtime/train/checkpoints/class_names.h"
 #include "runtime/train/checkpoints/initialize.h"
 #include "runtime/train/checkpoints/resume_check.h"
 #include "runtime/train/step/weight_average.h"
@@ -51,6 +52,7 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.extra = sample_order(parts_);
   state.extra[kConfigKey] = to_text(config);
   state.extra[kContentKey] = to_hex(parts_.data.summary.train_content);
+  keep_class_names(parts_.data.summary.class_names, state);
   if (config.execution.precision == Precision::kFp16 || progression.loss_scale.skipped > 0)
     state.extra[kLossScaleKey] = fmt::format("{} {} {}",
                                              progression.loss_scale.value,

@@ -43,6 +43,12 @@ WeightsRead read_base(const RunConfig& config,
 
 }  // namespace
 
+std::vector<std::string> notes_of_data(const RunConfig& config, const DataSummary& data) {
+  if (!huggingface::is_model_folder(config.train.init_from)) return {};
+  return huggingface::notes_of_data(
+      config.train.init_from, data.class_names, {data.mean, data.std});
+}
+
 WeightsRead read_initial_weights(const RunConfig& config,
                                  const std::vector<NamedSlice>& slices,
                                  float* parameters) {

@@ -1,0 +1,106 @@
+#include "models/huggingface/labels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace lockstep::huggingface {
+namespace {
+
+constexpr const char* kNames = "id2label";
+constexpr const char* kNumbers = "label2id";
+
+std::string usual_name(size_t number) { return "LABEL_" + std::to_string(number); }
+
+// -1: the key is no whole number.
+int64_t number_of(const std::string& key) {
+  int64_t number = -1;
+  const char* const end = key.data() + key.size();
+  const auto [stopped, error] = std::from_chars(key.data(), end, number);
+  return error == std::errc() && stopped == end ? number : -1;
+}
+
+bool begins_with(const std::vector<std::string>& all, const std::vector<std::string>& first) {
+  return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
+}
+
+void write_names(const std::vector<std::string>& names, Json& config) {
+  Json by_number = Json::object(), by_name = Json::object();
+  for (size_t i = 0; i < names.size(); ++i) {
+    by_number[std::to_string(i)] = names[i];
+    by_name[names[i]] = static_cast<int64_t>(i);
+  }
+  config[kNames] = std::move(by_number);
+  config[kNumbers] = std::move(by_name);
+}
+
+// "'neg', 'pos'"; of many the first ones.
+std::string list(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 6;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    text += (i > 0 ? ", '" : "'") + names[i] + "'";
+  return names.size() > kShown ? fmt::format("{} and {} more", text, names.size() - kShown) : text;
+}
+
+}  // namespace
+
+int64_t read_labels(ConfigFields& fields, int64_t otherwise) {
+  if (!fields.has(kNames)) return fields.integer("num_labels", otherwise);
+  const std::vector<std::string> keys = fields.names(kNames);
+  if (std::any_of(keys.begin(), keys.end(), [](const auto& key) { return number_of(key) < 0; }))
+    fields.refuse(kNames, "an object with the name of each class by its number");
+  const auto labels = static_cast<int64_t>(keys.size());
+  if (fields.integer("num_labels", labels) != labels)
+    fields.refuse("num_labels", std::to_string(labels) + ", as many as id2label has");
+  return labels;
+}
+
+std::vector<std::string> label_names(const Json& config) {
+  const Json* const labels = config.find(kNames);
+  if (labels == nullptr || labels->kind() != Json::Kind::kObject) return {};
+  std::vector<std::string> names(labels->size());
+  const Json* label = labels->begin();
+  bool usual = true;
+  for (const std::string& key : labels->names()) {
+    const auto number = static_cast<size_t>(number_of(key));
+    if (number >= names.size() || !label->is_string()) return {};
+    names[number] = (label++)->get<std::string>();
+    usual = usual && names[number] == usual_name(number);
+  }
+  return usual ? std::vector<std::string>() : names;
+}
+
+void write_labels(int64_t classes, Json& config) {
+  const Json* const labels = config.find(kNames);
+  const auto count = static_cast<size_t>(classes);
+  if (labels != nullptr && labels->kind() == Json::Kind::kObject && labels->size() == count) return;
+  std::vector<std::string> names(count);
+  for (size_t i = 0; i < count; ++i) names[i] = usual_name(i);
+  write_names(names, config);
+  if (config.contains("num_labels")) config["num_labels"] = classes;
+}
+
+void name_labels(const std::vector<std::string>& names, Json& config) {
+  const Json* const labels = config.find(kNames);
+  if (names.empty() || labels == nullptr || begins_with(label_names(config), names)) return;
+  std::vector<std::string> all = names;
+  for (size_t i = names.size(); i < labels->size(); ++i) all.push_back(usual_name(i));
+  write_names(all, config);
+}
+
+std::string note_of_labels(const Json& config,
+                           const std::string& origin,
+                           const std::vector<std::string>& names) {
+  const std::vector<std::string> theirs = label_names(config);
+  if (names.empty() || theirs.size() < names.size() || begins_with(theirs, names)) return "";
+  return fmt::format(
+      "{}: {} names the classes {}; the data name them {}, in this order, as an export will",
+      origin,
+      kNames,
+      list(theirs),
+      list(names));
+}
+
+}  // namespace lockstep::huggingface
