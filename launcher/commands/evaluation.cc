@@ -40,7 +40,15 @@ EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options,
   communicator.set_files_timeout_s(config.comm.files_timeout_s);
   run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(config, sharing));
-    assembly_ = assemble(std::move(config), topology, purpose, device_.device().ops());
+    // The checkpoint of a LoRA says what learned beside it.
+    const bool has_lora = config.adapter.lora.has_value();
+    if (has_lora) state_ = read_state(resolve_checkpoint(options.checkpoint));
+    assembly_ = assemble(std::move(config),
+                         topology,
+                         purpose,
+                         device_.device().ops(),
+                         /*may_assume_data=*/false,
+                         has_lora ? &state_ : nullptr);
     take_contents(assembly_.data);
     check_fit();
   });

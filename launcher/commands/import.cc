@@ -191,9 +191,6 @@ void import_weights(const ImportOptions& options) {
                                             ? read_hugging_face(options, config, layout)
                                             : read_own(options, config, layout);
   const std::vector<NamedSlice> slices = named_slices(layout);
-  const std::string broken = first_not_finite(layout, parameters.data());
-  if (!broken.empty())
-    throw CheckpointError("{}: tensor {} has a value that is not finite", options.file, broken);
   CheckpointState state = state_of(config, layout, parameters.data());
   const RunFolder one_writer(run_folder_of(options.out));
   check_no_checkpoints(options.out);

@@ -123,7 +123,12 @@ class Replay {
     const auto check_fit = [&] { check_memory(assembly, session_.local_ranks(), device.limits()); };
     run_on_all(communicator_, [&] {
       set_compute_threads(choose_threads(config_, sharing));
-      assembly = assemble(config_, topology, RunPurpose::kTrain, device.device().ops());
+      assembly = assemble(config_,
+                          topology,
+                          RunPurpose::kTrain,
+                          device.device().ops(),
+                          /*may_assume_data=*/false,
+                          state_ ? &*state_ : nullptr);
       take_contents(assembly.data);
       if (options_.step > assembly.config.train.steps)
         throw ConfigError(
@@ -157,7 +162,8 @@ class Replay {
     config_ = read_config(common);
     config_.comm.tune_buckets = false;  // which changes no bit
     checkpoint_ = checkpoint_before(folder, options_.step);
-    first_ = checkpoint_.empty() ? 0 : read_state(checkpoint_).step;
+    if (!checkpoint_.empty()) state_ = read_state(checkpoint_);
+    first_ = state_ ? state_->step : 0;
     recorded_ = read_record(folder / "metrics.jsonl", first_, options_.step);
   }
 
@@ -214,7 +220,8 @@ class Replay {
   Communicator& communicator_;
   RunConfig config_;
   std::string checkpoint_;
-  int64_t first_ = 0;  // completed steps that it begins with
+  std::optional<CheckpointState> state_;  // of it
+  int64_t first_ = 0;                     // completed steps that it begins with
   std::map<int64_t, StepBits> recorded_, computed_;
 };
 

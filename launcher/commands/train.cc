@@ -20,6 +20,8 @@
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/reader.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
 #include "runtime/run/assembly.h"
@@ -205,6 +207,28 @@ bool fits_snapshot(Session& session, const RunDevice& device, const Assembly& as
   return false;
 }
 
+// Of a LoRA, which says itself what learns beside it: the state of the checkpoint that --resume names,
+// where there is one in the run's folder or elsewhere. All ranks together; throws AgreedError.
+std::optional<CheckpointState> find_state(Session& session,
+                                          const TrainOptions& options,
+                                          const RunConfig& config) {
+  if (!config.adapter.lora || options.resume == "none") return std::nullopt;
+  std::string text;
+  run_on_root(session.communicator(), [&] {
+    std::filesystem::path folder;
+    if (options.resume == "auto") {
+      const std::filesystem::path run_dir = config.output.run_dir;
+      if (const auto latest = find_latest(run_dir / "checkpoints")) folder = latest->path;
+    } else {
+      folder = resolve_checkpoint(options.resume);
+    }
+    if (!folder.empty()) text = to_text(read_state(folder));
+  });
+  text = broadcast_text(session.communicator(), text);
+  if (text.empty()) return std::nullopt;
+  return parse_state(text, "--resume");
+}
+
 ExitCode train(Session& session, const TrainOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   install_stop_signals();
@@ -227,11 +251,17 @@ ExitCode train(Session& session, const TrainOptions& options) {
           ? NodeMemory::join(communicator, topology)
           : nullptr;
   topology.shares_memory = node != nullptr;
+  const std::optional<CheckpointState> state = find_state(session, options, config);
   Assembly assembly;
   bool has_snapshot = true;
   const auto assemble_run = [&] {
     assembly = {};
-    assembly = assemble(config, topology, RunPurpose::kTrain, device.device().ops());
+    assembly = assemble(config,
+                        topology,
+                        RunPurpose::kTrain,
+                        device.device().ops(),
+                        /*may_assume_data=*/false,
+                        state ? &*state : nullptr);
     if (!has_snapshot) drop_snapshot(assembly);
     take_contents(assembly.data);
   };

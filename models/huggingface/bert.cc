@@ -182,7 +182,9 @@ class Bert final : public Family {
     return name.starts_with("classifier.") || name.starts_with("bert.pooler.") ||
            name.starts_with("cls.") || name.starts_with("lm_head.");
   }
-  bool head_is_of_classes() const override { return true; }
+  bool is_of_classes(const std::string& name) const override {
+    return name.starts_with("classifier.") && !name.starts_with("classifier.dense.");
+  }
 
   // Numbers from 0 on, which older versions stored; and of other tasks the layer of the first token.
   bool is_no_weight(const std::string& name) const override {

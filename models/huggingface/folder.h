@@ -34,10 +34,11 @@ std::vector<std::string> notes_of_data(const std::filesystem::path& folder,
                                        const ImageNormalisation& images);
 
 // Fills the parameters of `model` that `slices` name in `flat` (fp32, at the slices' offsets) from
-// the folder's tensors; F16 and BF16 are converted. A head that the folder lacks, or has for another
-// number of classes, keeps what `flat` has. Notes: such heads, tensors that are left out, and fields
-// of config.json that differ from the model's, and what other files of the folder say. Refuses tensors that are missing, of
-// other extents or unknown.
+// the folder's tensors; F16 and BF16 are converted. A head that the folder has nothing of keeps what
+// `flat` has, and so does the layer of the classes where config.json has another number of them.
+// Notes: such heads, tensors that are left out, and fields of config.json that differ from the
+// model's, and what other files of the folder say. Refuses tensors that are missing, of other extents
+// or unknown, and values that are not finite.
 WeightsRead read_weights(const std::filesystem::path& folder,
                          const ModelConfig& model,
                          const std::vector<NamedSlice>& slices,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "models/huggingface/family.h"
 #include "models/huggingface/folder.h"
@@ -149,10 +150,12 @@ void freeze_base(const RunConfig& config, Graph& graph) {
 
 namespace {
 
-// Of a parameter: whether it is of a head that weights from `path` leave as it is.
-std::function<bool(const NamedSlice&)> is_new_head(const std::string& path,
-                                                   const ModelConfig& model,
-                                                   const std::vector<NamedSlice>& slices) {
+using IsNewHead = std::function<bool(const NamedSlice&)>;  // of a parameter
+
+// Whether weights from `path` leave it as it is.
+IsNewHead new_beside_weights(const std::string& path,
+                             const ModelConfig& model,
+                             const std::vector<NamedSlice>& slices) {
   const Family* const family = family_of(model);
   if (family != nullptr && is_model_folder(path)) {
     return [family, there = extents_in(path, model)](const NamedSlice& slice) {
@@ -163,24 +166,42 @@ std::function<bool(const NamedSlice&)> is_new_head(const std::string& path,
   }
   std::string head;
   try {
-    head = new_head_of(path, slices);
+    if (!std::filesystem::is_directory(path)) head = new_head_of(path, slices);
   } catch (const CheckpointError&) {  // which is said when the weights are read
   }
   return [head](const NamedSlice& slice) { return !head.empty() && slice.name.starts_with(head); };
 }
 
+// Whether it was new when the run began.
+IsNewHead new_in_run(const CheckpointState& checkpoint,
+                     const ModelConfig& model,
+                     const std::vector<NamedSlice>& slices) {
+  std::set<std::string> learned;
+  for (const NamedSlice& slice : checkpoint.layout) learned.insert(slice.name);
+  for (const NamedSlice& slice : frozen_slices(checkpoint, slices)) learned.erase(slice.name);
+  return
+      [learned, family = family_of(model), last = last_layer_of(slices)](const NamedSlice& slice) {
+        const bool is_head = (family != nullptr && family->is_head(slice.name)) ||
+                             (!last.empty() && slice.name.starts_with(last));
+        return is_head && learned.contains(slice.name);
+      };
+}
+
 }  // namespace
 
-std::string train_also_with_new_heads(const RunConfig& config, const Graph& graph) {
+std::string train_also_with_new_heads(const RunConfig& config,
+                                      const Graph& graph,
+                                      const CheckpointState* checkpoint) {
   const std::string& from = config.train.init_from;
   std::string also = config.adapter.lora->train_also;
-  if (from.empty() || !std::filesystem::exists(from)) return also;
+  if (from.empty() || (checkpoint == nullptr && !std::filesystem::exists(from))) return also;
   const bool names_some = !also.empty();  // a pattern of nothing is found everywhere
   const Pattern given("adapter.lora.train_also", also);
   std::vector<NamedSlice> slices;
   for (const TensorId id : graph.parameters)
     slices.push_back({graph[id].name, graph[id].shape, 0, graph[id].channels_last});
-  const auto is_new = is_new_head(from, config.model, slices);
+  const IsNewHead is_new = checkpoint != nullptr ? new_in_run(*checkpoint, config.model, slices)
+                                                 : new_beside_weights(from, config.model, slices);
   for (const NamedSlice& slice : slices) {
     if (is_new(slice) && !(names_some && given.found_in(slice.name)))
       also += (also.empty() ? "^" : "|^") + escaped(slice.name) + "$";

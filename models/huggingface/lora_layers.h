@@ -37,9 +37,12 @@ LoraLayers lora_layers(const RunConfig& config);
 // Throws ConfigError where no layer or no parameter matches, and where an embedding does.
 void freeze_base(const RunConfig& config, Graph& graph);
 
-// adapter.lora.train_also with the parameters of the graph that are a head and that train.init_from, a
-// folder of Hugging Face or a file, lacks or has of another number of classes.
-std::string train_also_with_new_heads(const RunConfig& config, const Graph& graph);
+// adapter.lora.train_also with the parameters of the graph that are a head and new: that train.init_from,
+// a folder of Hugging Face or a file, lacks or has of another number of classes. Of a run that goes on
+// from `checkpoint` (null: from none), those that trained there, and init_from is not looked at.
+std::string train_also_with_new_heads(const RunConfig& config,
+                                      const Graph& graph,
+                                      const CheckpointState* checkpoint);
 
 // The slices without those of a LoRA.
 std::vector<NamedSlice> base_slices(const std::vector<NamedSlice>& slices);

@@ -2,13 +2,16 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/lfs_pointer.h"
 
 namespace lockstep::huggingface {
 
 Json read_json(const std::filesystem::path& path) {
   constexpr size_t kMostBytes = size_t{16} << 20;
   try {
-    return Json::parse(read_file(path, kMostBytes));
+    const std::string text = read_file(path, kMostBytes);
+    if (is_lfs_pointer(text)) throw ConfigError("{}: {}", path.string(), kLfsAdvice);
+    return Json::parse(text);
   } catch (const JsonError& error) {
     throw ConfigError("{}: {}", path.string(), error.what());
   } catch (const IoError& error) {

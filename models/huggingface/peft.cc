@@ -11,11 +11,13 @@
 #include "models/huggingface/tensor_files.h"
 #include "models/huggingface/unfinished_folder.h"
 #include "models/huggingface/weights.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/checkpoint/match.h"
 #include "runtime/config/differences.h"
+#include "runtime/config/limits.h"
 #include "runtime/graph/ops/lora.h"
 
 namespace lockstep::huggingface {
@@ -122,6 +124,39 @@ void check_tensors(const TensorFiles& files,
                           mismatches.front());
 }
 
+// Refuses a tensor of the folder that the model has, but that the config lets rest.
+void refuse_frozen(const TensorFiles& files,
+                   const std::string& origin,
+                   const Family& family,
+                   const RunConfig& config,
+                   const std::vector<NamedSlice>& slices,
+                   const ShapeByName& optional) {
+  for (const NamedSlice& slice : base_slices(slices)) {
+    for (const TensorPart& part : family.parts(config.model, slice.name)) {
+      const std::string name = name_in(files, &family, kPrefix + part.name);
+      if (files.find(name) == nullptr || optional.contains(name)) continue;
+      refuse_value(
+          "adapter.lora.train_also",
+          in_quotes(config.adapter.lora->train_also),
+          fmt::format(
+              "what is found in {} too, which {} has as {}", slice.name, origin, quote_name(name)));
+    }
+  }
+}
+
+fs::path tensors_of(const fs::path& folder) {
+  constexpr const char* kOther = "adapter_model.bin";
+  const fs::path file = folder / kAdapterModel;
+  if (!fs::exists(file) && fs::exists(folder / kOther))
+    throw CheckpointError(
+        "{}: has {}, which only Python reads, but no {}; write one with PEFT: "
+        "PeftModel.from_pretrained(...).save_pretrained(...)",
+        folder.string(),
+        kOther,
+        kAdapterModel);
+  return file;
+}
+
 // Of a tied matrix PEFT would train the embedding alone.
 void refuse_tied(const Family& family, const ModelConfig& model, const NamedSlice& slice) {
   if (slice.name != family.tied_weight(model)) return;
@@ -200,7 +235,7 @@ void read_peft(const fs::path& folder,
                float* flat) {
   check_peft_config(folder, config.adapter.lora.value());
   const Adapter adapter = adapter_of(config, slices);
-  const TensorFiles files(folder / kAdapterModel);
+  const TensorFiles files(tensors_of(folder));
   const Family* const family = family_of(config.model);
   ShapeByName expected, optional;
   for (const Matrix& matrix : adapter.matrices)
@@ -215,6 +250,7 @@ void read_peft(const fs::path& folder,
         beside.push_back({slice, place});
       }
     }
+    refuse_frozen(files, folder.string(), *family, config, slices, optional);
   }
   check_tensors(files, folder.string(), family, expected, optional);
   for (const Matrix& matrix : adapter.matrices)

@@ -16,7 +16,8 @@ namespace lockstep::huggingface {
 
 // Fills the LoRA of `config` that `slices` name in `flat` (fp32, at the slices' offsets), bit for bit,
 // and those parameters beside it that the folder has. Refuses a folder of another rank, alpha or
-// layers, kinds of LoRA that are not here, and an embedding beside it that is the output matrix, too.
+// layers, kinds of LoRA that are not here, parameters beside it that adapter.lora.train_also lets rest,
+// and an embedding beside it that is the output matrix, too.
 void read_peft(const std::filesystem::path& folder,
                const RunConfig& config,
                const std::vector<NamedSlice>& slices,

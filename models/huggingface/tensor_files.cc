@@ -1,8 +1,10 @@
 #include "models/huggingface/tensor_files.h"
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/base/lfs_pointer.h"
 
 namespace lockstep::huggingface {
 namespace fs = std::filesystem;
@@ -12,25 +14,38 @@ constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr size_t kMostIndexBytes = size_t{64} << 20;
 
-// Which file has which tensor.
-std::map<std::string, std::string> read_index(const fs::path& path) {
-  std::map<std::string, std::string> file_of;
+Json parse_index(const fs::path& path) {
+  const std::string text = read_file(path, kMostIndexBytes);
+  if (is_lfs_pointer(text)) throw CheckpointError("{}: {}", path.string(), kLfsAdvice);
   try {
-    const Json index = Json::parse(read_file(path, kMostIndexBytes));
-    const Json& listed = index.at("weight_map");
-    for (const std::string& name : listed.names())
-      file_of[name] = listed.at(name).get<std::string>();
+    return Json::parse(text);
   } catch (const JsonError& error) {
     throw CheckpointError("{}: {}", path.string(), error.what());
   }
-  for (const auto& [name, file] : file_of) {
-    if (file.empty() || fs::path(file).filename() != file)
+}
+
+bool is_file_name(const std::string& text) {
+  return !text.empty() && text != "." && text != ".." && fs::path(text).filename() == text;
+}
+
+// Which file has which tensor.
+std::map<std::string, std::string> read_index(const fs::path& path) {
+  const Json index = parse_index(path);
+  const Json* const listed = index.find("weight_map");
+  if (listed == nullptr || listed->kind() != Json::Kind::kObject)
+    throw CheckpointError(
+        "{}: has no object weight_map, which says of each tensor the name of its file",
+        path.string());
+  std::map<std::string, std::string> file_of;
+  for (const std::string& name : listed->names()) {
+    const Json& file = listed->at(name);
+    if (!file.is_string() || !is_file_name(file.get<std::string>()))
       throw CheckpointError(
-          "{}: tensor '{}' is said to be in '{}'; allowed: the name of a file in "
-          "that folder",
+          "{}: field weight_map: {} is said to be in {}; allowed: the name of a file in that folder",
           path.string(),
-          name,
-          file);
+          quote_name(name),
+          file.is_string() ? quote_name(file.get<std::string>()) : file.dump({.ascii = true}));
+    file_of[name] = file.get<std::string>();
   }
   return file_of;
 }
@@ -88,7 +103,7 @@ const TensorFiles::Tensor* TensorFiles::find(const std::string& name) const {
 }
 
 void read(const TensorFiles::Tensor& tensor, float* out) {
-  tensor.file->read_f32(*tensor.entry, true, out);
+  tensor.file->read_weights(*tensor.entry, out);
 }
 
 }  // namespace lockstep::huggingface

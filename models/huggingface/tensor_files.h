@@ -34,7 +34,8 @@ class TensorFiles {
   std::map<std::string, Tensor> tensors_;
 };
 
-// The tensor's values, (elements) floats; F16 and BF16 are converted.
+// The tensor's values, (elements) floats; F16 and BF16 are converted. Throws CheckpointError where one is
+// NaN or infinite.
 void read(const TensorFiles::Tensor& tensor, float* out);
 
 }  // namespace lockstep::huggingface

@@ -31,11 +31,16 @@ class NamesInFolder {
   bool is_beside_body(const std::string& name) const {
     return has_prefix_ && !name.starts_with(prefix_);
   }
+  // Of a name without or with the prefix the one without it.
+  std::string below_prefix(const std::string& name) const {
+    return name.starts_with(prefix_) ? name.substr(prefix_.size()) : name;
+  }
+  const std::string& prefix() const { return prefix_; }
 
  private:
   // Folders of a body alone lack the prefix, and so do names of a model without a head.
   std::string with_or_without_prefix(const std::string& name) const {
-    if (!has_prefix_) return name.starts_with(prefix_) ? name.substr(prefix_.size()) : name;
+    if (!has_prefix_) return below_prefix(name);
     return files_.find(name) == nullptr && files_.find(prefix_ + name) != nullptr ? prefix_ + name
                                                                                   : name;
   }
@@ -45,6 +50,16 @@ class NamesInFolder {
   const std::string prefix_;
   bool has_prefix_ = false;
 };
+
+// 0 where the model says none.
+int64_t classes_of(const ModelConfig& model) {
+  return std::visit(
+      [](const auto& section) -> int64_t {
+        if constexpr (requires { section.classes; }) return section.classes;
+        return 0;
+      },
+      model);
+}
 
 std::vector<float> values(const TensorFiles::Tensor& tensor) {
   std::vector<float> all(static_cast<size_t>(tensor.entry->elements));
@@ -70,9 +85,12 @@ class Filler {
 
   // All tensors are looked at before the first is read.
   WeightsRead fill(const std::vector<NamedSlice>& slices) {
+    std::vector<Match> matches;
+    for (const NamedSlice& slice : slices) matches.push_back(compare(slice));
+    check_names(slices);
     std::vector<const NamedSlice*> found;
-    for (const NamedSlice& slice : slices) {
-      if (check(slice)) found.push_back(&slice);
+    for (const Match& match : matches) {
+      if (check(match)) found.push_back(match.slice);
     }
     check_rest();
     if (!mismatches_.empty())
@@ -89,8 +107,14 @@ class Filler {
   }
 
  private:
-  // Whether the folder has the tensor as the model needs it.
-  bool check(const NamedSlice& slice) {
+  // What the folder has of a tensor of the model.
+  struct Match {
+    const NamedSlice* slice;
+    bool is_whole = true;  // none of its parts is missing
+    std::vector<std::string> mismatches;
+  };
+
+  Match compare(const NamedSlice& slice) {
     ShapeByName expected, there;
     const std::vector<TensorPart> stored = family_.parts(theirs_, slice.name);
     size_t number = 0;
@@ -104,16 +128,57 @@ class Filler {
       seen_.insert(name);
       there[name] = tensor->entry->shape;
     }
-    const std::vector<std::string> mismatches = list_mismatches(there, expected);
-    if (mismatches.empty()) return true;
-    if (family_.is_head(slice.name) && (there.empty() || family_.head_is_of_classes())) {
+    if (!there.empty() && family_.is_head(slice.name)) heads_there_.insert(head_of(slice.name));
+    return {&slice, there.size() == expected.size(), list_mismatches(there, expected)};
+  }
+
+  // Whether the folder has the tensor as the model needs it.
+  bool check(const Match& match) {
+    if (match.mismatches.empty()) return true;
+    if (is_new(match)) {
       read_.new_head = true;
-      read_.notes.push_back(fmt::format(
-          "{}: {} is new, with initial weights: {}", origin_, slice.name, mismatches[0]));
+      read_.notes.push_back(fmt::format("{}: {} is new, with initial weights: {}",
+                                        origin_,
+                                        match.slice->name,
+                                        match.mismatches.front()));
     } else {
-      mismatches_.insert(mismatches_.end(), mismatches.begin(), mismatches.end());
+      mismatches_.insert(mismatches_.end(), match.mismatches.begin(), match.mismatches.end());
     }
     return false;
+  }
+
+  // A head that the folder has nothing of, or the layer of the classes where the folder has another
+  // number of them; else what does not fit is broken.
+  bool is_new(const Match& match) const {
+    const std::string& name = match.slice->name;
+    if (!family_.is_head(name)) return false;
+    if (!heads_there_.contains(head_of(name))) return true;
+    return match.is_whole && family_.is_of_classes(name) &&
+           classes_of(theirs_) != classes_of(model_);
+  }
+
+  // "cls" of "cls.predictions.bias", "pooler" of "bert.pooler.dense.bias".
+  std::string head_of(const std::string& name) const {
+    const std::string below = names_.below_prefix(name);
+    return below.substr(0, below.find('.'));
+  }
+
+  // Refuses a folder that has none of the body's tensors by the names that they may have.
+  void check_names(const std::vector<NamedSlice>& slices) const {
+    const auto of_body = [&](const NamedSlice& slice) { return !family_.is_head(slice.name); };
+    const auto body = std::find_if(slices.begin(), slices.end(), of_body);
+    if (!seen_.empty() || body == slices.end()) return;
+    std::vector<std::string> there;
+    for (const auto& [name, tensor] : files_.tensors()) there.push_back(name);
+    const std::string name = names_.below_prefix(family_.parts(model_, body->name).front().name);
+    throw CheckpointError(
+        "{}: has tensors {}; allowed: the model's, such as '{}{}', or '{}' in a folder of the body "
+        "alone",
+        origin_,
+        there.empty() ? "none" : name_list(there),
+        names_.prefix(),
+        name,
+        name);
   }
 
   // What the model has not asked for.
@@ -140,8 +205,15 @@ class Filler {
     const TensorFiles::Tensor* to = files_.find(to_name);
     if (to == nullptr) return;  // which is a mismatch already
     if (tensor.entry->shape == to->entry->shape && values(tensor) == values(*to)) return;
-    mismatches_.push_back(
-        fmt::format("config.json says that '{}' is tied to '{}', but they differ", name, to_name));
+    if (family_.tied_name(theirs_, name).empty())
+      mismatches_.push_back(fmt::format(
+          "'{}' differs from '{}', as config.json says, but model.{}.tied_head is true; allowed: false",
+          name,
+          to_name,
+          name_of(model_)));
+    else
+      mismatches_.push_back(fmt::format(
+          "config.json says that '{}' is tied to '{}', but they differ", name, to_name));
   }
 
   const Family& family_;
@@ -150,7 +222,8 @@ class Filler {
   const NamesInFolder names_;
   const ModelConfig &theirs_, &model_;
   float* const flat_;
-  std::set<std::string> seen_;
+  std::set<std::string> seen_;         // names in the folder
+  std::set<std::string> heads_there_;  // of which it has something
   std::vector<std::string> mismatches_;
   WeightsRead read_;
 };

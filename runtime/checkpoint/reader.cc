@@ -93,11 +93,7 @@ void read_model(const fs::path& folder,
   }
 }
 
-namespace {
-
-// What begins the names of the last layer's parameters, where that is a linear layer and not the only
-// one: the head, which may be another one in a file. Empty: none.
-std::string head_of(const std::vector<NamedSlice>& slices) {
+std::string last_layer_of(const std::vector<NamedSlice>& slices) {
   const std::string& last = slices.back().name;
   const std::string layer = last.substr(0, last.rfind('.') + 1);
   bool has_matrix = false, has_body = false;
@@ -107,6 +103,8 @@ std::string head_of(const std::vector<NamedSlice>& slices) {
   }
   return has_matrix && has_body ? layer : "";
 }
+
+namespace {
 
 // Those of `shapes` whose names begin so.
 ShapeByName of_layer(ShapeByName shapes, const std::string& layer) {
@@ -125,7 +123,7 @@ std::vector<std::string> head_mismatches(const std::string& head,
 }  // namespace
 
 std::string new_head_of(const fs::path& path, const std::vector<NamedSlice>& slices) {
-  const std::string head = head_of(slices);
+  const std::string head = last_layer_of(slices);
   const ShapeByName found = shapes_of(SafetensorsFile(path));
   return head_mismatches(head, found, shapes_in_files(slices)).empty() ? "" : head;
 }
@@ -136,7 +134,7 @@ WeightsRead read_model_file(const fs::path& path,
   const SafetensorsFile file(path);
   ShapeByName found = shapes_of(file), expected = shapes_in_files(slices);
   std::erase_if(found, [](const auto& tensor) { return is_bookkeeping(tensor.first); });
-  const std::string head = head_of(slices);
+  const std::string head = last_layer_of(slices);
   const std::vector<std::string> other = head_mismatches(head, found, expected);
   std::vector<NamedSlice> read = slices;
   WeightsRead result;
@@ -163,7 +161,7 @@ void read_tensors(const SafetensorsFile& file,
                   float* flat) {
   for (const NamedSlice& slice : slices) {
     read_slice(slice, flat, [&](float* out) {
-      file.read_f32(*file.find(name_in_file(slice.name)), true, out);
+      file.read_weights(*file.find(name_in_file(slice.name)), out);
     });
   }
 }

@@ -32,13 +32,18 @@ struct WeightsRead {
 };
 
 // The same from a single safetensors file without checksums, such as initial weights from
-// elsewhere. F16 and BF16 tensors are converted; num_batches_tracked is passed over. A last layer, if
-// it is linear, that the file lacks or has with other extents keeps what `flat` has.
+// elsewhere. F16 and BF16 tensors are converted, and values that are not finite refused;
+// num_batches_tracked is passed over. A last layer, if it is linear, that the file lacks or has with
+// other extents keeps what `flat` has.
 WeightsRead read_model_file(const std::filesystem::path& file,
                             const std::vector<NamedSlice>& slices,
                             float* flat);
 
-// What begins the names of the last layer's parameters, where read_model_file() would keep what `flat`
+// What begins the names of the last layer's parameters, where that is a linear layer and not the only
+// one: the head, which may be another one in a file. Empty: none.
+std::string last_layer_of(const std::vector<NamedSlice>& slices);
+
+// The same, where read_model_file() would keep what `flat`
 // has of them; empty: it reads all.
 std::string new_head_of(const std::filesystem::path& file, const std::vector<NamedSlice>& slices);
 

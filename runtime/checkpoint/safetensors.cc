@@ -15,6 +15,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/half.h"
 #include "runtime/base/json.h"
+#include "runtime/base/lfs_pointer.h"
 
 namespace lockstep {
 namespace {
@@ -54,6 +55,22 @@ float float_from_bfloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
+// Exponents of ones alone, which NaN and infinity have, carry into the sign. The blocks are of a
+// fixed length, so that compilers make vectors of them without being asked for speed above all.
+bool all_finite(const float* values, size_t count) {
+  constexpr size_t kBlock = 1024;
+  constexpr uint32_t kExponent = 0x7f800000u, kLowestOfExponent = 0x00800000u;
+  uint32_t signs = 0;
+  const auto look_at = [&](size_t i) {
+    signs |= (std::bit_cast<uint32_t>(values[i]) & kExponent) + kLowestOfExponent;
+  };
+  size_t begin = 0;
+  for (; begin + kBlock <= count; begin += kBlock)
+    for (size_t i = 0; i < kBlock; ++i) look_at(begin + i);
+  for (size_t i = begin; i < count; ++i) look_at(i);
+  return signs >> 31 == 0;
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path.string()) {
@@ -64,10 +81,10 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());
     if (prefix.size() == sizeof(length)) {
       std::memcpy(&length, prefix.data(), sizeof(length));
-      if (length <= kMaxSafetensorsHeaderBytes) {
-        prefix.resize(std::min(file_bytes_, sizeof(length) + length));
-        read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());
-      }
+      // Of what is no header enough is read to tell what it is.
+      const uint64_t more = length <= kMaxSafetensorsHeaderBytes ? length : kLongestLfsPointer;
+      prefix.resize(std::min(file_bytes_, sizeof(length) + more));
+      read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());
     }
     header_ = parse_safetensors_header(prefix, file_bytes_, path_);
     header_checksum_ = checksum_of(prefix.data(), prefix.size());
@@ -113,29 +130,45 @@ void SafetensorsFile::read_bytes(const SafetensorsEntry& entry,
   read_exactly(descriptor_, path_, header_.data_start + entry.begin + offset, out, bytes);
 }
 
-void SafetensorsFile::read_f32(const SafetensorsEntry& entry, bool convert, float* out) const {
-  if (entry.dtype == "F32") {
-    read_bytes(entry, 0, out, entry.end - entry.begin);
-    return;
-  }
-  const bool half = entry.dtype == "F16";
-  if (!convert || (!half && entry.dtype != "BF16")) {
+// Hands out one part after the other, while the cache has it.
+template <typename TakePart>
+void SafetensorsFile::read_parts(const SafetensorsEntry& entry,
+                                 bool convert,
+                                 float* out,
+                                 const TakePart& take_part) const {
+  const bool whole = entry.dtype == "F32", half = entry.dtype == "F16";
+  if (!whole && (!convert || (!half && entry.dtype != "BF16"))) {
     throw CheckpointError("{}: tensor {} has dtype {} where {} is expected",
                           path_,
                           quote_name(entry.name),
                           entry.dtype,
                           convert ? "F32, F16 or BF16" : "F32");
   }
-  std::vector<uint16_t> words(kChunkBytes / sizeof(uint16_t));
+  std::vector<uint16_t> words(whole ? 0 : kChunkBytes / sizeof(uint16_t));
   const uint64_t bytes = entry.end - entry.begin;
   for (uint64_t offset = 0; offset < bytes;) {
     const size_t part = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, bytes - offset));
-    read_bytes(entry, offset, words.data(), part);
-    for (size_t i = 0; i < part / sizeof(uint16_t); ++i) {
-      *out++ = half ? float_from_half(words[i]) : float_from_bfloat(words[i]);
-    }
+    const size_t count = part / (whole ? sizeof(float) : sizeof(uint16_t));
+    read_bytes(entry, offset, whole ? static_cast<void*>(out) : words.data(), part);
+    if (!whole)
+      for (size_t i = 0; i < count; ++i)
+        out[i] = half ? float_from_half(words[i]) : float_from_bfloat(words[i]);
+    take_part(out, count);
+    out += count;
     offset += part;
   }
+}
+
+void SafetensorsFile::read_f32(const SafetensorsEntry& entry, bool convert, float* out) const {
+  read_parts(entry, convert, out, [](const float*, size_t) {});
+}
+
+void SafetensorsFile::read_weights(const SafetensorsEntry& entry, float* out) const {
+  read_parts(entry, /*convert=*/true, out, [&](const float* values, size_t count) {
+    if (!all_finite(values, count))
+      throw CheckpointError(
+          "{}: tensor {} has a value that is not finite", path_, quote_name(entry.name));
+  });
 }
 
 namespace {

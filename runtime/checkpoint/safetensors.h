@@ -64,8 +64,17 @@ class SafetensorsFile {
   // The entry's values as float: out is (entry.elements). F32 is copied; F16 and BF16 are converted
   // (exactly) where `convert`, and refused otherwise; other dtypes are refused.
   void read_f32(const SafetensorsEntry& entry, bool convert, float* out) const;
+  // The same of weights from elsewhere: with conversion, and values that are NaN or infinite are
+  // refused, in the same pass over them.
+  void read_weights(const SafetensorsEntry& entry, float* out) const;
 
  private:
+  template <typename TakePart>
+  void read_parts(const SafetensorsEntry& entry,
+                  bool convert,
+                  float* out,
+                  const TakePart& take_part) const;
+
   std::string path_;
   int descriptor_ = -1;
   uint64_t file_bytes_ = 0;

@@ -10,6 +10,7 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/lfs_pointer.h"
 #include "runtime/checkpoint/safetensors.h"
 
 namespace lockstep {
@@ -262,6 +263,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
   if (file_bytes < sizeof(length) || prefix.size() < sizeof(length)) {
     throw CheckpointError("{}: not a safetensors file: only {} bytes long", origin, file_bytes);
   }
+  const std::string_view begin(reinterpret_cast<const char*>(prefix.data()), prefix.size());
+  if (is_lfs_pointer(begin)) throw CheckpointError("{}: {}", origin, kLfsAdvice);
   std::memcpy(&length, prefix.data(), sizeof(length));
   if (length > kMaxSafetensorsHeaderBytes || length > file_bytes - sizeof(length)) {
     throw CheckpointError(

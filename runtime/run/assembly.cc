@@ -169,7 +169,8 @@ Assembly assemble(RunConfig config,
                   const Topology& placed,
                   RunPurpose purpose,
                   const OpSet& ops,
-                  bool may_assume_data) {
+                  bool may_assume_data,
+                  const CheckpointState* checkpoint) {
   const bool training = purpose == RunPurpose::kTrain;
   if (!training) config.comm.residual_groups = 0;  // nothing is summed
   validate_for_ranks(config, placed.ranks());
@@ -206,7 +207,7 @@ Assembly assemble(RunConfig config,
   }
   if (config.adapter.lora)
     config.adapter.lora->train_also = huggingface::train_also_with_new_heads(
-        config, build_model(config.model, run.io, 1, Purpose::kInference));
+        config, build_model(config.model, run.io, 1, Purpose::kInference), checkpoint);
   run.config = std::move(config);
   check_samples_have_lengths(run.config.execution, samples_are_packed(run));
   const int64_t global_batch = run.config.train.global_batch;

@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+struct CheckpointState;
+
 // The graphs of a run and their plan.
 struct Program {
   Graph training;
@@ -35,13 +37,15 @@ struct Assembly : Program {
 
 // Opens the data, builds the graphs and plans the memory for ranks that are placed so, each with a
 // device that can run `ops`, which is borrowed; `placed`: see decide(). With `may_assume_data` the
-// files of a training need not be here: see data/assumed.h. Communicates nothing. Throws ConfigError,
-// DataError.
+// files of a training need not be here: see data/assumed.h. `checkpoint`: what weights will be read
+// from, so that train.init_from need not be here; null: none. Communicates nothing. Throws
+// ConfigError, DataError.
 Assembly assemble(RunConfig config,
                   const Topology& placed,
                   RunPurpose purpose,
                   const OpSet& ops,
-                  bool may_assume_data = false);
+                  bool may_assume_data = false,
+                  const CheckpointState* checkpoint = nullptr);
 
 // The program that the same run would have with another global batch, a multiple of the lanes.
 Program program_for(const Assembly& assembly, int64_t global_batch);

@@ -74,6 +74,75 @@ def test_the_task_of_the_config_goes_first(bench):
     assert "classifier.dense" not in message, message
 
 
+def test_a_head_that_is_broken_is_not_new(bench):
+    """New is what the folder has nothing of, and the layer of the classes where their number differs."""
+    roberta, bert = ("roberta_classes", {}), ("bert", {})
+    token = ("bert", {"architectures": ["BertForTokenClassification"], "num_labels": 3})
+    half = ("F32", [16, 32], bytes(2048))
+
+    def classifier(rows):
+        return {"classifier.weight": ("F32", [rows, 32], bytes(rows * 128)),
+                "classifier.bias": ("F32", [rows], bytes(rows * 4))}
+
+    for (name, fields), change, words in (
+            (roberta, {"classifier.dense.weight": half}, "'classifier.dense.weight' has shape (16, 32)"),
+            (roberta, {"classifier.dense.bias": None}, "'classifier.dense.bias' of shape (32) is missing"),
+            (roberta, {"classifier.out_proj.bias": None}, "'classifier.out_proj.bias' of shape (5) is"),
+            (roberta, {"classifier.out_proj.weight": half}, "'classifier.out_proj.weight' has shape (16"),
+            (bert, {"cls.predictions.transform.dense.weight": half},
+             "'cls.predictions.transform.dense.weight' has shape (16, 32)"),
+            (bert, {"cls.predictions.bias": None}, "'cls.predictions.bias' of shape (64) is missing"),
+            (token, classifier(2), "'classifier.weight' has shape (2, 32) where the model needs (3, 32)"),
+            (token, {**classifier(3), "classifier.bias": None}, "'classifier.bias' of shape (3) is"),
+            (token, classifier(3), None)):
+        def changed(tensors):
+            return {n: t for n, t in {**tensors, **change}.items() if t is not None}
+
+        folder = bench.make(name, changed, **fields)
+        config = bench.config(name, f'from: "{folder}"')
+        message = train(bench, config, code=4 if words else 0)
+        assert (words or "") in message and "is new" not in message, (words, message)
+    message = train(bench, bench.config("bert", f'from: "{folder}" bert {{ classes: 4 }}'))
+    assert "classifier.weight is new" in message and "classifier.bias is new" in message, message
+
+
+def test_a_run_goes_on_without_its_folder(bench):
+    """All but the tokenizer is in the run's own files."""
+    for adapter in ("", 'adapter { lora { rank: 2 match: "query" } }'):
+        goes_on_without_its_folder(bench, adapter)
+
+
+def goes_on_without_its_folder(bench, adapter):
+    folder = bench.make("bert", vocab_size=64)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [f"w{i}" for i in range(59)]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    texts = bench.folder / "texts.csv"
+    texts.write_text("text,label\n" + "".join(f"w{i} w{i + 1},{'ab'[i % 2]}\n" for i in range(16)))
+    config = bench.folder / "texts.textproto"
+    config.write_text(f'name: "texts" model {{ from: "{folder}" bert {{ task: SEQUENCE_CLASSES }} }} '
+                      f'data {{ labelled_text {{ train: "{texts}" eval: "{texts}" }} }} '
+                      'train { global_batch: 8 lanes: 2 steps: 4 } optimizer { sgd {} } '
+                      f'schedule {{ lr: 0.1 }} {adapter}')
+    run = bench.folder / f"texts-{len(adapter)}"
+    bench.run("train", config, "--device", "cpu", "--run-dir", run, "--max-steps", "2")
+    kept = run / "config.textproto"
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).unlink()
+    again = ["--device", "cpu", "--resume", "auto"]
+    bench.run("train", kept, *again, "--max-steps", "3")
+    bench.run("eval", kept, "--checkpoint", run, "--device", "cpu")
+    bench.run("predict", kept, "--checkpoint", run, "--device", "cpu", "--out", f"{run}.safetensors")
+    elsewhere = bench.folder / f"{run.name}-vocab.txt"
+    (folder / "vocab.txt").rename(elsewhere)
+    message = bench.run("train", kept, *again, code=3)
+    assert f"data.labelled_text.tokenizer: {folder}: has none of tokenizer.json" in message, message
+    folder.rename(f"{folder}-away")
+    message = bench.run("train", kept, *again, code=3)
+    assert f"data.labelled_text.tokenizer: cannot open '{folder}'" in message, message
+    field = "data.labelled_text.tokenizer"
+    bench.run("train", kept, *again, "--set", f"{field}={elsewhere}", "--allow-change", field)
+
+
 def test_tasks_by_architecture(bench):
     for fields, words in (
             ({"architectures": ["BertForPreTraining"]}, "MASKED_TOKENS"),

@@ -7,8 +7,10 @@ The folders are made of the weights of the golden runs (huggingface_folders.py).
 """
 import array
 import json
+import math
 import os
 import pathlib
+import struct
 import sys
 import tempfile
 
@@ -75,8 +77,44 @@ def test_shards(bench):
     index.write_text(json.dumps({"weight_map": {**weight_map, "more": "../x.safetensors"}}))
     message = bench.run("train", config, "--device", "cpu", "--run-dir", "r2", code=4)
     assert "'../x.safetensors'" in message, message
-    index.write_text('{"weight_map": ')
-    bench.run("train", config, "--device", "cpu", "--run-dir", "r3", code=4)
+    for text, words in (('{"weight_map": ', "index.json"), ("[]", "has no object weight_map"),
+                        ('{"weight_map": ["a"]}', "has no object weight_map"),
+                        ('{"weight_map": {"a": 5}}', "field weight_map: 'a' is said to be in 5;"),
+                        ('{"weight_map": {"a": ".."}}', "'a' is said to be in '..'; allowed: the"),
+                        ('{"weight_map": {"a": "."}}', "'a' is said to be in '.'; allowed: the")):
+        index.write_text(text)
+        message = bench.run("train", config, "--device", "cpu", "--run-dir", "r3", code=4)
+        assert words in message, (words, message)
+
+
+def test_values_that_are_not_finite(bench):
+    """Refused by whatever reads them, on all ranks, whatever they are stored as."""
+    broken = "model.layers.1.mlp.up_proj.weight"
+    for dtype, word in (("F32", struct.pack("<f", math.nan)), ("F32", struct.pack("<f", -math.inf)),
+                        ("F16", b"\x00\x7c"), ("BF16", b"\x80\xff")):
+        def with_one(tensors):
+            size = len(tensors[broken][2]) // 4 * len(word)
+            return {**tensors, broken: (dtype, tensors[broken][1], bytes(size - len(word)) + word)}
+
+        folder = bench.make("llama", with_one)
+        config = bench.config("llama", f'from: "{folder}"')
+        for command in (["train", config, "--run-dir", "broken"],
+                        ["launch", "-n", 2, "--", "train", config, "--run-dir", "broken"],
+                        ["generate", config, "--prompt-tokens", "1,2"],
+                        ["import", config, folder, "--out", "broken"]):
+            on_cpu = [] if "import" in command else ["--device", "cpu"]
+            message = bench.run(*command, *on_cpu, code=4)
+            assert f"model.safetensors: tensor '{broken}' has a value that is not finite" in message
+
+
+def test_pointers_of_git_lfs(bench):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"
+    for file, code in (("model.safetensors", 4), ("config.json", 2)):
+        folder = bench.make("llama")
+        config = bench.config("llama", f'from: "{folder}"')
+        (folder / file).write_text(pointer)
+        message = bench.run("train", config, "--device", "cpu", "--run-dir", "lfs", code=code)
+        assert f"{file}: is a pointer of Git LFS" in message and "git lfs pull" in message, message
 
 
 def test_spellings_of_the_hub(bench):
@@ -105,7 +143,12 @@ def test_spellings_of_the_hub(bench):
     folder = bench.make("gpt_tied", with_another_head)
     message = bench.run("train", bench.config("gpt_tied", f'from: "{folder}"'), "--device", "cpu",
                         "--run-dir", "tied", code=4)
-    assert "tied" in message and "lm_head.weight" in message, message
+    assert "config.json says that 'lm_head.weight' is tied" in message, message
+    # It is the run's config that ties them.
+    config = bench.config("llama_qwen2", f'from: "{bench.make("llama_qwen2")}" llama {{ '
+                                         'tied_head: true }')
+    message = bench.run("train", config, "--device", "cpu", "--run-dir", "ties", code=4)
+    assert "as config.json says, but model.llama.tied_head is true; allowed: false" in message
 
 
 def test_heads(bench):
@@ -269,6 +312,13 @@ def test_tensors_that_do_not_fit(bench):
     message = bench.run("train", bench.config("gpt_tied", f'from: "{folder}"'), "--device", "cpu",
                         "--run-dir", "positions", code=4)
     assert "'transformer.wpe.weight' has shape (16, 32)" in message, message
+    # Of names that all begin otherwise the first is told, and what they may be.
+    folder = bench.make("llama", lambda tensors: {f"my.{name}": t for name, t in tensors.items()})
+    message = bench.run("train", bench.config("llama", f'from: "{folder}"'), "--device", "cpu",
+                        "--run-dir", "prefix", code=4)
+    for words in ("has tensors 'my.model.embed_tokens.weight'", "such as 'model.embed_tokens.weight'",
+                  "or 'embed_tokens.weight' in a folder of the body alone"):
+        assert words in message, (words, message)
     folder = bench.make("llama")
     config = bench.config("llama", f'from: "{folder}"')
     os.rename(folder / "model.safetensors", folder / "pytorch_model.bin")

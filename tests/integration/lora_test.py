@@ -2,14 +2,16 @@
 """Catches: LoRAs of encoders and of networks of images that move their base or give other bits on two
 ranks; a new head that stays as it was drawn, or is not in the folder of PEFT; a LoRA of the output
 matrix that comes and goes with how the loss is computed, or that an embedding would share; folders of
-PEFT whose LoRAs are of a kind that is not here, and a merge that leaves out or mixes up what a
-checkpoint has.
+PEFT whose LoRAs are of a kind that is not here or whose tensors are broken, a run that goes on and
+asks for the base that its checkpoint has, and a merge that leaves out or mixes up what a checkpoint has.
 
 lora_test.py BINARY
 """
 import json
+import math
 import pathlib
 import shutil
+import struct
 import sys
 import tempfile
 
@@ -108,6 +110,47 @@ def new_head_of_a_file(test):
                lambda name: ".lora_" not in name and not name.startswith("layers.2."))
 
 
+def without_the_base(test):
+    """A checkpoint has all that a run needs: what the base's folder or file lacks by then is not missed,
+    and heads that were new go on learning."""
+    model, data = BERT
+    run_dir, _ = test.train(test.config(network(model, data)), arguments=["--max-steps", "2"])
+    folder = test.folder / "gone-base"
+    test.command("export", run_dir, "--format", "huggingface", "--out", folder)
+    of_folder = network(f'from: "{folder}" bert {{ task: SEQUENCE_CLASSES classes: 3 }}', data,
+                        lora_of("query|value"))
+    model, data = MLP
+    run_dir, _ = test.train(test.config(network(model, data.replace("CLASSES", "3"))))
+    file = test.folder / "gone.safetensors"
+    test.command("export", run_dir, "--out", file)
+    of_file = network(model, data.replace("CLASSES", "5"), lora_of("layers.0")).replace(
+        "steps: 6", f'steps: 6 init_from: "{file}"')
+    for label, text, lose in (("folder", of_folder, (folder / "model.safetensors").unlink),
+                              ("file", of_file, file.unlink)):
+        config = test.config(text)
+        _, whole = test.train(config)
+        cut, _ = test.train(config, arguments=["--max-steps", "3"])
+        also = lambda where: [line for line in where.read_text().splitlines() if "train_also" in line]
+        before = also(cut / "config.textproto")
+        lose()
+        if label == "folder":  # the config's own words need config.json, the run's own nothing
+            go_on(test, config, cut, 4)
+            (folder / "config.json").unlink()
+            (folder / "tokenizer.json").write_text("{}")
+            config = cut / "config.textproto"
+        result = go_on(test, config, cut, 6)
+        test.expect(result["weights_hash"] == whole["weights_hash"],
+                    f"without the {label}: {result['weights_hash']}, {whole['weights_hash']}")
+        test.expect(before and also(cut / "config.textproto") == before, f"{label}: {before}")
+    done = lockstep_run.run(test.binary, ["train", config, "--run-dir", test.folder / "anew"], ranks=0)
+    test.expect(done.returncode != 0, f"a run that begins needs it: {last_line(done)}")
+
+
+def go_on(test, config, run_dir, step):
+    return lockstep_run.train(test.binary, config, run_dir, 2,
+                              ["--resume", "auto", "--max-steps", str(step)])
+
+
 def output_matrix(test):
     untied = config_of(GPT, "", lora_of("c_attn|lm_head")).replace("context: 16",
                                                                    "context: 16 tied_head: false")
@@ -150,6 +193,7 @@ def folders_of_peft(test):
         done = begins(fields)
         test.expect(done.returncode == USAGE and f"field {words}: value is" in last_line(done),
                     f"exit code {done.returncode}: {last_line(done)}")
+    broken_tensors_of_peft(test, begins, adapter)
     done = begins({"use_rslora": False, "rank_pattern": {}, "a_newer_kind": None,
                    "init_lora_weights": "gaussian", "layers_to_transform": [0, 1, 2]})
     test.expect(done.returncode == 0, f"exit code {done.returncode}: {last_line(done)}")
@@ -186,6 +230,34 @@ def other_base(test):
         shutil.rmtree(out)
 
 
+def broken_tensors_of_peft(test, begins, adapter):
+    tensors = adapter / "adapter_model.safetensors"
+    whole = tensors.read_bytes()
+    tensors.write_bytes(whole[:-4] + struct.pack("<f", math.nan))
+    done = begins({})
+    test.expect(done.returncode == CHECKPOINT and "adapter_model.safetensors: tensor 'base_model."
+                in last_line(done) and "is not finite" in last_line(done),
+                f"exit code {done.returncode}: {last_line(done)}")
+    # The model has it, but it does not train.
+    start = 8 + int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8:start])
+    name = "base_model.model.transformer.h.0.ln_1.bias"
+    header[name] = {"dtype": "F32", "shape": [32],
+                    "data_offsets": [len(whole) - start, len(whole) - start + 128]}
+    text = json.dumps(header).encode()
+    tensors.write_bytes(len(text).to_bytes(8, "little") + text + whole[start:] + bytes(128))
+    done = begins({})
+    test.expect(done.returncode == USAGE and
+                f"adapter.lora.train_also: value is 'ln_f'; allowed: what is found in "
+                f"transformer.h.0.ln_1.bias too, which {adapter} has as '{name}'" in last_line(done),
+                f"exit code {done.returncode}: {last_line(done)}")
+    tensors.rename(adapter / "adapter_model.bin")
+    done = begins({})
+    test.expect(done.returncode == CHECKPOINT and "has adapter_model.bin, which only Python reads"
+                in last_line(done), f"exit code {done.returncode}: {last_line(done)}")
+    tensors.write_bytes(whole)
+
+
 def merges(test):
     """A config that has another LoRA than the checkpoint."""
     text = config_of(GPT, "", lora_of("c_attn"))
@@ -203,6 +275,7 @@ def main(binary):
         test = Test(binary, pathlib.Path(folder))
         encoders(test)
         new_head_of_a_file(test)
+        without_the_base(test)
         output_matrix(test)
         folders_of_peft(test)
         other_base(test)

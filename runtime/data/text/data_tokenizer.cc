@@ -66,7 +66,11 @@ std::unique_ptr<const Tokenizer> open_data_tokenizer(const DataConfig& data,
         in_quotes(path),
         "a tokenizer.json, a tokenizer.model, a vocab.txt of BERT, or a folder with one, as "
         "neither model.from nor train.init_from names such a folder");
-  return open_tokenizer(path_of(data, path));
+  try {
+    return open_tokenizer(path_of(data, path));
+  } catch (const DataError& error) {
+    throw DataError("{}: {}", field, error.what());
+  }
 }
 
 }  // namespace lockstep

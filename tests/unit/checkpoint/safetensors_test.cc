@@ -238,6 +238,45 @@ TEST(SafetensorsFile, ConvertsHalfAndBfloat) {
                   "dtype F16 where F32 is expected");
 }
 
+// Wherever in a part it lies that is looked at at once, and behind the last whole one.
+TEST(SafetensorsFile, RefusesWeightsThatAreNotFinite) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "t.safetensors";
+  constexpr size_t kElements = 600'001;  // three parts
+  const std::vector<float> finite = random_values(kElements, 1);
+  std::vector<float> back(kElements);
+  for (const float value : {std::nanf(""), -std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    for (const size_t place : {size_t{0}, size_t{1023}, size_t{262'144}, kElements - 1}) {
+      std::vector<float> values = finite;
+      values[place] = value;
+      write_safetensors(path, {{"a", {kElements}, values}, {"b", {kElements}, finite}}, {});
+      const SafetensorsFile file(path);
+      EXPECT_CONTAINS(error_of([&] { file.read_weights(*file.find("a"), back.data()); }),
+                      "t.safetensors: tensor 'a' has a value that is not finite");
+      file.read_weights(*file.find("b"), back.data());
+      EXPECT_EQ(back, finite);
+    }
+  }
+  for (const FileDtype dtype : {FileDtype::kF16, FileDtype::kBf16}) {
+    const std::vector<float> largest = {65504.0f, -65504.0f, 0x1p-24f, -0.0f};
+    const std::vector<float> infinite = {1.0f, HUGE_VALF};
+    write_safetensors(
+        path, {{"a", {4}, largest}, {"b", {2}, infinite}}, {}, {.durable = false, .dtype = dtype});
+    const SafetensorsFile file(path);
+    file.read_weights(*file.find("a"), back.data());
+    EXPECT_EQ(back[2], 0x1p-24f);
+    EXPECT_CONTAINS(error_of([&] { file.read_weights(*file.find("b"), back.data()); }),
+                    "tensor 'b' has a value that is not finite");
+  }
+}
+
+TEST(SafetensorsFile, TellsAPointerOfGitLfs) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "t.safetensors";
+  set_bytes(path, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n");
+  EXPECT_CONTAINS(error_of([&] { SafetensorsFile file(path); }), "is a pointer of Git LFS");
+}
+
 TEST(SafetensorsFile, WhatIsNoFile) {
   const TemporaryFolder folder;
   EXPECT_CONTAINS(error_of([&] { SafetensorsFile file(folder.path() / "absent"); }), "absent");
