@@ -252,7 +252,8 @@ Value mapping_method(Budget& budget,
       values.push_back(Value::list({Value::text(key), member}, true));
     }
   }
-  if (name == "keys" || name == "values" || name == "items") return budget.list(std::move(values));
+  if (name == "keys" || name == "values" || name == "items")
+    return budget.iterable(Value::Iterable::Kind::kView, std::move(values));
   throw TemplateProblem{fmt::format("the method {} of a dict; it is not known here", name)};
 }
 
@@ -285,7 +286,10 @@ Value call_method(Budget& budget,
       fmt::format("the method {} of a {}; it is not known here", name, of.kind_name())};
 }
 
-bool apply_test(const std::string& name, const Value& of, std::span<const Value> arguments) {
+bool apply_test(Budget& budget,
+                const std::string& name,
+                const Value& of,
+                std::span<const Value> arguments) {
   const auto takes = [&](size_t count) {
     if (arguments.size() != count)
       throw TemplateProblem{fmt::format("the test {} with {} arguments", name, arguments.size())};
@@ -317,8 +321,10 @@ bool apply_test(const std::string& name, const Value& of, std::span<const Value>
   if (name == "none") return of.is(Value::Kind::kNone);
   if (name == "string") return of.is_text();
   if (name == "mapping") return of.is_mapping();
+  if (name == "iterable" && of.is(Value::Kind::kIterable)) return true;
   if (name == "sequence" || name == "iterable")
-    return of.is_text() || of.is_list() || of.is_mapping() || of.is_undefined();
+    return of.is_text() || of.is_list() || of.is_mapping() || of.is_undefined() ||
+           of.is_iterable(Value::Iterable::Kind::kRange);
   if (name == "number") return of.is_number();
   if (name == "integer") return of.is(Value::Kind::kInteger);
   if (name == "float") return of.is(Value::Kind::kDouble);
@@ -334,7 +340,7 @@ bool apply_test(const std::string& name, const Value& of, std::span<const Value>
   };
   if (name == "eq" || name == "equalto") return of == other();
   if (name == "ne") return !(of == other());
-  if (name == "in") return contains(other(), of);
+  if (name == "in") return contains(budget, other(), of);
   if (name == "lt" || name == "lessthan") return order(of, other()) == -1;
   if (name == "gt" || name == "greaterthan") return order(of, other()) == 1;
   if (name == "le") return order(of, other()) <= 0;

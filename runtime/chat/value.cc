@@ -96,6 +96,13 @@ Value Value::list(List values, bool tuple) {
   return value;
 }
 
+Value Value::iterable(Iterable::Kind kind, List values) {
+  Value value = list(std::move(values));
+  value.kind_ = Kind::kIterable;
+  value.held_ = std::make_shared<const Iterable>(Iterable{kind, value.shared_list()});
+  return value;
+}
+
 Value Value::mapping(Members members) {
   Value value;
   for (const auto& [name, member] : members) {
@@ -169,6 +176,8 @@ bool Value::truth() const {
     case Kind::kText: return !as_text().empty();
     case Kind::kList: return !as_list().empty();
     case Kind::kMapping: return !as_mapping().empty();
+    case Kind::kIterable:
+      return as_iterable().kind == Iterable::Kind::kGenerator || !as_iterable().items->empty();
     default: return true;
   }
 }
@@ -183,6 +192,10 @@ const char* Value::kind_name() const {
     case Kind::kText: return "str";
     case Kind::kList: return tuple_ ? "tuple" : "list";
     case Kind::kMapping: return "dict";
+    case Kind::kIterable:
+      return is_iterable(Iterable::Kind::kRange)  ? "range"
+             : is_iterable(Iterable::Kind::kView) ? "view of a dict"
+                                                  : "generator";
     case Kind::kNamespace: return "namespace";
     case Kind::kLoop: return "loop";
     case Kind::kMacro: return "macro";
@@ -296,6 +309,12 @@ bool operator==(const Value& a, const Value& b) {
         if (other == nullptr || !(member == *other)) return false;
       }
       return true;
+    case Value::Kind::kIterable:
+      if (a.held_ != b.held_ && !a.is_iterable(Value::Iterable::Kind::kGenerator) &&
+          a.as_iterable().kind == b.as_iterable().kind)
+        throw TemplateProblem{
+            fmt::format("a comparison of each a {}; it is not known here", a.kind_name())};
+      return a.held_ == b.held_;
     case Value::Kind::kMacro: return a.macro_ == b.macro_;
     default: return a.held_ == b.held_;
   }
