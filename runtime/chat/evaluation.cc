@@ -354,6 +354,9 @@ Value Evaluation::name(const Expression& expression) {
   // That they are there can be asked.
   for (const char* function : {"raise_exception", "namespace", "dict", "range"})
     if (expression.name == function) return Value::macro(nullptr);
+  for (const char* of_jinja : {"self", "joiner", "cycler", "lipsum"})
+    if (expression.name == of_jinja)
+      throw TemplateProblem{fmt::format("{}; it is not known here", of_jinja)};
   return Value::undefined(expression.name);
 }
 

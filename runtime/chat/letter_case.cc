@@ -210,4 +210,22 @@ bool is_decimal_digit(uint32_t code) {
   return utf8proc_category(signed_of(code)) == UTF8PROC_CATEGORY_ND;
 }
 
+bool is_other_number(uint32_t code) {
+  return utf8proc_category(signed_of(code)) == UTF8PROC_CATEGORY_NO;
+}
+
+bool is_printable(uint32_t code) {
+  switch (utf8proc_category(signed_of(code))) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP: return false;
+    case UTF8PROC_CATEGORY_ZS: return code == ' ';
+    default: return true;
+  }
+}
+
 }  // namespace lockstep::chat

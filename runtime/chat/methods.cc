@@ -223,8 +223,15 @@ Value text_method(Budget& budget,
   if (name == "title") return budget.text(title_case(text));
   if (name == "capitalize") return budget.text(capitalized(text));
   if (name == "isdigit") {
-    const bool digits = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-    return Value::boolean(digits && !text.empty());
+    bool other = false;  // some number that is no decimal digit, such as '²' and '½'
+    for (size_t i = 0; i < text.size();) {
+      const DecodedChar c = decode_char(&text[i]);
+      if (!is_decimal_digit(c.code) && !is_other_number(c.code)) return Value::boolean(false);
+      other |= !is_decimal_digit(c.code);
+      i += c.bytes;
+    }
+    if (other) throw TemplateProblem{"isdigit of a number that is no digit; it is not known here"};
+    return Value::boolean(!text.empty());
   }
   throw TemplateProblem{fmt::format("the method {} of a text; it is not known here", name)};
 }
@@ -321,7 +328,8 @@ bool apply_test(Budget& budget,
   if (name == "none") return of.is(Value::Kind::kNone);
   if (name == "string") return of.is_text();
   if (name == "mapping") return of.is_mapping();
-  if (name == "iterable" && of.is(Value::Kind::kIterable)) return true;
+  if (name == "iterable" && (of.is(Value::Kind::kIterable) || of.is(Value::Kind::kLoop)))
+    return true;
   if (name == "sequence" || name == "iterable")
     return of.is_text() || of.is_list() || of.is_mapping() || of.is_undefined() ||
            of.is_iterable(Value::Iterable::Kind::kRange);
@@ -333,7 +341,8 @@ bool apply_test(Budget& budget,
     return of.is(Value::Kind::kBoolean) && (of.as_integer() != 0) == (name == "true");
   if (name == "odd") return whole() % 2 != 0;
   if (name == "even") return whole() % 2 == 0;
-  if (name == "callable") return of.is(Value::Kind::kMacro);
+  if (name == "callable")  // so Jinja has it of what is undefined, and of a loop
+    return of.is(Value::Kind::kMacro) || of.is(Value::Kind::kLoop) || of.is_undefined();
   const auto other = [&]() -> const Value& {
     takes(1);
     return arguments[0];

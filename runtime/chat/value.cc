@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "runtime/chat/letter_case.h"
 #include "runtime/tokenizer/unicode.h"
 
 namespace lockstep::chat {
@@ -222,22 +223,27 @@ void append_quoted(const std::string& text, std::string* out) {
   const bool single = text.find('\'') == std::string::npos || text.find('"') != std::string::npos;
   const char mark = single ? '\'' : '"';
   *out += mark;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == mark || c == '\\') {
+  for (size_t i = 0; i < text.size();) {
+    const DecodedChar c = decode_char(&text[i]);
+    if (c.code == static_cast<unsigned char>(mark) || c.code == '\\') {
       *out += '\\';
-      *out += c;
-    } else if (c == '\n') {
+      *out += text[i];
+    } else if (c.code == '\n') {
       *out += "\\n";
-    } else if (c == '\r') {
+    } else if (c.code == '\r') {
       *out += "\\r";
-    } else if (c == '\t') {
+    } else if (c.code == '\t') {
       *out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      *out += fmt::format("\\x{:02x}", byte);
+    } else if (is_printable(c.code)) {
+      out->append(text, i, c.bytes);
+    } else if (c.code < 0x100) {
+      *out += fmt::format("\\x{:02x}", c.code);
+    } else if (c.code < 0x10000) {
+      *out += fmt::format("\\u{:04x}", c.code);
     } else {
-      *out += c;
+      *out += fmt::format("\\U{:08x}", c.code);
     }
+    i += c.bytes;
   }
   *out += mark;
 }

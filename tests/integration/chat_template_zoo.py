@@ -417,12 +417,15 @@ PARTS += [
     "{{ \"hello it's foo.bar (x-y) 3rd [a {b <c\" | title }} {{ \"it's foo.bar\".title() }} {{ 'dž Dž ΑΣ ﬁx ΟΔΥΣΣΕΥΣ' | title }} {{ 'ΑΣ Σ aΣ.b'.title() }}",
     "{{ 'straße ﬁ ŉ ᾀ' | upper }} {{ 'ΟΔΥΣΣΕΥΣ Σ aΣ. İ' | lower }} {{ 'ßa' | capitalize }} {{ 'džA' | capitalize }} {{ 'ﬃ'.title() }}",
     "{{ 'a\\x0cb\\r\\nc\\rd\u2028e' | indent(2) }}|{{ 'a\\n\\nb\\r' | indent(1, true, true) }}|{{ '' | indent(2, true) }}|{{ 'a\\n' | indent }}|",
+    "{{ missing is callable }}{{ 1 is callable }}{% for a in [1] %}{{ loop is iterable }}{{ loop is callable }}{{ loop is mapping }}{% endfor %}{{ 1 is eq(1) is true }}",
+    "{{ ['\\x7f', 'é', '\\u200b', '\\xa0', '\\U0001F600', '\\u2028', '\\U000E0001', '\\x1b', 'a\\'\\u3000'] }}{{ {'\\xad': 1} }}",
+    "{{ '½a'.isdigit() }}{{ '١٢'.isdigit() }}{{ ''.isdigit() }}{{ '1a'.isdigit() }}{{ '１2'.isdigit() }}",
     "{{ 'nan' | float }} {{ '-Infinity' | float }} {{ 'nan' | int }} {{ '1_0' | int }} {{ '1__0' | int }} {{ '_1' | int(3) }} {{ '1_0.5' | float }} {{ '+-1' | int }} {{ 'é' | int(4) }} {{ 'infinit' | float }} {{ none | int }}",
 ]
 
 # Errors: of the template, and what it says itself.
 FAILING = [
-    "{{ missing | int }}", "{{ missing | float }}", "{{ missing | dictsort }}",
+    "{{ 'a' is string is true }}", "{{ missing | int }}", "{{ missing | float }}", "{{ missing | dictsort }}",
     "{{ messages | selectattr('role', 'equalto', 'user') | length }}", "{{ [1] | map('string') + [2] }}",
     "{{ [1, 2] | map('string') | tojson }}", "{{ {'a': 1}.items() | tojson }}", "{{ range(3) + [1] }}",
     "{{ [1, 2] | map('string') | last }}", "{{ [1, 2] | reverse | length }}",
@@ -448,6 +451,9 @@ REFUSED = {
     "{% set u = [1] | map('string') %}{{ u | list }}{{ u | list }}": "generator that is gone through twice",
     "{% for x in [1] %}{% macro m() %}[{{ x }}]{% endmacro %}{{ m() }}{% endfor %}": "the macro m within a loop",
     "{% macro o() %}{% macro i() %}{% endmacro %}{% endmacro %}{{ o() }}": "the macro i within",
+    "{{ '½²'.isdigit() }}": "isdigit of a number",
+    "{{ joiner }}": "joiner",
+    "{{ self }}": "self",
     "{{ '١٢' | int }}": "digits that are not ASCII",
     "{% include 'x' %}": "include",
     "{{ 2 ** 3 }}": "**",
