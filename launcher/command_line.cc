@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -54,6 +56,24 @@ CLI::Validator not_negative() {
       "");
 }
 
+// The library takes the largest number for any that is larger.
+template <typename Integer>
+CLI::Validator within_64_bits() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        errno = 0;
+        if constexpr (std::is_signed_v<Integer>)
+          std::strtoll(text.c_str(), nullptr, 0);
+        else
+          std::strtoull(text.c_str(), nullptr, 0);
+        if (errno != ERANGE) return "";
+        return fmt::format("value is {}; allowed: a whole number of up to {}",
+                           text,
+                           std::numeric_limits<Integer>::max());
+      },
+      "");
+}
+
 CLI::Option* add_target(CLI::App& app, const OptionSpec& spec) {
   return std::visit(
       [&](auto* target) {
@@ -72,7 +92,11 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
   if (rules.with_commas) option->delimiter(',');
   if (rules.with_units) option->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   if (rules.one_each_time) option->expected(1)->take_all();
-  if (std::holds_alternative<uint64_t*>(spec.target)) option->check(not_negative());
+  if (std::holds_alternative<uint64_t*>(spec.target))
+    option->check(not_negative())->check(within_64_bits<uint64_t>());
+  if (std::holds_alternative<int64_t*>(spec.target) ||
+      std::holds_alternative<std::vector<int64_t>*>(spec.target))
+    option->check(within_64_bits<int64_t>());
   if (!std::holds_alternative<AnyValue>(rules.allowed))
     option->check(
         std::visit([](const auto& allowed) { return validator_of(allowed); }, rules.allowed));
@@ -139,6 +163,24 @@ std::vector<OptionSpec> options_of(const CommandSpec& program,
   return options;
 }
 
+// An option without a value behind its "=", for which the library would take the next word, or none
+// at all. Empty where there is none.
+std::string missing_value(const CommandSpec& program, const std::vector<std::string>& words) {
+  const std::vector<OptionSpec> options = options_of(program, words);
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    for (const OptionSpec& option : options) {
+      const bool flag = std::holds_alternative<bool*>(option.target);
+      if (words[i] == option.name + "=")
+        return flag ? fmt::format("{}: value is ''; allowed: no value", option.name)
+                    : fmt::format("{0}: value is ''; allowed: {0}=VALUE", option.name);
+      if (words[i] != option.name || flag) continue;
+      ++i;  // its value, whatever that is
+      break;
+    }
+  }
+  return "";
+}
+
 bool has_empty_part(const std::string& list) {
   return list.empty() || list.front() == ',' || list.back() == ',' ||
          list.find(",,") != std::string::npos;
@@ -177,6 +219,8 @@ ParsedCommandLine parse_command_line(const CommandSpec& program,
                                      char** argv) {
   ParsedCommandLine parsed;
   parsed.usage_error = unknown_command(program, argc, argv);
+  if (parsed.usage_error.empty())
+    parsed.usage_error = missing_value(program, {argv + 1, argv + argc});
   if (parsed.usage_error.empty())
     parsed.usage_error = incomplete_list(program, {argv + 1, argv + argc});
   if (!parsed.usage_error.empty()) return parsed;

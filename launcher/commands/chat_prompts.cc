@@ -8,7 +8,7 @@ namespace lockstep {
 namespace {
 
 // What a template is given is UTF-8.
-void check_text(const char* option, const std::string& text) {
+void check_text(const std::string& option, const std::string& text) {
   const size_t valid = valid_utf8_bytes(text);
   if (valid < text.size())
     throw ConfigError("{}: byte {} of the text is not UTF-8; allowed: UTF-8", option, valid);
@@ -61,6 +61,7 @@ void check_chat_options(const ChatOptions& options, bool has_prompts, bool has_p
 }
 
 ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path& tokenizer) {
+  if (!options.template_file.empty()) read_option_file("--chat-template", options.template_file);
   ChatFiles files = read_chat_files(tokenizer, options.template_file);
   if (!files.chat_template)
     throw ConfigError("--chat: there is no chat template beside {}; --chat-template names one",
@@ -68,24 +69,28 @@ ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path&
   return files;
 }
 
-std::vector<std::string> chat_prompts(const ChatOptions& options,
-                                      const ChatFiles& files,
-                                      const std::vector<std::string>& prompts) {
+std::vector<Prompt> chat_prompts(const ChatOptions& options,
+                                 const ChatFiles& files,
+                                 const std::vector<Prompt>& prompts) {
   const ChatSettings settings{.special_tokens = files.special_tokens,
                               .add_generation_prompt = true};
   check_text("--system", options.system);
   for (const std::string& message : options.messages) check_text("--message", message);
-  for (const std::string& prompt : prompts) check_text("--prompt", prompt);
-  const auto render = [&](const std::vector<std::string>& turns) {
+  for (const Prompt& prompt : prompts) check_text(prompt.from, prompt.text);
+  const auto render = [&](const std::string& from, const std::vector<std::string>& turns) {
     Json messages = Json::array();
     if (!options.system.empty()) add_message("system", options.system, &messages);
     for (size_t i = 0; i < turns.size(); ++i)
       add_message(i % 2 == 0 ? "user" : "assistant", turns[i], &messages);
-    return files.chat_template->render(messages, settings).text;
+    std::string text = files.chat_template->render(messages, settings).text;
+    if (text.empty())
+      throw ConfigError(
+          "{}: the chat template writes nothing for it; allowed: one that writes text", from);
+    return Prompt{from, std::move(text)};
   };
-  if (!options.messages.empty()) return {render(options.messages)};
-  std::vector<std::string> texts;
-  for (const std::string& prompt : prompts) texts.push_back(render({prompt}));
+  if (!options.messages.empty()) return {render("--message", options.messages)};
+  std::vector<Prompt> texts;
+  for (const Prompt& prompt : prompts) texts.push_back(render(prompt.from, {prompt.text}));
   return texts;
 }
 

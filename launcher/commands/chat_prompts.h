@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/command_line.h"
+#include "launcher/commands/prompts.h"
 #include "runtime/chat/chat_files.h"
 
 namespace lockstep {
@@ -28,9 +29,10 @@ void check_chat_options(const ChatOptions& options, bool has_prompts, bool has_p
 // and DataError.
 ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path& tokenizer);
 
-// The texts that the assistant is to go on with: of each prompt, or of the messages.
-std::vector<std::string> chat_prompts(const ChatOptions& options,
-                                      const ChatFiles& files,
-                                      const std::vector<std::string>& prompts);
+// The texts that the assistant is to go on with: of each prompt, or of the messages. Throws
+// ConfigError where a text is not UTF-8 or the template writes nothing, and DataError.
+std::vector<Prompt> chat_prompts(const ChatOptions& options,
+                                 const ChatFiles& files,
+                                 const std::vector<Prompt>& prompts);
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include "launcher/commands/chat_prompts.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/generated_text.h"
+#include "launcher/commands/prompts.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "models/huggingface/folder.h"
@@ -100,48 +101,48 @@ TokenTexts texts_of(const GenerateOptions& options, const RunConfig& config) {
   return {nullptr, format_of(config.data)->has_byte_tokens()};
 }
 
-std::vector<std::string> prompts_of(const GenerateOptions& options) {
-  std::vector<std::string> prompts = options.prompts;
-  if (!options.prompt_file.empty()) {
-    constexpr size_t kMostBytes = size_t{64} << 20;
-    const std::string text = read_file(options.prompt_file, kMostBytes);
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      if (end > at) prompts.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
+// `what` the ids are, for the message.
+void check_ids(const std::string& what, std::span<const int32_t> ids, int64_t vocabulary) {
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocabulary)
+      throw ConfigError("{} is {}; allowed: 0 to {}", what, id, vocabulary - 1);
   }
-  return prompts;
 }
 
-void check_prompt(const std::vector<int32_t>& prompt, int64_t vocabulary) {
-  if (prompt.empty()) throw ConfigError("--prompt: is empty; give at least one character");
-  for (int32_t token : prompt) {
-    if (token < 0 || token >= vocabulary)
-      throw ConfigError("--prompt-tokens: value is {}; allowed: 0 to {}", token, vocabulary - 1);
-  }
+void check_ends(const GenerateOptions& options, const TokenTexts& texts, int64_t vocabulary) {
+  check_ids("--end-token: value", options.end_tokens, vocabulary);
+  if (!options.stop_texts.empty() && !texts.has_texts())
+    throw ConfigError(
+        "--stop: the model was trained on token ids; give --tokenizer, or --end-token 1,2,3");
+  if (std::ranges::find(options.stop_texts, "") != options.stop_texts.end())
+    throw ConfigError("--stop: value is ''; allowed: a text of at least one character");
 }
 
 std::vector<Generation> begin_sequences(const GenerateOptions& options,
                                         const TokenTexts& texts,
                                         const ChatFiles* chat,
                                         int64_t vocabulary) {
-  std::vector<std::vector<int32_t>> prompts;
-  std::vector<std::string> given = prompts_of(options);
+  std::vector<Prompt> given = read_prompts(options.prompts, options.prompt_file);
   if (chat != nullptr) given = chat_prompts(options.chat, *chat, given);
-  if (!options.prompt_tokens.empty()) prompts.push_back(options.prompt_tokens);
-  if (given.empty() && prompts.empty()) given.push_back("\n");
+  if (given.empty() && options.prompt_tokens.empty()) given.push_back({"--prompt", "\n"});
   if (!given.empty() && !texts.has_texts())
     throw ConfigError(
         "--prompt: the model was trained on token ids; give --tokenizer, or --prompt-tokens 1,2,3");
-  // A chat template writes special tokens itself.
-  for (const std::string& text : given) prompts.push_back(texts.tokens_of(text, chat == nullptr));
   std::vector<Generation> sequences;
-  for (std::vector<int32_t>& prompt : prompts) {
-    check_prompt(prompt, vocabulary);
+  const auto begin = [&](std::vector<int32_t> tokens) {
     Generation& sequence = sequences.emplace_back();
-    sequence.prompt_tokens = prompt.size();
-    sequence.tokens = std::move(prompt);
+    sequence.prompt_tokens = tokens.size();
+    sequence.tokens = std::move(tokens);
+  };
+  check_ids("--prompt-tokens: value", options.prompt_tokens, vocabulary);
+  if (!options.prompt_tokens.empty()) begin(options.prompt_tokens);
+  for (const Prompt& prompt : given) {
+    // A chat template writes special tokens itself.
+    std::vector<int32_t> tokens = texts.tokens_of(prompt.text, chat == nullptr);
+    if (tokens.empty())
+      throw ConfigError("{}: has no tokens; allowed: a text of at least one", prompt.from);
+    check_ids(prompt.from + ": a token of the text", tokens, vocabulary);
+    begin(std::move(tokens));
   }
   return sequences;
 }
@@ -196,6 +197,7 @@ GenerationLimits limits_of(const GenerateOptions& options,
 }
 
 void generate_tokens(const GenerateOptions& options, Device& device) {
+  check_result_path("--json", options.common.json);
   check_chat_options(options.chat,
                      !options.prompts.empty() || !options.prompt_file.empty(),
                      !options.prompt_tokens.empty());
@@ -212,6 +214,7 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
   const Weights weights = weights_of(options, config);
   const int64_t vocabulary = vocabulary_of(traits, weights.layout);
   const TokenTexts texts = texts_of(options, config);
+  check_ends(options, texts, vocabulary);
   std::optional<ChatFiles> chat;
   if (options.chat.used()) {
     if (texts.tokenizer == nullptr) throw ConfigError("--chat: given; allowed: with --tokenizer");
@@ -273,7 +276,7 @@ void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
               &options.prompts,
               "Text to go on with; may be given many times",
               {.one_each_time = true});
-  command.add("--prompts", &options.prompt_file, "A file with a prompt on each line");
+  command.add("--prompts", &options.prompt_file, "A file with a prompt on each line, none empty");
   command.add("--prompt-tokens",
               &options.prompt_tokens,
               "Token ids to go on with, for models trained on token files",

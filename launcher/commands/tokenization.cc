@@ -107,13 +107,25 @@ void Tokenization::encode(const DocumentReader& reader, const std::string& path,
   std::string held;
   for (RawDocument& document : batch->documents) {
     const size_t before = batch->ids.size();
+    const auto name_problem = [&](std::string_view problem) {
+      const bool whole_file = document.line == 0;
+      batch->problems.push_back(whole_file
+                                    ? fmt::format("{}: {}", path, problem)
+                                    : fmt::format("{}:{}: {}", path, document.line, problem));
+    };
     const auto text = reader.text_of(&document, &held);
     if (!text) {
-      batch->problems.push_back(fmt::format("{}:{}: {}", path, document.line, document.problem));
+      name_problem(document.problem);
       continue;
     }
     if (text->empty()) continue;
-    encoder->encode(*text, options_.special_tokens, &batch->ids);
+    try {
+      encoder->encode(*text, options_.special_tokens, &batch->ids);
+    } catch (const DataError& error) {
+      batch->ids.resize(before);
+      name_problem(error.what());
+      continue;
+    }
     if (options_.end_token) batch->ids.push_back(*options_.end_token);
     batch->counts.push_back(batch->ids.size() - before);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/chat/evaluation.h"
 #include "runtime/chat/parser.h"
 #include "runtime/tokenizer/unicode.h"
@@ -25,7 +26,8 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string name) : name_(st
   try {
     parsed_ = std::make_unique<const Parsed>(Parsed{chat::parse_template(source)});
   } catch (const chat::SyntaxProblem& problem) {
-    throw DataError("{}:{}: the chat template has {}", name_, problem.line, problem.text);
+    throw DataError(
+        "{}:{}: the chat template has {}", name_, problem.line, escape_controls(problem.text));
   }
   marks_generation_ = chat::has_generation(parsed_->body);
 }
@@ -94,8 +96,10 @@ RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& sett
   } catch (const chat::TemplateProblem& problem) {
     if (evaluation) line = evaluation->line();
     constexpr const char* kFormat = "{}:{}: the chat template: {}";
-    if (problem.raised) throw MessagesNotWanted(kFormat, name_, line, problem.text);
-    throw DataError(kFormat, name_, line, problem.text);
+    const std::string text =
+        escape_controls(problem.text);  // it may be of the template or a message
+    if (problem.raised) throw MessagesNotWanted(kFormat, name_, line, text);
+    throw DataError(kFormat, name_, line, text);
   }
 }
 

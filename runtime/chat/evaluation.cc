@@ -84,6 +84,12 @@ Value Budget::list(Value::List values, bool tuple) {
   return Value::list(std::move(values), tuple);
 }
 
+Value Budget::iterable(Value::Iterable::Kind kind, Value::List values) {
+  take(values.size() * sizeof(Value));
+  step(static_cast<int64_t>(values.size()));
+  return Value::iterable(kind, std::move(values));
+}
+
 void Evaluation::run(const Body& body) { run_body(body); }
 
 void Evaluation::write(const std::string& text) {
@@ -137,6 +143,10 @@ Evaluation::Flow Evaluation::run_statement(const Statement& statement) {
       assign(statement.targets, budget_.text(captured(statement.bodies[0])));
       return Flow::kOn;
     case Statement::Kind::kMacro:
+      if (scopes_.size() > 1)
+        throw TemplateProblem{
+            fmt::format("the macro {} within a loop, a macro or a block; it is not known here",
+                        statement.macro->name)};
       assign(statement.targets, Value::macro(statement.macro.get()));
       return Flow::kOn;
     case Statement::Kind::kGeneration: {
@@ -168,10 +178,7 @@ Evaluation::Flow Evaluation::run_for(const Statement& statement) {
     }
     items = std::make_shared<const Value::List>(std::move(kept));
   }
-  if (items->empty()) {
-    if (statement.bodies.size() < 2) return Flow::kOn;
-    return run_body(statement.bodies[1]);
-  }
+  bool ended = false;  // some round, at the end of the body
   for (size_t i = 0; i < items->size(); ++i) {
     budget_.step();
     scopes_.emplace_back();
@@ -180,8 +187,13 @@ Evaluation::Flow Evaluation::run_for(const Statement& statement) {
     const Flow flow = run_body(statement.bodies[0]);
     scopes_.pop_back();
     if (flow == Flow::kBreak) break;
+    ended |= flow == Flow::kOn;
   }
-  return Flow::kOn;
+  if (ended || statement.bodies.size() < 2) return Flow::kOn;
+  scopes_.emplace_back();
+  const Flow flow = run_body(statement.bodies[1]);
+  scopes_.pop_back();
+  return flow;
 }
 
 void Evaluation::run_set(const Statement& statement) {
@@ -303,7 +315,8 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
       const std::vector<Value> values = all_parts();
       line_ = expression.line;
       if (values.size() > 1) budget_.read(std::max(values[0].weight(), values[1].weight()));
-      return Value::boolean(apply_test(expression.name, values[0], std::span(values).subspan(1)));
+      return Value::boolean(
+          apply_test(budget_, expression.name, values[0], std::span(values).subspan(1)));
     }
     case Kind::kNot: return Value::boolean(!part(0).truth());
     case Kind::kNegate: return arithmetic(budget_, "-", Value::integer(0), part(0));
@@ -341,6 +354,9 @@ Value Evaluation::name(const Expression& expression) {
   // That they are there can be asked.
   for (const char* function : {"raise_exception", "namespace", "dict", "range"})
     if (expression.name == function) return Value::macro(nullptr);
+  for (const char* of_jinja : {"self", "joiner", "cycler", "lipsum"})
+    if (expression.name == of_jinja)
+      throw TemplateProblem{fmt::format("{}; it is not known here", of_jinja)};
   return Value::undefined(expression.name);
 }
 
@@ -356,7 +372,7 @@ Value Evaluation::compare(const Expression& expression) {
     if (sign == "==" || sign == "!=") {
       holds = (left == right) == (sign == "==");
     } else if (within) {
-      holds = contains(right, left) == (sign == "in");
+      holds = contains(budget_, right, left) == (sign == "in");
     } else {
       const int by = order(left, right);
       holds = sign == "<"    ? by == -1
@@ -470,7 +486,7 @@ Value Evaluation::call_function(const std::string& name, const Arguments& argume
         throw TemplateProblem{fmt::format("a range of more than {} numbers", kMostNumbers)};
       values.push_back(Value::integer(static_cast<int64_t>(i)));
     }
-    return budget_.list(std::move(values));
+    return budget_.iterable(Value::Iterable::Kind::kRange, std::move(values));
   }
   throw TemplateProblem{fmt::format("the function {}; it is not known here", name)};
 }

@@ -38,6 +38,7 @@ class Budget {
   // A new text or list, which is counted.
   Value text(std::string text);
   Value list(Value::List values, bool tuple = false);
+  Value iterable(Value::Iterable::Kind kind, Value::List values);
 
  private:
   int64_t steps_ = 0;
@@ -98,7 +99,10 @@ Value apply_filter(Budget& budget,
                    const std::string& name,
                    const Value& of,
                    const Arguments& arguments);
-bool apply_test(const std::string& name, const Value& of, std::span<const Value> arguments);
+bool apply_test(Budget& budget,
+                const std::string& name,
+                const Value& of,
+                std::span<const Value> arguments);
 Value call_method(Budget& budget,
                   const Value& of,
                   const std::string& name,
@@ -108,10 +112,11 @@ Value element_of(Budget& budget, const Value& of, const Value& index);
 Value slice_of(
     Budget& budget, const Value& of, const Value& begin, const Value& end, const Value& step);
 Value arithmetic(Budget& budget, const std::string& sign, const Value& a, const Value& b);
-bool contains(const Value& all, const Value& one);
+bool contains(Budget& budget, const Value& all, const Value& one);
 // Below 0, 0 or above, of numbers, texts and lists.
 int order(const Value& a, const Value& b);
-// What a loop over a value goes through.
+// What a loop over a value goes through. Takes it, where it is a generator: its second loop is
+// refused, which in Jinja finds what the first has left.
 std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& value);
 // Characters of a text, each a text; their number is a number of steps.
 std::vector<std::string> characters(Budget& budget, const std::string& text);

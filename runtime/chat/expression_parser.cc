@@ -380,6 +380,7 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr of) {
   if (stream_.is_operator("(")) {
     parse_arguments(test.get());
   } else {
+    if (stream_.is_name("is")) stream_.unexpected("the end of a test, or one in parentheses");
     // One argument may stand without parentheses.
     const bool word = stream_.is(Token::Kind::kName) && !stream_.is_name("else") &&
                       !stream_.is_name("or") && !stream_.is_name("and") && !stream_.is_name("if") &&

@@ -5,10 +5,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 #include "runtime/chat/evaluation.h"
 #include "runtime/chat/letter_case.h"
 #include "runtime/chat/lexer.h"
+#include "runtime/tokenizer/unicode.h"
 
 namespace lockstep::chat {
 namespace {
@@ -35,6 +37,9 @@ struct Call {
     return found == nullptr ? std::move(otherwise) : found->shown();
   }
   std::shared_ptr<const Value::List> elements() const { return elements_of(budget, of); }
+  Value generator(Value::List values) const {
+    return budget.iterable(Value::Iterable::Kind::kGenerator, std::move(values));
+  }
 };
 
 // The member of a path "a.b.0" in a value; undefined where there is none.
@@ -104,6 +109,8 @@ Value otherwise(const Call& call) {
 
 Value end_of(const Call& call) {
   call.takes({});
+  if (call.name == "last" && call.of.is_iterable(Value::Iterable::Kind::kGenerator))
+    throw TemplateProblem{"filter last of a generator"};
   const auto elements = call.elements();
   if (elements->empty()) return Value::undefined(fmt::format("the {} of an empty list", call.name));
   return call.name == "first" ? elements->front() : elements->back();
@@ -127,11 +134,12 @@ Value chosen(const Call& call) {
     const Value value = by_attribute ? member(call, element, given[0]) : element;
     const bool holds =
         given.size() > first
-            ? apply_test(given[first].as_text(), value, std::span(given).subspan(first + 1))
+            ? apply_test(
+                  call.budget, given[first].as_text(), value, std::span(given).subspan(first + 1))
             : value.truth();
     if (holds == wanted) kept.push_back(element);
   }
-  return call.budget.list(std::move(kept));
+  return call.generator(std::move(kept));
 }
 
 Value mapped(const Call& call) {
@@ -162,7 +170,7 @@ Value mapped(const Call& call) {
       values.push_back(apply_filter(call.budget, given[0].as_text(), element, rest));
     }
   }
-  return call.budget.list(std::move(values));
+  return call.generator(std::move(values));
 }
 
 // Python's sorted(); texts without regard to case, as Jinja does.
@@ -200,14 +208,16 @@ Value unique(const Call& call) {
     keys.push_back(std::move(key));
     kept.push_back(element);
   }
-  return call.budget.list(std::move(kept));
+  return call.generator(std::move(kept));
 }
 
 Value reversed(const Call& call) {
   call.takes({});
   Value::List values(*call.elements());
   std::ranges::reverse(values);
-  if (!call.of.is_text()) return call.budget.list(std::move(values));
+  if (call.of.is_iterable(Value::Iterable::Kind::kGenerator))
+    return call.budget.list(std::move(values));
+  if (!call.of.is_text()) return call.generator(std::move(values));
   std::string text;
   for (const Value& value : values) text += value.as_text();
   return call.budget.text(std::move(text));
@@ -215,20 +225,49 @@ Value reversed(const Call& call) {
 
 Value items(const Call& call) {
   call.takes({});
-  if (call.of.is_undefined()) return call.budget.list({});
+  if (call.of.is_undefined()) return call.generator({});
   if (!call.of.is_mapping())
     throw TemplateProblem{fmt::format("filter items of a {}", call.of.kind_name())};
   Arguments none;
-  return call_method(call.budget, call.of, "items", none);
+  const Value all = call_method(call.budget, call.of, "items", none);
+  return call.generator(*all.as_iterable().items);
 }
 
 Value dictsort(const Call& call) {
   call.takes({});
-  Arguments none;
+  if (!call.of.is_mapping())
+    throw TemplateProblem{fmt::format("filter dictsort of a {}", call.of.kind_name())};
   const Value all = items(call);
   Arguments by_first;
   by_first.named.emplace_back("attribute", Value::integer(0));
   return apply_filter(call.budget, "sort", all, by_first);
+}
+
+// A text as Python's int() and float() read it: without white space around it, and without the '_'
+// that may stand between digits. None where there are others, or other characters than theirs.
+std::optional<std::string> number_text(const std::string& text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const std::string inner =
+      text.substr(leading_space(text),
+                  text.size() - std::min(text.size(), leading_space(text) + trailing_space(text)));
+  std::string plain;
+  for (size_t i = 0; i < inner.size(); ++i) {
+    const char c = inner[i];
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      if (!is_decimal_digit(decode_char(&inner[i]).code)) return std::nullopt;
+      throw TemplateProblem{"a number with digits that are not ASCII; it is not known here"};
+    }
+    if (c == '_') {
+      if (i == 0 || i + 1 == inner.size() || !is_digit(inner[i - 1]) || !is_digit(inner[i + 1]))
+        return std::nullopt;
+    } else if (is_digit(c) || std::string_view("+-.eEinfatyINFATY").find(c) != std::string::npos) {
+      plain += c;  // infinity and nan, too
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (plain.empty()) return std::nullopt;
+  return plain;
 }
 
 Value to_number(const Call& call) {
@@ -237,24 +276,23 @@ Value to_number(const Call& call) {
   const Value* given = call.find(0, "default");
   const Value missing = given != nullptr ? *given : whole ? Value::integer(0) : Value::number(0);
   double number = 0;
+  if (call.of.is_undefined())
+    throw TemplateProblem{
+        fmt::format("filter {}: '{}' is undefined", call.name, call.of.undefined_name())};
   if (call.of.is_number()) {
     if (call.of.is_integer() && whole) return Value::integer(call.of.as_integer());
     number = call.of.as_double();
   } else if (call.of.is_text()) {
-    const std::string& text = call.of.as_text();
-    const std::string inner = text.substr(
-        leading_space(text),
-        text.size() - std::min(text.size(), leading_space(text) + trailing_space(text)));
-    const bool plain = !inner.empty() && std::ranges::all_of(inner, [](char c) {
-      return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
-    });
+    const std::optional<std::string> text = number_text(call.of.as_text());
+    if (!text) return missing;
     int64_t exact = 0;
-    const char* const stop = inner.data() + inner.size();
-    const auto read = std::from_chars(inner.data() + inner.starts_with('+'), stop, exact);
-    if (whole && plain && read.ec == std::errc() && read.ptr == stop) return Value::integer(exact);
+    const char* const stop = text->data() + text->size();
+    const bool sign = text->size() > 1 && (*text)[0] == '+' && (*text)[1] != '-';
+    const auto read = std::from_chars(text->data() + (sign ? 1 : 0), stop, exact);
+    if (whole && read.ec == std::errc() && read.ptr == stop) return Value::integer(exact);
     char* end = nullptr;
-    number = plain ? std::strtod(inner.c_str(), &end) : 0;
-    if (!plain || *end != '\0') return missing;
+    number = std::strtod(text->c_str(), &end);
+    if (*end != '\0') return missing;
   } else {
     return missing;
   }
@@ -262,6 +300,27 @@ Value to_number(const Call& call) {
   if (!std::isfinite(number)) return missing;
   if (std::abs(number) >= 0x1p63) throw TemplateProblem{"a whole number of more than 64 bits"};
   return Value::integer(static_cast<int64_t>(number));
+}
+
+// Python's splitlines().
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::string line;
+  for (size_t i = 0; i < text.size();) {
+    const DecodedChar c = decode_char(&text[i]);
+    const bool breaks = (c.code >= 0x0a && c.code <= 0x0d) || (c.code >= 0x1c && c.code <= 0x1e) ||
+                        c.code == 0x85 || c.code == 0x2028 || c.code == 0x2029;
+    if (breaks) {
+      lines.push_back(std::move(line));
+      line.clear();
+    } else {
+      line.append(text, i, c.bytes);
+    }
+    i += c.bytes;
+    if (c.code == '\r' && i < text.size() && text[i] == '\n') ++i;
+  }
+  if (!line.empty()) lines.push_back(std::move(line));
+  return lines;
 }
 
 Value indented(const Call& call) {
@@ -283,16 +342,13 @@ Value indented(const Call& call) {
   }
   const bool blank = call.flag(2, "blank");
   std::string out;
-  const std::string& text = call.of.as_text();
-  bool first_line = true;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const bool indents = first_line ? call.flag(1, "first") : blank || end > at;
-    if (!first_line) out += '\n';
+  // Jinja takes the lines of the text with a line break behind it.
+  const std::vector<std::string> lines = lines_of(call.of.as_text() + "\n");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool indents = i == 0 ? call.flag(1, "first") : blank || !lines[i].empty();
+    if (i > 0) out += '\n';
     if (indents) out += blanks;
-    out += text.substr(at, end - at);
-    first_line = false;
-    at = end + 1;
+    out += lines[i];
     if (out.size() > Budget::kMostBytes) call.budget.take(out.size());
   }
   return call.budget.text(std::move(out));
@@ -317,7 +373,7 @@ Value texts(const Call& call) {
   if (name == "upper") return call.budget.text(upper_case(text));
   if (name == "lower") return call.budget.text(lower_case(text));
   if (name == "capitalize") return call.budget.text(capitalized(text));
-  if (name == "title") return call.budget.text(title_case(text));
+  if (name == "title") return call.budget.text(title_words(text));
   return call.budget.text(text);  // string
 }
 

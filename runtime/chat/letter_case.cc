@@ -2,59 +2,230 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "runtime/chat/lexer.h"
 #include "runtime/tokenizer/unicode.h"
 
 namespace lockstep::chat {
 namespace {
 
-void append_upper(std::string* out, uint32_t code) {
-  append_char(out, static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code))));
-}
+using Codes = std::vector<uint32_t>;
+
+constexpr uint32_t kSigma = 0x3a3, kFinalSigma = 0x3c2;
+constexpr uint32_t kSharpS = 0xdf;
+constexpr uint32_t kIota = 0x3b9, kIotaBelow = 0x345;
+
+struct Range {
+  uint32_t first, last;
+};
+
+// Characters with a case that are no letters of a case (Other_Lowercase, Other_Uppercase) and have
+// no other one.
+constexpr Range kCased[] = {
+    {0xaa, 0xaa},       {0xba, 0xba},       {0x2b0, 0x2b8},     {0x2c0, 0x2c1},
+    {0x2e0, 0x2e4},     {0x37a, 0x37a},     {0x1d2c, 0x1d6a},   {0x1d78, 0x1d78},
+    {0x1d9b, 0x1dbf},   {0x2071, 0x2071},   {0x207f, 0x207f},   {0x2090, 0x209c},
+    {0x2c7c, 0x2c7d},   {0xa69c, 0xa69d},   {0xa770, 0xa770},   {0xa7f8, 0xa7f9},
+    {0xab5c, 0xab5f},   {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107b0},
+    {0x107b2, 0x107ba}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
+
+// Punctuation that stands within words (Case_Ignorable).
+constexpr uint32_t kWithinWords[] = {0x27,
+                                     0x2e,
+                                     0x3a,
+                                     0xb7,
+                                     0x387,
+                                     0x55f,
+                                     0x5f4,
+                                     0x2018,
+                                     0x2019,
+                                     0x2024,
+                                     0x2027,
+                                     0xfe13,
+                                     0xfe52,
+                                     0xfe55,
+                                     0xff07,
+                                     0xff0e,
+                                     0xff1a};
+
+utf8proc_int32_t signed_of(uint32_t code) { return static_cast<utf8proc_int32_t>(code); }
 
 bool is_cased(uint32_t code) {
-  const auto c = static_cast<utf8proc_int32_t>(code);
-  return utf8proc_toupper(c) != c || utf8proc_tolower(c) != c;
+  const auto c = signed_of(code);
+  const auto category = utf8proc_category(c);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+         category == UTF8PROC_CATEGORY_LT || utf8proc_toupper(c) != c || utf8proc_tolower(c) != c ||
+         std::ranges::any_of(kCased, [code](const Range& range) {
+           return code >= range.first && code <= range.last;
+         });
 }
 
-template <typename F>
-std::string each_character(const std::string& text, F append) {
-  std::string out;
+bool is_case_ignorable(uint32_t code) {
+  switch (utf8proc_category(signed_of(code))) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK: return true;
+    default: return std::ranges::find(kWithinWords, code) != std::end(kWithinWords);
+  }
+}
+
+Codes codes_of(const std::string& text) {
+  Codes codes;
   for (size_t i = 0; i < text.size();) {
     const DecodedChar c = decode_char(&text[i]);
-    append(&out, c.code);
+    codes.push_back(c.code);
     i += c.bytes;
   }
-  return out;
+  return codes;
+}
+
+// What a lower-case letter without an upper-case one is made of ("ﬁ": f, i), which is where its case
+// folding has several characters; none for others.
+std::span<const utf8proc_int32_t> parts_of(uint32_t code, std::array<utf8proc_int32_t, 8>* buffer) {
+  const auto c = signed_of(code);
+  if (utf8proc_category(c) == UTF8PROC_CATEGORY_LU) return {};
+  int last_class = 0;
+  const auto count = utf8proc_decompose_char(c,
+                                             buffer->data(),
+                                             static_cast<utf8proc_ssize_t>(buffer->size()),
+                                             UTF8PROC_CASEFOLD,
+                                             &last_class);
+  if (count < 2) return {};
+  return std::span(*buffer).first(static_cast<size_t>(count));
+}
+
+void append_upper(std::string* out, uint32_t code) {
+  std::array<utf8proc_int32_t, 8> buffer;
+  const auto parts = parts_of(code, &buffer);
+  for (const auto part : parts) append_char(out, static_cast<uint32_t>(utf8proc_toupper(part)));
+  if (parts.empty()) append_char(out, static_cast<uint32_t>(utf8proc_toupper(signed_of(code))));
+}
+
+void append_title(std::string* out, uint32_t code) {
+  std::array<utf8proc_int32_t, 8> buffer;
+  const auto c = signed_of(code);
+  const auto parts = parts_of(code, &buffer);
+  const auto title = code == kSharpS ? c : utf8proc_totitle(c);  // the library has the rare 'ẞ'
+  if (parts.empty() || title != c || utf8proc_category(c) == UTF8PROC_CATEGORY_LT)
+    return append_char(out, static_cast<uint32_t>(title));
+  bool begun = false;
+  for (const auto part : parts) {
+    const auto code_of_part = static_cast<uint32_t>(part);
+    if (!begun) {
+      append_char(out, static_cast<uint32_t>(utf8proc_totitle(part)));
+      begun = utf8proc_totitle(part) != part || parts.size() == 1;
+    } else {
+      append_char(out, code_of_part == kIota ? kIotaBelow : code_of_part);
+    }
+  }
+}
+
+// Of the character at `i` of a text.
+void append_lower(std::string* out, std::span<const uint32_t> text, size_t i) {
+  if (text[i] != kSigma) return append_lowercase(out, text[i]);
+  size_t before = i, after = i + 1;
+  while (before > 0 && is_case_ignorable(text[before - 1])) --before;
+  while (after < text.size() && is_case_ignorable(text[after])) ++after;
+  const bool final =
+      before > 0 && is_cased(text[before - 1]) && (after == text.size() || !is_cased(text[after]));
+  if (final) return append_char(out, kFinalSigma);
+  append_lowercase(out, kSigma);
+}
+
+bool ends_word(uint32_t code) {
+  if (code < 0x80 && std::string_view("-({[<").find(static_cast<char>(code)) != std::string::npos)
+    return true;
+  std::string character;
+  append_char(&character, code);
+  return leading_space(character) > 0;
 }
 
 }  // namespace
 
-std::string upper_case(const std::string& text) { return each_character(text, append_upper); }
+std::string upper_case(const std::string& text) {
+  std::string out;
+  for (const uint32_t code : codes_of(text)) append_upper(&out, code);
+  return out;
+}
 
-std::string lower_case(const std::string& text) { return each_character(text, append_lowercase); }
+std::string lower_case(const std::string& text) {
+  std::string out;
+  const Codes codes = codes_of(text);
+  for (size_t i = 0; i < codes.size(); ++i) append_lower(&out, codes, i);
+  return out;
+}
 
 std::string title_case(const std::string& text) {
+  std::string out;
+  const Codes codes = codes_of(text);
   bool in_word = false;
-  return each_character(text, [&](std::string* out, uint32_t code) {
+  for (size_t i = 0; i < codes.size(); ++i) {
     if (in_word) {
-      append_lowercase(out, code);
+      append_lower(&out, codes, i);
     } else {
-      append_upper(out, code);
+      append_title(&out, codes[i]);
     }
-    in_word = is_cased(code);
-  });
+    in_word = is_cased(codes[i]);
+  }
+  return out;
+}
+
+std::string title_words(const std::string& text) {
+  std::string out;
+  const Codes codes = codes_of(text);
+  for (size_t begin = 0; begin < codes.size();) {
+    size_t end = begin + 1;
+    append_upper(&out, codes[begin]);
+    if (!ends_word(codes[begin])) {
+      while (end < codes.size() && !ends_word(codes[end])) ++end;
+      // Jinja makes lower case of the rest alone.
+      const auto rest = std::span(codes).subspan(begin + 1, end - begin - 1);
+      for (size_t i = 0; i < rest.size(); ++i) append_lower(&out, rest, i);
+    }
+    begin = end;
+  }
+  return out;
 }
 
 std::string capitalized(const std::string& text) {
-  bool first = true;
-  return each_character(text, [&](std::string* out, uint32_t code) {
-    if (first) {
-      append_upper(out, code);
+  std::string out;
+  const Codes codes = codes_of(text);
+  for (size_t i = 0; i < codes.size(); ++i) {
+    if (i == 0) {
+      append_title(&out, codes[i]);
     } else {
-      append_lowercase(out, code);
+      append_lower(&out, codes, i);
     }
-    first = false;
-  });
+  }
+  return out;
+}
+
+bool is_decimal_digit(uint32_t code) {
+  return utf8proc_category(signed_of(code)) == UTF8PROC_CATEGORY_ND;
+}
+
+bool is_other_number(uint32_t code) {
+  return utf8proc_category(signed_of(code)) == UTF8PROC_CATEGORY_NO;
+}
+
+bool is_printable(uint32_t code) {
+  switch (utf8proc_category(signed_of(code))) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP: return false;
+    case UTF8PROC_CATEGORY_ZS: return code == ' ';
+    default: return true;
+  }
 }
 
 }  // namespace lockstep::chat

@@ -223,8 +223,15 @@ Value text_method(Budget& budget,
   if (name == "title") return budget.text(title_case(text));
   if (name == "capitalize") return budget.text(capitalized(text));
   if (name == "isdigit") {
-    const bool digits = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-    return Value::boolean(digits && !text.empty());
+    bool other = false;  // some number that is no decimal digit, such as '²' and '½'
+    for (size_t i = 0; i < text.size();) {
+      const DecodedChar c = decode_char(&text[i]);
+      if (!is_decimal_digit(c.code) && !is_other_number(c.code)) return Value::boolean(false);
+      other |= !is_decimal_digit(c.code);
+      i += c.bytes;
+    }
+    if (other) throw TemplateProblem{"isdigit of a number that is no digit; it is not known here"};
+    return Value::boolean(!text.empty());
   }
   throw TemplateProblem{fmt::format("the method {} of a text; it is not known here", name)};
 }
@@ -252,7 +259,8 @@ Value mapping_method(Budget& budget,
       values.push_back(Value::list({Value::text(key), member}, true));
     }
   }
-  if (name == "keys" || name == "values" || name == "items") return budget.list(std::move(values));
+  if (name == "keys" || name == "values" || name == "items")
+    return budget.iterable(Value::Iterable::Kind::kView, std::move(values));
   throw TemplateProblem{fmt::format("the method {} of a dict; it is not known here", name)};
 }
 
@@ -285,7 +293,10 @@ Value call_method(Budget& budget,
       fmt::format("the method {} of a {}; it is not known here", name, of.kind_name())};
 }
 
-bool apply_test(const std::string& name, const Value& of, std::span<const Value> arguments) {
+bool apply_test(Budget& budget,
+                const std::string& name,
+                const Value& of,
+                std::span<const Value> arguments) {
   const auto takes = [&](size_t count) {
     if (arguments.size() != count)
       throw TemplateProblem{fmt::format("the test {} with {} arguments", name, arguments.size())};
@@ -317,8 +328,11 @@ bool apply_test(const std::string& name, const Value& of, std::span<const Value>
   if (name == "none") return of.is(Value::Kind::kNone);
   if (name == "string") return of.is_text();
   if (name == "mapping") return of.is_mapping();
+  if (name == "iterable" && (of.is(Value::Kind::kIterable) || of.is(Value::Kind::kLoop)))
+    return true;
   if (name == "sequence" || name == "iterable")
-    return of.is_text() || of.is_list() || of.is_mapping() || of.is_undefined();
+    return of.is_text() || of.is_list() || of.is_mapping() || of.is_undefined() ||
+           of.is_iterable(Value::Iterable::Kind::kRange);
   if (name == "number") return of.is_number();
   if (name == "integer") return of.is(Value::Kind::kInteger);
   if (name == "float") return of.is(Value::Kind::kDouble);
@@ -327,14 +341,15 @@ bool apply_test(const std::string& name, const Value& of, std::span<const Value>
     return of.is(Value::Kind::kBoolean) && (of.as_integer() != 0) == (name == "true");
   if (name == "odd") return whole() % 2 != 0;
   if (name == "even") return whole() % 2 == 0;
-  if (name == "callable") return of.is(Value::Kind::kMacro);
+  if (name == "callable")  // so Jinja has it of what is undefined, and of a loop
+    return of.is(Value::Kind::kMacro) || of.is(Value::Kind::kLoop) || of.is_undefined();
   const auto other = [&]() -> const Value& {
     takes(1);
     return arguments[0];
   };
   if (name == "eq" || name == "equalto") return of == other();
   if (name == "ne") return !(of == other());
-  if (name == "in") return contains(other(), of);
+  if (name == "in") return contains(budget, other(), of);
   if (name == "lt" || name == "lessthan") return order(of, other()) == -1;
   if (name == "gt" || name == "greaterthan") return order(of, other()) == 1;
   if (name == "le") return order(of, other()) <= 0;

@@ -127,6 +127,8 @@ int64_t length_of(const Value& value) {
   if (value.is_undefined()) return 0;
   if (value.is_list()) return static_cast<int64_t>(value.as_list().size());
   if (value.is_mapping()) return static_cast<int64_t>(value.as_mapping().size());
+  if (value.is(Value::Kind::kIterable) && !value.is_iterable(Value::Iterable::Kind::kGenerator))
+    return static_cast<int64_t>(value.as_iterable().items->size());
   if (!value.is_text()) refuse_kind(value, "length");
   int64_t count = 0;
   for (const char c : value.as_text()) count += (static_cast<unsigned char>(c) & 0xc0u) != 0x80u;
@@ -136,6 +138,13 @@ int64_t length_of(const Value& value) {
 std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& value) {
   Value::List all;
   if (value.is_list()) return value.shared_list();
+  if (value.is(Value::Kind::kIterable)) {
+    const Value::Iterable& iterable = value.as_iterable();
+    if (iterable.taken)
+      throw TemplateProblem{"a generator that is gone through twice; it is not known here"};
+    iterable.taken = iterable.kind == Value::Iterable::Kind::kGenerator;
+    return iterable.items;
+  }
   if (value.is_text()) {
     for (std::string& character : characters(budget, value.as_text()))
       all.push_back(Value::text(std::move(character)));
@@ -170,6 +179,11 @@ Value element_of(Budget& budget, const Value& of, const Value& index) {
   if (of.is(Value::Kind::kLoop) && index.is_text())
     return loop_attribute(of.as_loop(), index.as_text());
   if (!index.is_integer()) return Value::undefined(index.shown());
+  if (of.is_iterable(Value::Iterable::Kind::kRange)) {
+    const auto& numbers = *of.as_iterable().items;
+    const auto place = place_of(index.as_integer(), numbers.size());
+    return place ? numbers[*place] : Value::undefined(index.shown());
+  }
   if (of.is_list()) {
     const auto place = place_of(index.as_integer(), of.as_list().size());
     return place ? of.as_list()[*place] : Value::undefined(index.shown());
@@ -241,12 +255,16 @@ Value arithmetic(Budget& budget, const std::string& sign, const Value& a, const 
       fmt::format("operator {} between a {} and a {}", sign, a.kind_name(), b.kind_name())};
 }
 
-bool contains(const Value& all, const Value& one) {
+bool contains(Budget& budget, const Value& all, const Value& one) {
   if (all.is_text()) {
     if (!one.is_text()) refuse_kind(one, "'in' a text");
     return find_text(all.as_text(), one.as_text()) != std::string::npos;
   }
   if (all.is_list()) return std::ranges::find(all.as_list(), one) != all.as_list().end();
+  if (all.is(Value::Kind::kIterable)) {
+    const auto elements = elements_of(budget, all);
+    return std::ranges::find(*elements, one) != elements->end();
+  }
   if (all.is_mapping()) return one.is_text() && all.find(one.as_text()) != nullptr;
   if (all.is_undefined()) return false;
   refuse_kind(all, "'in' what has no elements");

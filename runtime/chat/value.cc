@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "runtime/chat/letter_case.h"
 #include "runtime/tokenizer/unicode.h"
 
 namespace lockstep::chat {
@@ -96,6 +97,13 @@ Value Value::list(List values, bool tuple) {
   return value;
 }
 
+Value Value::iterable(Iterable::Kind kind, List values) {
+  Value value = list(std::move(values));
+  value.kind_ = Kind::kIterable;
+  value.held_ = std::make_shared<const Iterable>(Iterable{kind, value.shared_list()});
+  return value;
+}
+
 Value Value::mapping(Members members) {
   Value value;
   for (const auto& [name, member] : members) {
@@ -169,6 +177,8 @@ bool Value::truth() const {
     case Kind::kText: return !as_text().empty();
     case Kind::kList: return !as_list().empty();
     case Kind::kMapping: return !as_mapping().empty();
+    case Kind::kIterable:
+      return as_iterable().kind == Iterable::Kind::kGenerator || !as_iterable().items->empty();
     default: return true;
   }
 }
@@ -183,6 +193,10 @@ const char* Value::kind_name() const {
     case Kind::kText: return "str";
     case Kind::kList: return tuple_ ? "tuple" : "list";
     case Kind::kMapping: return "dict";
+    case Kind::kIterable:
+      return is_iterable(Iterable::Kind::kRange)  ? "range"
+             : is_iterable(Iterable::Kind::kView) ? "view of a dict"
+                                                  : "generator";
     case Kind::kNamespace: return "namespace";
     case Kind::kLoop: return "loop";
     case Kind::kMacro: return "macro";
@@ -209,22 +223,27 @@ void append_quoted(const std::string& text, std::string* out) {
   const bool single = text.find('\'') == std::string::npos || text.find('"') != std::string::npos;
   const char mark = single ? '\'' : '"';
   *out += mark;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == mark || c == '\\') {
+  for (size_t i = 0; i < text.size();) {
+    const DecodedChar c = decode_char(&text[i]);
+    if (c.code == static_cast<unsigned char>(mark) || c.code == '\\') {
       *out += '\\';
-      *out += c;
-    } else if (c == '\n') {
+      *out += text[i];
+    } else if (c.code == '\n') {
       *out += "\\n";
-    } else if (c == '\r') {
+    } else if (c.code == '\r') {
       *out += "\\r";
-    } else if (c == '\t') {
+    } else if (c.code == '\t') {
       *out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      *out += fmt::format("\\x{:02x}", byte);
+    } else if (is_printable(c.code)) {
+      out->append(text, i, c.bytes);
+    } else if (c.code < 0x100) {
+      *out += fmt::format("\\x{:02x}", c.code);
+    } else if (c.code < 0x10000) {
+      *out += fmt::format("\\u{:04x}", c.code);
     } else {
-      *out += c;
+      *out += fmt::format("\\U{:08x}", c.code);
     }
+    i += c.bytes;
   }
   *out += mark;
 }
@@ -296,6 +315,12 @@ bool operator==(const Value& a, const Value& b) {
         if (other == nullptr || !(member == *other)) return false;
       }
       return true;
+    case Value::Kind::kIterable:
+      if (a.held_ != b.held_ && !a.is_iterable(Value::Iterable::Kind::kGenerator) &&
+          a.as_iterable().kind == b.as_iterable().kind)
+        throw TemplateProblem{
+            fmt::format("a comparison of each a {}; it is not known here", a.kind_name())};
+      return a.held_ == b.held_;
     case Value::Kind::kMacro: return a.macro_ == b.macro_;
     default: return a.held_ == b.held_;
   }

@@ -1,8 +1,8 @@
 #pragma once
 // Values of a chat template, as Python has them: none, booleans, 64-bit integers, doubles, texts
-// (valid UTF-8, counted in code points), lists, tuples, mappings of texts, namespaces; and what is
-// not defined, which is a value of its own. Copies share what they hold, which does not change, but
-// for namespaces.
+// (valid UTF-8, counted in code points), lists, tuples, mappings of texts, iterables, namespaces; and
+// what is not defined, which is a value of its own. Copies share what they hold, which does not
+// change, but for namespaces and what of a generator has been taken.
 
 #include <cstdint>
 #include <memory>
@@ -38,6 +38,7 @@ class Value {
     kText,
     kList,  // or tuple
     kMapping,
+    kIterable,
     kNamespace,
     kLoop,
     kMacro,
@@ -46,6 +47,14 @@ class Value {
   using Members = std::vector<std::pair<std::string, Value>>;
   struct Namespace {
     Members members;
+  };
+  // What a loop can go through, and that is no list: a range, the items, keys or values of a mapping,
+  // and what filters such as map and select give, which Jinja makes as it goes, once.
+  struct Iterable {
+    enum class Kind : uint8_t { kRange, kView, kGenerator };
+    Kind kind;
+    std::shared_ptr<const List> items;
+    mutable bool taken = false;  // of a generator
   };
   // What `loop` is in a loop.
   struct Loop {
@@ -63,6 +72,7 @@ class Value {
   // they share is counted each time: so it is written and compared.
   static Value list(List values, bool tuple = false);
   static Value mapping(Members members);
+  static Value iterable(Iterable::Kind kind, List values);
   static Value new_namespace(Members members);
   static Value loop(std::shared_ptr<const List> items, size_t index);
   static Value macro(const MacroNode* node);
@@ -75,6 +85,9 @@ class Value {
   bool is_list() const { return is(Kind::kList); }
   bool is_mapping() const { return is(Kind::kMapping); }
   bool is_tuple() const { return tuple_; }
+  bool is_iterable(Iterable::Kind kind) const {
+    return is(Kind::kIterable) && as_iterable().kind == kind;
+  }
   // Booleans are integers, too.
   bool is_integer() const { return is(Kind::kInteger) || is(Kind::kBoolean); }
   bool is_number() const { return is_integer() || is(Kind::kDouble); }
@@ -85,6 +98,7 @@ class Value {
   const std::string& as_text() const { return *static_cast<const std::string*>(held_.get()); }
   const List& as_list() const { return *static_cast<const List*>(held_.get()); }
   std::shared_ptr<const List> shared_list() const;
+  const Iterable& as_iterable() const { return *static_cast<const Iterable*>(held_.get()); }
   const Members& as_mapping() const { return *static_cast<const Members*>(held_.get()); }
   Namespace& as_namespace() const {
     return *const_cast<Namespace*>(static_cast<const Namespace*>(held_.get()));
@@ -104,7 +118,7 @@ class Value {
   // The member of that name, or null.
   const Value* find(std::string_view name) const;
 
-  // As Python's ==.
+  // As Python's ==. Throws TemplateProblem where both are ranges or views.
   friend bool operator==(const Value& a, const Value& b);
 
  private:

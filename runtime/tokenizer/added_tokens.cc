@@ -1,5 +1,7 @@
 #include "runtime/tokenizer/added_tokens.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -18,6 +20,10 @@ AddedToken read_token(const JsonPlace& place, const Normalizer& normalizer) {
   token.rstrip = place.flag_or("rstrip", false);
   token.normalized = place.flag_or("normalized", !token.special);
   token.shown = token.normalized ? normalizer.apply(token.content) : token.content;
+  if (token.shown.empty() && !token.content.empty())
+    place.at("content").fail(
+        "nothing is left of it once it is normalized; allowed: a token that is found in such text, "
+        "or normalized: false");
   return token;
 }
 
@@ -32,12 +38,28 @@ AddedTokens::AddedTokens(const JsonPlace& place,
                          const Normalizer& normalizer) {
   const size_t count = place.is_null() ? 0 : place.elements();
   auto next_id = static_cast<uint32_t>(vocabulary.size());
+  std::unordered_map<std::string, uint32_t> normal_forms;
   for (size_t i = 0; i < count; ++i) {
-    AddedToken token = read_token(place.element(i), normalizer);
+    const JsonPlace element = place.element(i);
+    AddedToken token = read_token(element, normalizer);
     if (token.content.empty()) continue;
     std::optional<uint32_t> id = vocabulary.id_of(token.content);
     if (const auto found = ids_.find(token.content); found != ids_.end()) id = found->second;
-    if (!id) id = next_id++;
+    if (!id) {
+      id = next_id++;
+      if (const std::string* other = vocabulary.token_of(*id))
+        element.at("content").fail(fmt::format(
+            "gets the next id, {}, which '{}' has in the vocabulary; allowed: new tokens "
+            "where the vocabulary's ids have no holes",
+            *id,
+            *other));
+    }
+    // The package takes one of them by chance.
+    if (token.normalized && normal_forms.emplace(token.shown, *id).first->second != *id)
+      element.at("content").fail(fmt::format(
+          "is '{}' once it is normalized, as a token before it; allowed: tokens that differ "
+          "then",
+          token.shown));
     if (token.special) special_.insert(token.content);
     ids_[token.content] = *id;
     largest_id_ = std::max(largest_id_, *id);

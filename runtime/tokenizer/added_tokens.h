@@ -54,7 +54,7 @@ class AddedTokens {
         size_t end = at + match.bytes;
         if (size_t from = at; take(match.value, text, begin, &from, &end)) {
           if (begin < from) on_text(begin, from);
-          on_token(match.value);
+          if (from < end) on_token(match.value);  // else the token before has taken all of it
           begin = end;
         }
         at = next_candidate(trie, text, at + match.bytes);

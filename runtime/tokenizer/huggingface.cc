@@ -50,7 +50,11 @@ class HuggingFaceTokenizer final : public Tokenizer {
   }
 
   uint32_t id_limit() const override {
-    return std::max(model_->vocabulary().largest_id(), added_.largest_id()) + 1;
+    return std::max({model_->vocabulary().largest_id(),
+                     added_.largest_id(),
+                     largest_id_of(post_processor_.single),
+                     largest_id_of(post_processor_.pair)}) +
+           1;
   }
 
   bool is_special(uint32_t id) const override {

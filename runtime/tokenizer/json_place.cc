@@ -87,11 +87,12 @@ void JsonPlace::refuse(std::string_view allowed) const {
   fail(fmt::format("value is {}; allowed: {}", shown, allowed));
 }
 
+std::string JsonPlace::name() const {
+  return path_.empty() ? file_ : fmt::format("{}: {}", file_, escape_controls(path_));
+}
+
 void JsonPlace::fail(std::string_view problem) const {
-  throw DataError("{}: {}",
-                  file_,
-                  escape_controls(path_.empty() ? std::string(problem)
-                                                : fmt::format("{}: {}", path_, problem)));
+  throw DataError("{}: {}", name(), escape_controls(problem));
 }
 
 }  // namespace lockstep

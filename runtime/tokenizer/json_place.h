@@ -40,6 +40,9 @@ class JsonPlace {
   // The member "type".
   std::string type() const { return at("type").text(); }
 
+  // "FILE: a.b", for messages.
+  std::string name() const;
+
   // Throws "FILE: a.b: value is VALUE; allowed: ALLOWED".
   [[noreturn]] void refuse(std::string_view allowed) const;
   // Throws "FILE: a.b: PROBLEM".

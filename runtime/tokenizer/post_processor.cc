@@ -99,26 +99,18 @@ bool adds_nothing(const PostProcessor& processor) {
   return special_tokens_of(processor.single) == 0 && special_tokens_of(processor.pair) == 0;
 }
 
-// Of several that add tokens a later one stands around what an earlier one has made; what that means
-// for pairs is nobody's.
+// Of several that add tokens a later one stands around what an earlier one has made, by rules that
+// differ from one to another.
 PostProcessor read_sequence(const JsonPlace& place) {
   const JsonPlace inner = place.at("processors");
   PostProcessor all = plain();
   for (size_t i = 0; i < inner.elements(); ++i) {
-    PostProcessor outer = read_post_processor(inner.element(i));
-    if (adds_nothing(outer)) continue;
-    if (adds_nothing(all)) {
-      all = std::move(outer);
-      continue;
-    }
-    TextTemplate single;
-    for (TemplatePart& part : outer.single) {
-      if (part.text == TemplatePart::kSpecial)
-        single.push_back(std::move(part));
-      else
-        single.insert(single.end(), all.single.begin(), all.single.end());
-    }
-    all = with_ends(std::move(single), {});
+    const JsonPlace element = inner.element(i);
+    PostProcessor processor = read_post_processor(element);
+    if (adds_nothing(processor)) continue;
+    if (!adds_nothing(all))
+      element.fail("adds tokens, as one before it does; allowed: one that does in a Sequence");
+    all = std::move(processor);
   }
   return all;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -18,11 +19,16 @@ constexpr double kUnknownPenalty = 10;
 
 class Unigram final : public TokenModel {
  public:
+  // `name`: where it stands, for messages.
   Unigram(Vocabulary vocabulary,
           std::vector<double> scores,
           std::optional<uint32_t> unknown,
-          bool byte_fallback)
-      : TokenModel(std::move(vocabulary)), scores_(std::move(scores)), unknown_(unknown) {
+          bool byte_fallback,
+          std::string name)
+      : TokenModel(std::move(vocabulary)),
+        scores_(std::move(scores)),
+        unknown_(unknown),
+        name_(std::move(name)) {
     std::vector<ByteTrie::Entry> entries;
     this->vocabulary().for_each(
         [&](std::string_view token, uint32_t id) { entries.emplace_back(token, id); });
@@ -75,7 +81,8 @@ class Unigram final : public TokenModel {
       });
       if (!char_is_token) {
         if (!unknown_)
-          throw DataError("model.unk_id: value is null, but '{}' is in no token",
+          throw DataError("{}.unk_id: value is null, but '{}' is in no token",
+                          name_,
                           word.substr(begin, char_bytes));
         offer(char_bytes, unknown_score_ + score_here, *unknown_);
       }
@@ -100,6 +107,7 @@ class Unigram final : public TokenModel {
   std::optional<uint32_t> unknown_;
   double unknown_score_;
   std::vector<std::optional<uint32_t>> byte_ids_;  // [256], or empty without byte_fallback
+  std::string name_;
 };
 
 bool is_number(const Json& value) {
@@ -127,8 +135,11 @@ std::unique_ptr<TokenModel> make_unigram(const JsonPlace& place) {
     unknown = id.id();
     if (*unknown >= scores.size()) id.refuse(fmt::format("an id below {}", scores.size()));
   }
-  return std::make_unique<Unigram>(
-      std::move(vocabulary), std::move(scores), unknown, place.flag_or("byte_fallback", false));
+  return std::make_unique<Unigram>(std::move(vocabulary),
+                                   std::move(scores),
+                                   unknown,
+                                   place.flag_or("byte_fallback", false),
+                                   place.name());
 }
 
 }  // namespace lockstep

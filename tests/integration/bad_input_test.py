@@ -97,12 +97,26 @@ def command_line(cases):
               ["train", cases.file("shared/init.textproto", MLP), "--run-dir",
                cases.folder / "init", "--set", "train.init_from=/dev/zero"])
     cases.add("config_is_a_folder", USAGE, [str(cases.folder)], ["train", cases.folder])
+    # The library that parses would take the next word for a value.
+    cases.train("set_empty", USAGE, ["--set", "''", "--set=VALUE"], MLP, "--set=", "--log-level",
+                "warn")
+    cases.train("flag_with_value", USAGE, ["--eager", "''", "no value"], MLP, "--eager=")
+    cases.train("max_steps_large", USAGE, ["--max-steps", "99999999999999999999"], MLP,
+                "--max-steps", "99999999999999999999")
     mlp = cases.file("shared/mlp.textproto", MLP)
     cases.add("plan_ranks", USAGE, ["train.lanes", "3"], ["plan", mlp, "--ranks", "3"])
     cases.add("plan_ranks_zero", USAGE, ["--ranks"], ["plan", mlp, "--ranks", "0"])
     gpt = cases.file("shared/gpt.textproto", GPT)
     cases.add("generate_needs_weights", USAGE, ["--checkpoint", "model.from", "train.init_from"],
               ["generate", gpt])
+    cases.add("generate_stop_empty", USAGE, ["--stop", "''", "--stop=VALUE"],
+              ["generate", gpt, "--stop=", "--prompt", "x"])
+    cases.add("generate_seed", USAGE, ["--seed", "18446744073709551616", "18446744073709551615"],
+              ["generate", gpt, "--seed", "18446744073709551616"])
+    cases.add("generate_top_k", USAGE, ["--top-k", "99999999999999999999"],
+              ["generate", gpt, "--top-k", "99999999999999999999"])
+    cases.add("generate_json", USAGE, ["--json", "/nonexistent/a.json"],
+              ["generate", gpt, "--json", "/nonexistent/a.json"])
     cases.add("generate_mlp", USAGE, ["model", "gpt"],
               ["generate", mlp, "--checkpoint", cases.folder])
     cases.add("eval_without_data", USAGE, ["evaluation"],

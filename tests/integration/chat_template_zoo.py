@@ -402,8 +402,34 @@ PARTS = [
     "{{ (messages[0].content ~ '!') | length }}{{ [1] + [2, 3] }}{{ 'abc' | replace('b', 'x') }}{{ 5 | string | length }}",
 ]
 
+# What Jinja makes as it goes, and what else is no list.
+PARTS += [
+    "{% if messages | selectattr('role', 'equalto', 'tool') %}yes{% endif %}{% if [] | map('upper') %}y{% endif %}{% if {} | items %}y{% endif %}{% if [] | unique %}y{% endif %}{% if [] | reverse %}y{% endif %}",
+    "{% if {}.items() %}y{% else %}n{% endif %}{% if range(0) %}y{% else %}n{% endif %}{% if range(2) %}y{% endif %}{{ {'a': 1}.items() | length }}{{ range(3) | length }}",
+    "{% set v = {'a': 1}.items() %}{{ v | list }}{{ v | list }}{% set r = range(3) %}{{ r | list }}{{ r | list }}{{ r[1] }}{{ r[-1] }}{{ r[9] is defined }}",
+    "{% set u = messages | selectattr('role', 'equalto', 'user') %}{{ u is iterable }}{{ u is sequence }}{{ u is string }}{{ u is mapping }}{{ range(1) is sequence }}{{ {}.keys() is sequence }}{{ {}.keys() is iterable }}",
+    "{{ (messages | map(attribute='role'))[0] is defined }}{{ 'user' in messages | map(attribute='role') }}{{ 'b' in {'a': 1}.keys() }}{{ messages | map(attribute='role') == ['user'] }}{{ 2 in range(3) }}",
+    "{% for m in messages | selectattr('role', 'equalto', 'user') %}{{ loop.index }}/{{ loop.length }}{{ m.content }}{{ loop.last }}{% endfor %}{% set a, b = [1, 2] | map('string') %}{{ a }}{{ b }}",
+    "{{ {'b': 1, 'a': 2}.keys() | sort }}{{ {'a': 1}.values() | first }}{{ {'a': 1}.keys() | last }}{{ 'abc' | reverse }}{{ (messages | map(attribute='role') | reverse) | length }}{{ [2, 1] | reverse | first }}",
+    "{% for m in messages %}{% continue %}{% else %}ELSE{% endfor %}{% for m in messages %}{% break %}{% else %}ELSE{% endfor %}",
+    "{% for i in [1, 2, 3] %}{% if i == 2 %}{% break %}{% endif %}a{% else %}ELSE{% endfor %}{% for i in [1, 2] %}{% if i == 2 %}{% continue %}{% endif %}{% else %}ELSE{% endfor %}",
+    "{% for x in [] %}{% else %}{% set a = 1 %}{{ a }}{% endfor %}{{ a is defined }}{% for y in [1] %}{% for x in [] %}{% else %}{% break %}{% endfor %}b{% endfor %}",
+    "{{ \"hello it's foo.bar (x-y) 3rd [a {b <c\" | title }} {{ \"it's foo.bar\".title() }} {{ 'dž Dž ΑΣ ﬁx ΟΔΥΣΣΕΥΣ' | title }} {{ 'ΑΣ Σ aΣ.b'.title() }}",
+    "{{ 'straße ﬁ ŉ ᾀ' | upper }} {{ 'ΟΔΥΣΣΕΥΣ Σ aΣ. İ' | lower }} {{ 'ßa' | capitalize }} {{ 'džA' | capitalize }} {{ 'ﬃ'.title() }}",
+    "{{ 'a\\x0cb\\r\\nc\\rd\u2028e' | indent(2) }}|{{ 'a\\n\\nb\\r' | indent(1, true, true) }}|{{ '' | indent(2, true) }}|{{ 'a\\n' | indent }}|",
+    "{{ missing is callable }}{{ 1 is callable }}{% for a in [1] %}{{ loop is iterable }}{{ loop is callable }}{{ loop is mapping }}{% endfor %}{{ 1 is eq(1) is true }}",
+    "{{ ['\\x7f', 'é', '\\u200b', '\\xa0', '\\U0001F600', '\\u2028', '\\U000E0001', '\\x1b', 'a\\'\\u3000'] }}{{ {'\\xad': 1} }}",
+    "{{ '½a'.isdigit() }}{{ '١٢'.isdigit() }}{{ ''.isdigit() }}{{ '1a'.isdigit() }}{{ '１2'.isdigit() }}",
+    "{{ 'nan' | float }} {{ '-Infinity' | float }} {{ 'nan' | int }} {{ '1_0' | int }} {{ '1__0' | int }} {{ '_1' | int(3) }} {{ '1_0.5' | float }} {{ '+-1' | int }} {{ 'é' | int(4) }} {{ 'infinit' | float }} {{ none | int }}",
+]
+
 # Errors: of the template, and what it says itself.
 FAILING = [
+    "{{ 'a' is string is true }}", "{{ missing | int }}", "{{ missing | float }}", "{{ missing | dictsort }}",
+    "{{ messages | selectattr('role', 'equalto', 'user') | length }}", "{{ [1] | map('string') + [2] }}",
+    "{{ [1, 2] | map('string') | tojson }}", "{{ {'a': 1}.items() | tojson }}", "{{ range(3) + [1] }}",
+    "{{ [1, 2] | map('string') | last }}", "{{ [1, 2] | reverse | length }}",
+    "{{ (messages | map(attribute='role'))[0].x }}",
     "{{ missing.attribute }}", "{{ missing + 1 }}", "{{ 1 + 'a' }}", "{{ raise_exception('no') }}",
     "{% for x in 5 %}{% endfor %}", "{{ 1 // 0 }}", "{{ 'a' < 1 }}", "{% if %}{% endif %}", "{{ 1 ", "{% for x in y %}",
     "{{ nosuch() }}", "{{ 'a'.nosuch() }}", "{{ 'a' | nosuch }}", "{{ 'a' is nosuch }}", "{% nosuch %}",
@@ -418,6 +444,17 @@ REFUSED = {
     "{% macro m(f) %}{{ f('x') }}{% endmacro %}{{ m(raise_exception) }}": "under another name",
     "{% for a in [1, 2] %}{% set x %}{% break %}{% endset %}{% endfor %}": "set block",
     "{% raw %}x{% endraw %}": "raw",
+    "{{ messages | map(attribute='role') }}": "generator",
+    "{{ {'a': 1}.items() }}": "view of a dict",
+    "{{ range(3) }}": "range",
+    "{{ {'a': 1}.keys() == {'a': 2}.keys() }}": "view of a dict",
+    "{% set u = [1] | map('string') %}{{ u | list }}{{ u | list }}": "generator that is gone through twice",
+    "{% for x in [1] %}{% macro m() %}[{{ x }}]{% endmacro %}{{ m() }}{% endfor %}": "the macro m within a loop",
+    "{% macro o() %}{% macro i() %}{% endmacro %}{% endmacro %}{{ o() }}": "the macro i within",
+    "{{ '½²'.isdigit() }}": "isdigit of a number",
+    "{{ joiner }}": "joiner",
+    "{{ self }}": "self",
+    "{{ '١٢' | int }}": "digits that are not ASCII",
     "{% include 'x' %}": "include",
     "{{ 2 ** 3 }}": "**",
     "{{ 'a' | wordcount }}": "wordcount",

@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import time
+import unicodedata
 
 import chat_template_zoo as zoo
 
@@ -48,6 +49,22 @@ def conversations():
     yield [{"role": "assistant", "content": "first"}, {"role": "odd", "content": "who"}]
 
 
+def letter_cases():
+    """Templates and texts: the case of every character, alone and within words."""
+    characters = [chr(c) for c in range(0x20, 0x110000)
+                  if not 0xd800 <= c < 0xe000 and unicodedata.category(chr(c)) != "Cn"]
+    letters = [c for c in characters if not c.isspace()
+               and (unicodedata.category(c)[0] in "LM" and (c.upper() != c or c.lower() != c or c.title() != c)
+                    or unicodedata.category(c) in ("Mn", "Me", "Cf", "Lm", "Sk", "Po", "Pf", "Pi", "So", "Nl"))]
+    words = "{% for w in messages[0].content.split(' ') %}{{ w.capitalize() }} {% endfor %}"
+    for begin in range(0, len(letters), 4000):
+        part = letters[begin:begin + 4000]
+        for text in (" ".join(part), " ".join(f"Σ{c}A{c}Σ{c} 1{c}Σ" for c in part)):
+            yield words, text
+            for change in ("| upper", "| lower", "| title", ".title()"):
+                yield "{{ messages[0].content" + change + " }}", text
+
+
 def expected(utilities, case):
     """The text and the generated parts in bytes, or None where transformers has an error."""
     from jinja2.exceptions import TemplateError
@@ -82,6 +99,9 @@ def main():
     for template in [*zoo.PARTS, *zoo.FAILING, *zoo.REFUSED]:
         cases.append({"template": template, "messages": simple, "tokens": TOKENS,
                       "add_generation_prompt": False, "tools": None})
+    for template, text in letter_cases():
+        cases.append({"template": template, "messages": [{"role": "user", "content": text}],
+                      "tokens": TOKENS, "add_generation_prompt": False, "tools": None})
     endless = ["{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
                "{% for a in range(99999) %}{% for b in range(99999) %}xxxxxxxxxxxxxxxxxxxxxxxxx{% endfor %}{% endfor %}",
                "{% set ns = namespace(x='a') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",

@@ -254,7 +254,7 @@ def generates(bench):
     bench.run(*generate, "--temperature", "nan", code=2)
     # Several prompts at once are what each is alone; a stop text ends its own alone, and is left out.
     prompts = bench.folder / "prompts.txt"
-    prompts.write_text("a \n\nthe king\n")
+    prompts.write_bytes(b"a \r\nthe king\n")
     likeliest = ("--tokens", 30, "--temperature", 0, "--json", out)
     bench.run(*generate, *likeliest, "--prompts", prompts, "--prompt", "of")
     together = json.loads(out.read_text())["sequences"]
@@ -273,12 +273,30 @@ def generates(bench):
     assert stopped["tokens"] == alone[0]["tokens"][:len(stopped["tokens"])], (stopped, alone[0])
     assert alone[0]["text"].startswith(stopped["text"]), (stopped, alone[0])
     last = alone[1]["tokens"][-1]
-    bench.run(*generate, *likeliest, "--prompt", "a ", "--end-token", f"{last},300")
+    bench.run(*generate, *likeliest, "--prompt", "a ", "--end-token", f"{last},299")
     ended = json.loads(out.read_text())["sequences"][0]
     assert ended["end"] == "end token", ended
     assert ended["tokens"] == alone[1]["tokens"][:alone[1]["tokens"].index(last)], ended
     bench.run(*generate, "--top-p", 1.5, code=2)
     bench.run("generate", bench.gpt, "--prompt", "a", code=2)  # no weights
+    for content, told in ((b"", "is empty"), (b"a\n\nb\n", "prompts.txt:2: the line is empty")):
+        prompts.write_bytes(content)
+        done = bench.run(*generate, "--prompts", prompts, code=3)
+        assert "--prompts: " in done.stderr and told in done.stderr, done.stderr
+    ids = bench.folder / "ids.textproto"
+    ids.write_text(GPT.replace('text { train: "text.txt" eval_fraction: 0.2 }',
+                               'tokens { train: "ids.bin" }'))
+    for arguments, told in (
+            (("--prompts", "/nonexistent"), "--prompts: cannot open '/nonexistent'"),
+            (("--prompt", ""), "--prompt: has no tokens"), (("--stop", ""), "--stop: value is ''"),
+            (("--end-token", 300), "--end-token: value is 300; allowed: 0 to 299"),
+            (("--end-token", -5), "--end-token: value is -5; allowed: 0 to 299"),
+            (("--prompt-tokens", 300), "--prompt-tokens: value is 300; allowed: 0 to 299")):
+        done = bench.run(*generate, *arguments, code=2)
+        assert told in done.stderr, (arguments, done.stderr)
+    done = bench.run("generate", ids, "--checkpoint", bench.folder / "gpt", "--prompt-tokens", 1,
+                     "--stop", "a", code=2)
+    assert "--stop: the model was trained on token ids" in done.stderr, done.stderr
 
 
 def ends(bench):

@@ -132,10 +132,25 @@ def names_bad_lines(bench):
     assert "unquoted.csv:2: 3 cells; allowed: 2" in done.stderr, done.stderr
 
 
+def special_ids_have_room(bench):
+    """Ids that only the post-processor has are not cut to 16 bits."""
+    content = json.loads(tokenizer()[0])
+    content["post_processor"] = {"type": "BertProcessing", "cls": ["<s>", 32], "sep": ["x", 70001]}
+    (bench.folder / "far.json").write_text(json.dumps(content))
+    (bench.folder / "e.txt").write_text("ab")
+    bench.run("e.txt", "--tokenizer", "far.json", "--json", "result.json")
+    result = json.loads((bench.folder / "result.json").read_text())
+    assert (result["token_bytes"], result["vocabulary"]) == (4, 70002), result
+    assert bench.documents(kind="I") == [[32, bench.ids["a"], bench.ids["b"], 70001]]
+
+
 def refuses(bench):
     """What cannot be done is one line."""
     (bench.folder / "twice.csv").write_text("text,text\na,b\n")
     (bench.folder / "wide.csv").write_bytes("text,n\na,b\n".encode("utf-16"))
+    (bench.folder / "unigram.json").write_text(json.dumps(
+        {"model": {"type": "Unigram", "unk_id": None, "vocab": [["a", -1.0]]}}))
+    (bench.folder / "h.txt").write_text("ah")
     for arguments, code, words in (
             (("gone.txt", "--tokenizer", "tokenizer.json"), 3, "gone.txt"),
             (("a.txt", "--tokenizer", "c.tsv"), 3, "neither a tokenizer.json nor a model"),
@@ -144,6 +159,9 @@ def refuses(bench):
             (("a.txt", "--tokenizer", "tokenizer.json", "--end-token", "<no>"), 2, "--end-token"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--documents", "line",
               "--document-separator", "x"), 2, "--document-separator"),
+            (("h.txt", "--tokenizer", "unigram.json"), 3,
+             "h.txt: unigram.json: model.unk_id: value is null, but 'h' is in no token"),
+            (("a.txt", "--tokenizer=", "--threads", "2"), 2, "--tokenizer: value is ''"),
             (("c.tsv", "--tokenizer", "tokenizer.json"), 3, "allowed: 'n', 'body'"),
             (("out", "--tokenizer", "tokenizer.json"), 3, "out: is a folder; allowed: files"),
             (("twice.csv", "--tokenizer", "tokenizer.json"), 3, "twice.csv: the header names two columns"),
@@ -176,7 +194,8 @@ def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(binary, pathlib.Path(folder))
-        for check in (of_text, same_with_any_threads, names_bad_lines, refuses, trains):
+        for check in (of_text, same_with_any_threads, names_bad_lines, special_ids_have_room,
+                      refuses, trains):
             check(bench)
             print(f"{check.__name__}: passed")
     return 0

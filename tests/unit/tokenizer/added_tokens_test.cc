@@ -46,6 +46,40 @@ TEST(AddedTokens, InNormalizedText) {
   EXPECT_EQ(tokenizer->id_of("AB"), 4u);
 }
 
+TEST(AddedTokens, OneThatIsTakenWhollyByTheOneBeforeIsNone) {
+  const std::string json =
+      with_added(R"({"id":4,"content":"X","rstrip":true,"normalized":false},)"
+                 R"({"id":5,"content":"  ","lstrip":true,"normalized":false})");
+  EXPECT_EQ(ids_of(json, "aX  b"), (Ids{1, 4, 2}));
+  EXPECT_EQ(ids_of(json, "a  b"), (Ids{1, 5, 2}));
+}
+
+TEST(AddedTokens, RefusesWhatIsFoundNowhereOrHasAnotherTokensId) {
+  EXPECT_EQ(
+      data_error_of([] {
+        ids_of(with_added(R"({"id":4,"content":" "})",
+                          R"("normalizer":{"type":"Strip","strip_left":true,"strip_right":true},)"),
+               "a");
+      }),
+      "t.json: added_tokens[0].content: nothing is left of it once it is normalized; allowed: a "
+      "token that is found in such text, or normalized: false");
+  EXPECT_EQ(data_error_of([] {
+              ids_of(with_added(R"({"id":4,"content":"AB"},{"id":5,"content":"Ab"})",
+                                R"("normalizer":{"type":"Lowercase"},)"),
+                     "a");
+            }),
+            "t.json: added_tokens[1].content: is 'ab' once it is normalized, as a token before it; "
+            "allowed: tokens that differ then");
+  EXPECT_EQ(
+      data_error_of([] {
+        ids_of(R"({"model":{"type":"BPE","vocab":{"a":0,"b":2},"merges":[]},)"
+               R"("added_tokens":[{"id":3,"content":"n"}]})",
+               "a");
+      }),
+      "t.json: added_tokens[0].content: gets the next id, 2, which 'b' has in the vocabulary; "
+      "allowed: new tokens where the vocabulary's ids have no holes");
+}
+
 TEST(AddedTokens, GetTheNextFreeIds) {
   const std::string json =
       with_added(R"({"id":0,"content":"n","special":true},{"id":9,"content":"a"})");
@@ -69,8 +103,13 @@ TEST(PostProcessors, PutTokensAroundATextWhereAsked) {
       R"("special_tokens":{"x":{"id":"x","ids":[7,8],"tokens":[]},"y":{"id":"y","ids":[9],"tokens":[]}}})";
   EXPECT_EQ(ids(bert), (Ids{0, 1, 2}));
   EXPECT_EQ(ids(tagged), (Ids{7, 8, 1, 9}));
-  EXPECT_EQ(ids(R"({"type":"Sequence","processors":[)" + bert + "," + tagged + "]}"),
-            (Ids{7, 8, 0, 1, 2, 9}));
+  EXPECT_EQ(ids(R"({"type":"Sequence","processors":[{"type":"ByteLevel"},)" + tagged + "]}"),
+            (Ids{7, 8, 1, 9}));
+  EXPECT_EQ(
+      data_error_of(
+          [&] { ids(R"({"type":"Sequence","processors":[)" + bert + "," + tagged + "]}"); }),
+      "t.json: post_processor.processors[1]: adds tokens, as one before it does; allowed: one "
+      "that does in a Sequence");
   EXPECT_EQ(ids_of(with_added("", R"("post_processor":)" + bert + ","), "a", false), (Ids{1}));
   EXPECT_EQ(data_error_of([&] { ids(R"({"type":"Other"})"); }),
             "t.json: post_processor.type: value is \"Other\"; allowed: BertProcessing, ByteLevel, "

@@ -136,7 +136,7 @@ TEST(Unigram, TheBestSum) {
   EXPECT_EQ(ids_of(json(R"(,"unk_id":0)"), "axyé"), (Ids{1, 0}));  // unknown ones are one
   EXPECT_EQ(ids_of(json(R"(,"unk_id":0,"byte_fallback":true)"), "aéa"), (Ids{1, 6, 7, 1}));
   EXPECT_EQ(data_error_of([&] { ids_of(json(""), "ax"); }),
-            "model.unk_id: value is null, but 'x' is in no token");
+            "t.json: model.unk_id: value is null, but 'x' is in no token");
   EXPECT_EQ(data_error_of([&] { ids_of(json(R"(,"unk_id":8)"), "a"); }),
             "t.json: model.unk_id: value is 8; allowed: an id below 8");
 }

@@ -64,6 +64,7 @@ TEST(Templates, SpecialTokensAreCountedAndStandAroundATextThatIsEncoded) {
       with_post_processor(R"({"type":"BertProcessing","cls":["[CLS]",5],"sep":["[SEP]",6]})");
   EXPECT_EQ(special_tokens_of(tokenizer->text_template()), 2);
   EXPECT_EQ(special_tokens_of(tokenizer->pair_template()), 3);
+  EXPECT_EQ(tokenizer->id_limit(), 7u);  // so that 6 has room where ids are kept
   std::vector<uint32_t> ids;
   tokenizer->encoder()->encode("a", /*with_special=*/true, &ids);
   EXPECT_EQ(ids, (std::vector<uint32_t>{5, 1, 6}));
