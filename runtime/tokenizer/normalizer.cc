@@ -155,7 +155,10 @@ class ReplaceSpaces final : public NormalizerStep {
 
 class Prepend final : public NormalizerStep {
  public:
-  explicit Prepend(const JsonPlace& place) : prefix_(place.at("prepend").text()) {}
+  // Of an empty one the package doubles the first character.
+  explicit Prepend(const JsonPlace& place) : prefix_(place.at("prepend").text()) {
+    if (prefix_.empty()) place.at("prepend").refuse("a text of at least one character");
+  }
   void apply(NormalizedText* text) const override {
     if (!text->text.empty()) text->text.insert(0, prefix_);
   }

@@ -60,6 +60,16 @@ TEST(Normalizers, FormsComposeAcrossAscii) {
   EXPECT_EQ(normal_form("\u32ff", NormalForm::kNfkc), "\u32ff");  // newer than the package's forms
 }
 
+TEST(Normalizers, PrependNeedsAText) {
+  EXPECT_EQ(
+      test::data_error_of([] {
+        parse_tokenizer_json(
+            R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"normalizer":{"type":"Prepend","prepend":""}})",
+            "t.json");
+      }),
+      "t.json: normalizer.prepend: value is \"\"; allowed: a text of at least one character");
+}
+
 TEST(Normalizers, UnknownOnesAreNamed) {
   EXPECT_EQ(test::data_error_of(
                 [] { normalized(R"({"type":"Sequence","normalizers":[{"type":"X"}]})", ""); }),
