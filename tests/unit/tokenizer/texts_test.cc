@@ -62,7 +62,7 @@ TEST(Normalizers, FormsComposeAcrossAscii) {
 
 TEST(Normalizers, PrependNeedsAText) {
   EXPECT_EQ(
-      data_error_of([] {
+      test::data_error_of([] {
         parse_tokenizer_json(
             R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"normalizer":{"type":"Prepend","prepend":""}})",
             "t.json");
