@@ -84,6 +84,7 @@ void bench_ops(const BenchOptions& options, Device& device) {
                                      Topology{},
                                      RunPurpose::kTrain,
                                      device.ops(),
+                                     /*checkpoint=*/nullptr,
                                      /*may_assume_data=*/true);
   const BackendRequest request = {assembly.config.execution.tf32,
                                   compute_type(assembly.config.execution.precision),

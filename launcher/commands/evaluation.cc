@@ -43,12 +43,8 @@ EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options,
     // The checkpoint of a LoRA says what learned beside it.
     const bool has_lora = config.adapter.lora.has_value();
     if (has_lora) state_ = read_state(resolve_checkpoint(options.checkpoint));
-    assembly_ = assemble(std::move(config),
-                         topology,
-                         purpose,
-                         device_.device().ops(),
-                         /*may_assume_data=*/false,
-                         has_lora ? &state_ : nullptr);
+    assembly_ = assemble(
+        std::move(config), topology, purpose, device_.device().ops(), has_lora ? &state_ : nullptr);
     take_contents(assembly_.data);
     check_fit();
   });

@@ -216,6 +216,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
                                      nodes_of(ranks, local),
                                      RunPurpose::kTrain,
                                      ops_to_plan_for(device),
+                                     /*checkpoint=*/nullptr,
                                      /*may_assume_data=*/true);
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;

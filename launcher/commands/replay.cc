@@ -127,7 +127,6 @@ class Replay {
                           topology,
                           RunPurpose::kTrain,
                           device.device().ops(),
-                          /*may_assume_data=*/false,
                           state_ ? &*state_ : nullptr);
       take_contents(assembly.data);
       if (options_.step > assembly.config.train.steps)

@@ -256,12 +256,8 @@ ExitCode train(Session& session, const TrainOptions& options) {
   bool has_snapshot = true;
   const auto assemble_run = [&] {
     assembly = {};
-    assembly = assemble(config,
-                        topology,
-                        RunPurpose::kTrain,
-                        device.device().ops(),
-                        /*may_assume_data=*/false,
-                        state ? &*state : nullptr);
+    assembly = assemble(
+        config, topology, RunPurpose::kTrain, device.device().ops(), state ? &*state : nullptr);
     if (!has_snapshot) drop_snapshot(assembly);
     take_contents(assembly.data);
   };

@@ -72,13 +72,9 @@ class Family {
                                         const std::string& name) const = 0;
   // Whether our tensor is of a head, which folders may lack as a whole: it is new then.
   virtual bool is_head(const std::string& name) const = 0;
-  // Whether all of the head has a row for each class.
-  virtual bool head_is_of_classes() const { return false; }
   // Whether our tensor has a row for each class: a folder for another number of them has it of other
   // extents, and it is new then.
-  virtual bool is_of_classes(const std::string& name) const {
-    return head_is_of_classes() && is_head(name);
-  }
+  virtual bool is_of_classes(const std::string& /*name*/) const { return false; }
   // Whether a tensor of the folder is no weight, or is computed from others.
   virtual bool is_no_weight(const std::string& /*name*/) const { return false; }
   // What older folders call the tensor that newer ones call so; empty: the same.

@@ -120,7 +120,7 @@ class Vit final : public Family {
 
   bool is_head(const std::string& name) const override { return name.starts_with("classifier."); }
 
-  bool head_is_of_classes() const override { return true; }
+  bool is_of_classes(const std::string& name) const override { return is_head(name); }
 
   // Of the body alone: a layer that the classifier does not use.
   bool is_no_weight(const std::string& name) const override {

@@ -96,8 +96,8 @@ RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& sett
   } catch (const chat::TemplateProblem& problem) {
     if (evaluation) line = evaluation->line();
     constexpr const char* kFormat = "{}:{}: the chat template: {}";
-    const std::string text =
-        escape_controls(problem.text);  // it may be of the template or a message
+    // It may quote the template, or a message.
+    const std::string text = escape_controls(problem.text);
     if (problem.raised) throw MessagesNotWanted(kFormat, name_, line, text);
     throw DataError(kFormat, name_, line, text);
   }

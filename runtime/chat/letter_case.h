@@ -1,6 +1,7 @@
 #pragma once
-// Kinds of characters, and upper and lower case of texts, as Python's str has it: a character may become several ('ß' is
-// 'SS'), and a sigma at the end of a word is 'ς' (SpecialCasing.txt of Unicode). All take valid UTF-8.
+// Kinds of characters, and upper and lower case of texts, as Python's str has it: a character may
+// become several ('ß' is 'SS'), and a sigma at the end of a word is 'ς' (SpecialCasing.txt of
+// Unicode). All take valid UTF-8.
 
 #include <cstdint>
 #include <string>

@@ -43,8 +43,7 @@ WeightsRead read_model_file(const std::filesystem::path& file,
 // one: the head, which may be another one in a file. Empty: none.
 std::string last_layer_of(const std::vector<NamedSlice>& slices);
 
-// The same, where read_model_file() would keep what `flat`
-// has of them; empty: it reads all.
+// The same, where read_model_file() would keep what `flat` has of them; empty: it reads all.
 std::string new_head_of(const std::filesystem::path& file, const std::vector<NamedSlice>& slices);
 
 // The same from an open file that is known to have every tensor, under another name perhaps.

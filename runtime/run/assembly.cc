@@ -169,8 +169,8 @@ Assembly assemble(RunConfig config,
                   const Topology& placed,
                   RunPurpose purpose,
                   const OpSet& ops,
-                  bool may_assume_data,
-                  const CheckpointState* checkpoint) {
+                  const CheckpointState* checkpoint,
+                  bool may_assume_data) {
   const bool training = purpose == RunPurpose::kTrain;
   if (!training) config.comm.residual_groups = 0;  // nothing is summed
   validate_for_ranks(config, placed.ranks());

@@ -44,8 +44,8 @@ Assembly assemble(RunConfig config,
                   const Topology& placed,
                   RunPurpose purpose,
                   const OpSet& ops,
-                  bool may_assume_data = false,
-                  const CheckpointState* checkpoint = nullptr);
+                  const CheckpointState* checkpoint = nullptr,
+                  bool may_assume_data = false);
 
 // The program that the same run would have with another global batch, a multiple of the lanes.
 Program program_for(const Assembly& assembly, int64_t global_batch);

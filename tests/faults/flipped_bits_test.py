@@ -54,27 +54,37 @@ def ranks_of(config):
     return found
 
 
+def places_of(maps, memory, pattern):
+    """Where the process's memory has these bytes, as it is gone through."""
+    for line in maps:
+        addresses, access = line.split()[:2]
+        begin, end = (int(a, 16) for a in addresses.split("-"))
+        if "rw" not in access or end - begin < 1 << 16:
+            continue
+        try:
+            memory.seek(begin)
+            content = memory.read(end - begin)
+        except OSError:
+            continue
+        at = content.find(pattern)
+        while at >= 0:  # all of them: one alone may be a copy that nobody reads any more
+            yield begin + at
+            at = content.find(pattern, at + 1)
+
+
 def flip_in_memory(pid, pattern):
     """Flips a bit wherever the process's memory has these bytes; whether it has them."""
+    flipped = 0
     with open(f"/proc/{pid}/maps", encoding="ascii") as maps, \
             open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-        flipped = 0
-        for line in maps:
-            addresses, access = line.split()[:2]
-            begin, end = (int(a, 16) for a in addresses.split("-"))
-            if "rw" not in access or end - begin < 1 << 16:
-                continue
-            try:
-                memory.seek(begin)
-                content = memory.read(end - begin)
-            except OSError:
-                continue
-            at = content.find(pattern)
-            while at >= 0:  # all of them: one alone may be a copy that nobody reads any more
-                memory.seek(begin + at + 2)
+        try:
+            for place in places_of(maps, memory, pattern):
+                memory.seek(place + 2)
                 memory.write(bytes([pattern[2] ^ 16]))
                 flipped += 1
-                at = content.find(pattern, at + 1)
+        except OSError:  # the first of them may have ended it already
+            if flipped == 0:
+                raise
     return flipped > 0
 
 
