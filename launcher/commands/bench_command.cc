@@ -79,7 +79,7 @@ Json to_json(const std::vector<OpTiming>& timings,
 void bench_ops(const BenchOptions& options, Device& device) {
   check_result_path("--json", options.common.json);
   RunConfig config = read_config(options.common);
-  set_compute_threads(choose_threads(config, 1));
+  set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
   const Assembly assembly = assemble(std::move(config),
                                      Topology{},
                                      RunPurpose::kTrain,

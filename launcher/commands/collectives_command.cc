@@ -142,7 +142,8 @@ void prepare(Session& session,
              int64_t most_elements,
              size_t bytes) {
   Communicator& communicator = session.communicator();
-  const int ranks = communicator.size(), sharing = ranks_sharing_cpus(communicator);
+  const int ranks = communicator.size();
+  const CpuShare share = share_cpus(communicator);
   const OpSet& ops = device.device().ops();
   run_on_all(communicator, [&] {
     check_result_path("--json", options.common.json);
@@ -153,7 +154,7 @@ void prepare(Session& session,
     if (std::string_view(communicator.name()) == "mpi" && !ops.separate_memory)
       check_countable(options, most_elements);
     check_fits(device.limits(), ops, bytes, session.local_ranks());
-    set_compute_threads(std::max(1, available_cpus() / sharing));
+    set_compute_threads(share.cpus);
   });
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "launcher/commands/commands.h"
-#include "runtime/base/threads.h"
+#include "runtime/base/cpus.h"
 #include "runtime/data/format.h"
 
 namespace lockstep {
@@ -27,7 +27,7 @@ std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad
   return std::get<ImageStores>(format_of(config)->open(model, /*seed=*/0, /*need_train=*/true));
 }
 
-int choose_data_threads(int threads) { return threads > 0 ? threads : available_cpus(); }
+int choose_data_threads(int threads) { return threads > 0 ? threads : usable_cpus(); }
 
 void for_each_in_threads(int64_t begin,
                          int64_t end,

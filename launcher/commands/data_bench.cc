@@ -14,6 +14,7 @@
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/threads.h"
 #include "runtime/base/time.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/loader.h"
@@ -158,11 +159,12 @@ void bench(const DataBenchOptions& options) {
   check_result_path("--json", options.common.json);
   const RunConfig config = read_config(options.common);
   const ModelTraits model = traits_of(config.model);
+  set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
   const OpenedData opened =
       open_unflattened_data(config.data, model, config.seed, /*need_train=*/true);
   const int wanted =
       options.threads > 0 ? options.threads : static_cast<int>(config.data.decode_threads);
-  const int threads = choose_loader_threads(*opened.train, wanted, choose_threads(config, 1));
+  const int threads = choose_loader_threads(*opened.train, wanted, compute_threads());
   fmt::print("{}\n", opened.summary.description);
   std::fflush(stdout);
   const Throughput loader = run_loader(*opened.train, config, threads, options.seconds);

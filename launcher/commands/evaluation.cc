@@ -28,7 +28,7 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
 EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options, RunPurpose purpose)
     : device_(session, options.common) {
   Communicator& communicator = session.communicator();
-  const int sharing = ranks_sharing_cpus(communicator);
+  const CpuShare share = share_cpus(communicator);
   const Topology topology = find_topology(communicator);
   const auto check_fit = [&] { check_memory(assembly_, session.local_ranks(), device_.limits()); };
   RunConfig config;
@@ -39,7 +39,7 @@ EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options,
   check_same_config(communicator, config);
   communicator.set_files_timeout_s(config.comm.files_timeout_s);
   run_on_all(communicator, [&] {
-    set_compute_threads(choose_threads(config, sharing));
+    set_compute_threads(choose_threads(config, share));
     // The checkpoint of a LoRA says what learned beside it.
     const bool has_lora = config.adapter.lora.has_value();
     if (has_lora) state_ = read_state(resolve_checkpoint(options.checkpoint));

@@ -202,7 +202,7 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
                      !options.prompts.empty() || !options.prompt_file.empty(),
                      !options.prompt_tokens.empty());
   const RunConfig config = read_config(options.common);
-  set_compute_threads(choose_threads(config, 1));
+  set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
   const ModelTraits traits = traits_of(config.model);
   const auto generates = [](const ModelTraits& model) {
     return model.vocabulary_tensor != nullptr;

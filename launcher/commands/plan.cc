@@ -211,7 +211,8 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (record) config.comm.bucket_mib = record->bucket_mib;
   // Given ones may be those of another machine.
   const auto threads = static_cast<int>(config.execution.threads);
-  set_compute_threads(threads > 0 ? threads : choose_threads(config, local));
+  set_compute_threads(threads > 0 ? threads
+                                  : choose_threads(config, share_of(find_cpu_limits(), local)));
   const Assembly assembly = assemble(std::move(config),
                                      nodes_of(ranks, local),
                                      RunPurpose::kTrain,

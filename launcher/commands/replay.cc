@@ -113,7 +113,7 @@ class Replay {
     check_same_config(communicator_, config_);
     Topology topology = find_topology(communicator_);
     choose_transport(session_, config_.comm.transport, device.device().ops());
-    const int sharing = ranks_sharing_cpus(communicator_);
+    const CpuShare share = share_cpus(communicator_);
     const std::unique_ptr<NodeMemory> node =
         wants_shared_memory(config_.comm, topology, device.device().ops())
             ? NodeMemory::join(communicator_, topology)
@@ -122,7 +122,7 @@ class Replay {
     Assembly assembly;
     const auto check_fit = [&] { check_memory(assembly, session_.local_ranks(), device.limits()); };
     run_on_all(communicator_, [&] {
-      set_compute_threads(choose_threads(config_, sharing));
+      set_compute_threads(choose_threads(config_, share));
       assembly = assemble(config_,
                           topology,
                           RunPurpose::kTrain,

@@ -187,7 +187,7 @@ void sample(const SampleOptions& options, Device& device) {
   check_result_path("--json", options.common.json);
   const SampledModel model = open_model(options);
   check_options(options, model);
-  set_compute_threads(choose_threads(model.config, 1));
+  set_compute_threads(choose_threads(model.config, share_of(find_cpu_limits(), 1)));
   const std::vector<int32_t> classes = classes_of(options, model);
   const auto count = static_cast<int64_t>(classes.size());
   const int64_t columns = columns_of(options, model, count);

@@ -10,6 +10,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
+#include "runtime/base/cpus.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
@@ -104,7 +105,7 @@ ExitCode selftest(Session& session, const SelftestOptions& options) {
   bool failed = false;
   run_on_root(session.communicator(), [&] {
     check_result_path("--json", options.common.json);
-    set_compute_threads(available_cpus());
+    set_compute_threads(usable_cpus());
     Outcome outcome;
     const std::vector<ParityCase> cases = chosen_cases(options.only);
     for (const ParityMode& mode : parity_modes()) {

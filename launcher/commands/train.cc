@@ -245,7 +245,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   choose_transport(session, config.comm.transport, device.device().ops());
   Communicator& communicator = session.communicator();
   communicator.set_files_timeout_s(config.comm.files_timeout_s);
-  const int sharing = ranks_sharing_cpus(communicator);
+  const CpuShare share = share_cpus(communicator);
   const std::unique_ptr<NodeMemory> node =
       wants_shared_memory(config.comm, topology, device.device().ops())
           ? NodeMemory::join(communicator, topology)
@@ -263,7 +263,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   };
   const auto check_fit = [&] { check_memory(assembly, session.local_ranks(), device.limits()); };
   run_on_all(communicator, [&] {
-    set_compute_threads(choose_threads(config, sharing));
+    set_compute_threads(choose_threads(config, share));
     assemble_run();
   });
   has_snapshot = fits_snapshot(session, device, assembly);
@@ -283,6 +283,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
     device.open(assembly.config, assembly.training, assembly.plan.topology);
     run_on_all(communicator, check_fit);  // beside what the libraries have taken
     describe(assembly, device, session);
+    log_info("threads a rank: {} ({})", compute_threads(), reason_for_threads(config, share));
     const bool shares_memory = assembly.plan.topology.shares_memory;
     if (shares_memory) allocate_shared(*node, assembly.plan);
     parts.emplace(parts_of(assembly,

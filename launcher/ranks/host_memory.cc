@@ -1,12 +1,12 @@
 #include "launcher/ranks/host_memory.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
+
+#include "runtime/base/control_group.h"
 
 namespace lockstep {
 namespace {
@@ -43,42 +43,22 @@ size_t value_in(const std::filesystem::path& path, const std::string& key) {
 
 // What one control group leaves: its limit less what it uses, of which the cache of files can be
 // had back.
-size_t left_in(const std::filesystem::path& folder,
-               const char* limit_file,
-               const char* usage_file) {
-  const size_t limit = number_in(folder / limit_file), usage = number_in(folder / usage_file);
+size_t left_in(const ControlGroup& group) {
+  const bool v2 = group.version == 2;
+  const size_t limit = number_in(group.folder / (v2 ? "memory.max" : "memory.limit_in_bytes"));
+  const size_t usage = number_in(group.folder / (v2 ? "memory.current" : "memory.usage_in_bytes"));
   if (limit == kUnknown || usage == kUnknown) return kUnknown;
-  const size_t cache = std::min(usage, value_in(folder / "memory.stat", "inactive_file"));
+  const size_t cache = std::min(usage, value_in(group.folder / "memory.stat", "inactive_file"));
   return limit > usage - cache ? limit - (usage - cache) : 0;
-}
-
-// The least that this process's control group and those above it leave, in version 2 or 1.
-size_t group_available() {
-  std::ifstream groups("/proc/self/cgroup");
-  size_t least = kUnknown;
-  for (std::string line; std::getline(groups, line);) {
-    // "0::/path", or in version 1 "4:memory:/path".
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const bool unified = second == first + 1;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    if (!unified && controllers.find(",memory,") == std::string::npos) continue;
-    const std::filesystem::path root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    std::filesystem::path group = line.substr(second + 1);
-    for (;;) {
-      const std::filesystem::path folder = root / group.relative_path();
-      least = std::min(least,
-                       unified ? left_in(folder, "memory.max", "memory.current")
-                               : left_in(folder, "memory.limit_in_bytes", "memory.usage_in_bytes"));
-      if (!group.has_relative_path()) break;
-      group = group.parent_path();
-    }
-  }
-  return least;
 }
 
 }  // namespace
 
-size_t available_memory_bytes() { return std::min(kernel_available(), group_available()); }
+size_t available_memory_bytes() {
+  size_t least = kernel_available();
+  for (const ControlGroup& group : control_groups("memory"))
+    least = std::min(least, left_in(group));
+  return least;
+}
 
 }  // namespace lockstep

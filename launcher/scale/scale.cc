@@ -19,6 +19,7 @@
 #include "launcher/scale/facts.h"
 #include "launcher/scale/plots.h"
 #include "launcher/scale/process.h"
+#include "runtime/base/cpus.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
@@ -177,9 +178,11 @@ scale::RunSetup make_setup(const ScaleCommandOptions& options,
   // On other hosts ranks are bound to whole cores.
   const bool several = !options.hostfile.empty() || setup.launcher.hosts.count > 1;
   const int processors = several ? setup.here.cores : setup.here.cpus;
+  const int ranks_here = ranks_per_host(setup.launcher, most_ranks);
   setup.threads = config.execution.threads > 0
                       ? static_cast<int>(config.execution.threads)
-                      : std::max(1, processors / ranks_per_host(setup.launcher, most_ranks));
+                      : std::min(std::max(1, processors / ranks_here),
+                                 share_of(find_cpu_limits(), ranks_here).cpus);
   setup.arguments = training_arguments(options.common, device);
   setup.steps = options.steps;
   setup.limit_s = options.limit_s;

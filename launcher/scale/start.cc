@@ -1,6 +1,5 @@
 #include "launcher/scale/start.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "launcher/hostfile.h"
 #include "launcher/scale/process.h"
+#include "runtime/base/cpus.h"
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
@@ -71,21 +71,19 @@ Hosts read_hostfile(const std::string& path, int cpus) {
 }
 
 Processors processors_here() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof(set), &set);
-  Processors here{0, 0};
+  const CpuLimits limits = find_cpu_limits();
+  Processors here;
+  here.cpus = static_cast<int>(limits.cpus.size());
+  here.numbers = limits.cpus;
   here.online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &set)) continue;
-    ++here.cpus;
-    here.numbers.push_back(cpu);
+  for (const int cpu : limits.cpus) {
     const std::string siblings = first_line_of(
         fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
     cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
   }
   here.cores = static_cast<int>(cores.size());
+  if (limits.quota) here.quota = limits.quota->cpus;
   return here;
 }
 
@@ -143,7 +141,7 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
   const int local =
       several ? std::min(ranks, launcher.hosts.here_slots) : ranks_per_host(launcher, ranks);
   const int local_threads = local * threads;
-  start.oversubscribed = local_threads > here.cpus;
+  start.oversubscribed = local_threads > here.at_once();
   if (launcher.kind == Launcher::Kind::kSrun) {
     add({"--cpus-per-task", std::to_string(threads)});
     start.binding = "as srun does it";

@@ -1,6 +1,8 @@
 #pragma once
 // How the ranks of a world are started: by Open MPI's mpirun, another MPI's, or Slurm's srun.
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -26,9 +28,14 @@ struct Processors {
   int cores = 1;
   std::vector<int> numbers = {};  // of the CPUs, as the kernel has them
   int online = 0;                 // CPUs of the host; 0: not known
+  double quota = 0;               // CPUs that a control group allows; 0: no limit
 
   // An affinity mask, as of taskset or a cpuset, keeps this process off others.
   bool are_some() const { return cpus < online; }
+  // Threads that run at the same time.
+  int at_once() const {
+    return quota > 0 ? std::min(cpus, static_cast<int>(std::ceil(quota))) : cpus;
+  }
 };
 Processors processors_here();
 

@@ -1,23 +1,22 @@
 #include "runtime/base/threads.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <thread>
-#include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/sharing_account.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
 namespace {
 
-// TimedWaits until the value is no longer `old`: spins for a while, longer than most gaps between
-// two parallel regions of a step, since a sleeping thread of a virtual machine takes tens of
+// Waits until the value is no longer `old`: spins for a while, longer than most gaps between two
+// parallel regions of a step, since a sleeping thread of a virtual machine takes tens of
 // microseconds to wake; then sleeps. A spin without limit would take the core from the very thread
-// it waits for when the machine is shared.
+// that it waits for if the machine is shared.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   constexpr double kSpinMs = 0.1;
   constexpr int kSpinsPerLook = 64;
@@ -33,58 +32,104 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   return value.load(std::memory_order_acquire);
 }
 
-// Worker threads that run one job at a time, each its own part of it. One thread, the owner, gives
-// out jobs.
+// Worker threads that run parts of one loop at a time. One thread, the owner, gives out loops and
+// works too.
+//
+// Worker i has a seat, whose state goes free -> open (a part is there) -> claimed -> free. The owner
+// opens the seats of its team and runs part 0. Then it claims each seat that is still open and runs
+// that part itself, so that it waits only for parts that have begun, never for a worker that has
+// yet to wake. The upper bits of the state count loops: a worker that was held between reading
+// `open` and claiming it cannot claim a part of a later loop.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads) {
-    for (int index = 1; index < threads; ++index)
-      workers_.emplace_back([this, index] { work(index); });
+    for (int part = 1; part < threads; ++part) {
+      Seat& seat = seats_.emplace_back();
+      seat.thread = std::thread([this, &seat, part] { work(seat, part); });
+    }
   }
   ~ThreadPool() {
     body_ = nullptr;
-    start_job();
-    for (std::thread& worker : workers_) worker.join();
+    ++loop_;
+    for (Seat& seat : seats_) open(seat);
+    for (Seat& seat : seats_) seat.thread.join();
   }
 
   void run(int64_t count, int team, void (*body)(void*, int64_t, int64_t), void* context) {
+    const double start_ms = now_ms();
+    if (!account_.pays(start_ms)) return body(context, 0, count);
     count_ = count;
     team_ = team;
     context_ = context;
     body_ = body;
-    running_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
-    start_job();
+    ++loop_;
+    for (int part = 1; part < team; ++part) open(seats_[part - 1]);
+    const double opened_ms = now_ms();
     run_part(0);
-    for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;)
-      left = wait_for_change(running_, left);
+    int own_parts = 1;
+    for (int part = 1; part < team; ++part) {
+      if (!claim(seats_[part - 1])) continue;
+      run_part(part);
+      seats_[part - 1].state.store(state_of(kFree), std::memory_order_relaxed);
+      ++own_parts;
+    }
+    const double finished_ms = now_ms();
+    for (int part = 1; part < team; ++part) wait_until_free(seats_[part - 1]);
+    const double end_ms = now_ms();
+    account_.add((finished_ms - opened_ms) * team / own_parts, end_ms - start_ms, end_ms);
   }
 
  private:
-  void start_job() {
-    job_.fetch_add(1, std::memory_order_release);
-    job_.notify_all();
+  struct alignas(64) Seat {
+    std::atomic<uint32_t> state{0};  // loop << kPhaseBits | phase
+    std::thread thread;
+  };
+  static constexpr uint32_t kFree = 0, kOpen = 1, kClaimed = 2;
+  static constexpr int kPhaseBits = 2;
+
+  uint32_t state_of(uint32_t phase) const { return loop_ << kPhaseBits | phase; }
+  static uint32_t phase_of(uint32_t state) { return state & ((1U << kPhaseBits) - 1); }
+
+  // Sequentially consistent: notify_one() must not look for a sleeper before the store is seen.
+  void open(Seat& seat) {
+    seat.state.store(state_of(kOpen));
+    seat.state.notify_one();
   }
 
-  void run_part(int index) {
-    if (index >= team_) return;
-    const int64_t begin = count_ * index / team_, end = count_ * (index + 1) / team_;
+  // The owner's claim of a seat that it has opened.
+  bool claim(Seat& seat) {
+    uint32_t open = state_of(kOpen);
+    return seat.state.compare_exchange_strong(open, state_of(kClaimed));
+  }
+
+  static void wait_until_free(const Seat& seat) {
+    for (uint32_t now = seat.state.load(std::memory_order_acquire); phase_of(now) != kFree;)
+      now = wait_for_change(seat.state, now);
+  }
+
+  void run_part(int part) {
+    const int64_t begin = count_ * part / team_, end = count_ * (part + 1) / team_;
     if (begin < end) body_(context_, begin, end);
   }
 
-  void work(int index) {
+  void work(Seat& seat, int part) {
     uint32_t seen = 0;
     while (true) {
-      seen = wait_for_change(job_, seen);
+      while (phase_of(seen) != kOpen) seen = wait_for_change(seat.state, seen);
+      const uint32_t claimed = (seen & ~kOpen) | kClaimed;
+      if (!seat.state.compare_exchange_strong(seen, claimed)) continue;
       if (body_ == nullptr) return;
-      run_part(index);
-      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+      run_part(part);
+      seen = (claimed & ~kClaimed) | kFree;
+      seat.state.store(seen);
+      seat.state.notify_one();
     }
   }
 
-  std::vector<std::thread> workers_;
-  alignas(64) std::atomic<uint32_t> job_{0};      // number of the job; changes when there is one
-  alignas(64) std::atomic<uint32_t> running_{0};  // workers that have not finished it
-  // The job; written before job_ changes.
+  std::deque<Seat> seats_;  // of parts 1, 2, ...
+  SharingAccount account_;
+  // The loop; written while no seat is open or claimed.
+  uint32_t loop_ = 0;
   int64_t count_ = 0;
   int team_ = 0;
   void (*body_)(void*, int64_t, int64_t) = nullptr;
@@ -105,13 +150,6 @@ void set_compute_threads(int threads) {
 }
 
 int compute_threads() { return g_threads; }
-
-int available_cpus() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;
-  return std::max(1, CPU_COUNT(&mask));
-}
 
 namespace detail {
 

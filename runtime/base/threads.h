@@ -11,9 +11,6 @@ namespace lockstep {
 void set_compute_threads(int threads);
 int compute_threads();
 
-// CPUs that this process may run on (its affinity mask).
-int available_cpus();
-
 // What a loop that polls does in between: leaves the core's resources to its sibling.
 inline void pause_briefly() {
 #if defined(__x86_64__)
@@ -33,8 +30,8 @@ void parallel_ranges(int64_t count,
 // Calls body(begin, end) on disjoint ranges that cover [0, count), on up to compute_threads()
 // threads, each range about `grain` long or more; returns when all are done. Does not allocate. One
 // loop at a time: not from two threads at once, nor from within body. body must not throw. Ranges
-// depend on the number of threads, so body must give each index the same result whatever range it
-// is in.
+// depend on the number of threads, and which thread runs a range is open, so body must give each
+// index the same result whatever range it is in.
 template <typename Body>
 void parallel_for(int64_t count, int64_t grain, Body&& body) {
   if (compute_threads() == 1 || count <= grain) {

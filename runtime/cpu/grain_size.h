@@ -6,13 +6,21 @@
 
 namespace lockstep::cpu {
 
-// Elements that one thread should at least have: a few microseconds of a memory-bound kernel, which
-// pays for waking it.
+// Elements that one thread should at least have: some ten microseconds of a memory-bound kernel,
+// which pay for waking it.
 inline constexpr int64_t kGrainElements = 16384;
+
+// The same for products, in multiply-adds.
+inline constexpr int64_t kGrainMultiplyAdds = int64_t{1} << 19;
 
 // The same in rows of `columns` elements.
 inline int64_t grain_rows(int64_t columns) {
   return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, columns));
+}
+
+// How many of the threads so many multiply-adds pay for, at least one.
+constexpr int64_t threads_worth(int64_t threads, int64_t multiply_adds) {
+  return std::clamp<int64_t>(multiply_adds / kGrainMultiplyAdds, 1, threads);
 }
 
 }  // namespace lockstep::cpu

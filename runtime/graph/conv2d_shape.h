@@ -31,6 +31,7 @@ struct Conv2dShape {
   int64_t out_pixels() const { return batch * out_height() * out_width(); }
   // Products of one output, and elements of one output's weights.
   int64_t patch() const { return kernel_h * kernel_w * group_channels(); }
+  int64_t multiply_adds() const { return out_pixels() * outputs * patch(); }
   // Whether every output sees one pixel, each pixel one output: a linear layer of the pixels.
   bool is_linear() const {
     return kernel_h == 1 && kernel_w == 1 && stride_h == 1 && stride_w == 1 && pad_h == 0 &&

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <fstream>
 
+#include "runtime/base/cpus.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
-#include "runtime/base/threads.h"
 
 namespace lockstep {
 namespace {
@@ -55,7 +55,7 @@ std::string environment_text(const EnvironmentInfo& info) {
   json["operating_system"] =
       fmt::format("{} {} {}", system.sysname, system.release, system.machine);
   json["cpu_model"] = proc_value("/proc/cpuinfo", "model name");
-  json["cpu_cores"] = available_cpus();
+  json["cpu_cores"] = allowed_cpus().size();
   json["memory_bytes"] = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) *
                          static_cast<int64_t>(::sysconf(_SC_PAGESIZE));
 #ifdef __clang__

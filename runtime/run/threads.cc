@@ -1,41 +1,58 @@
 #include "runtime/run/threads.h"
 
-#include <fmt/core.h>
-#include <sched.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
-#include "runtime/base/threads.h"
 
 namespace lockstep {
 
-int choose_threads(const RunConfig& config, int sharing_ranks) {
-  const int cpus = available_cpus();
+int choose_threads(const RunConfig& config, const CpuShare& share) {
   const int64_t threads = config.execution.threads;
-  if (threads == 0) return std::max(1, cpus / sharing_ranks);
-  if (threads > int64_t{kMostThreadsPerCpu} * cpus)
+  if (threads == 0) return share.cpus;
+  const int cpus = std::max(1, static_cast<int>(allowed_cpus().size()));
+  if (threads > int64_t{kMaxThreadsPerCpu} * cpus)
     throw ConfigError(
         "execution.threads: value is {}; allowed here: 0 to {}, {} for each CPU that this process "
         "may use",
         threads,
-        kMostThreadsPerCpu * cpus,
-        kMostThreadsPerCpu);
+        kMaxThreadsPerCpu * cpus,
+        kMaxThreadsPerCpu);
   return static_cast<int>(threads);
 }
 
-int ranks_sharing_cpus(Communicator& communicator) {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  sched_getaffinity(0, sizeof(cpus), &cpus);
-  std::string mine = host_name() + ":";
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &cpus)) mine += fmt::format(" {}", cpu);
+std::string reason_for_threads(const RunConfig& config, const CpuShare& share) {
+  return config.execution.threads == 0 ? share.reason : "execution.threads";
+}
+
+CpuShare share_cpus(Communicator& communicator) {
+  const CpuLimits limits = find_cpu_limits();
+  // A rank's text: host, group of the quota or "-", numbers of CPUs.
+  const std::string host = host_name(), group = limits.quota ? limits.quota->group : "-";
+  const std::vector<std::string> all =
+      gather_texts(communicator, fmt::format("{} {} {}", host, group, fmt::join(limits.cpus, " ")));
+  std::map<int, int> users;  // by CPU of this host: ranks that may run on it
+  int in_group = 0;
+  for (const std::string& text : all) {
+    std::istringstream words(text);
+    std::string its_host, its_group;
+    words >> its_host >> its_group;
+    if (its_host != host) continue;
+    in_group += its_group == group;
+    for (int cpu; words >> cpu;) ++users[cpu];
   }
-  const std::vector<std::string> all = gather_texts(communicator, mine);
-  return static_cast<int>(std::count(all.begin(), all.end(), mine));
+  double cpus = 0;
+  int on_cpus = 1;
+  for (const int cpu : limits.cpus) {
+    cpus += 1.0 / users[cpu];
+    on_cpus = std::max(on_cpus, users[cpu]);
+  }
+  return share_of(limits, cpus, on_cpus, in_group);
 }
 
 }  // namespace lockstep

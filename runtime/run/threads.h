@@ -1,20 +1,26 @@
 #pragma once
 // How many threads a rank computes with.
 
+#include <string>
+
 #include "collectives/communicator.h"
+#include "runtime/base/cpus.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
 
 // More threads than CPUs only wait for each other; a few times as many may be meant, for a trial.
-constexpr int kMostThreadsPerCpu = 4;
+constexpr int kMaxThreadsPerCpu = 4;
 
-// Compute threads of a rank: as configured, or its share of the CPUs that it may use. Throws
-// ConfigError where the config wants more than kMostThreadsPerCpu for each of these.
-int choose_threads(const RunConfig& config, int sharing_ranks);
+// Compute threads of a rank: as configured, or one for each CPU of its share. Throws ConfigError if
+// the config asks for more than kMaxThreadsPerCpu for each CPU that this process may run on.
+int choose_threads(const RunConfig& config, const CpuShare& share);
 
-// Ranks of this host that may use the same CPUs as this one, itself included: all of them where no
-// launcher has bound them. All ranks together.
-int ranks_sharing_cpus(Communicator& communicator);
+// Why there are so many, for the log: "execution.threads", or what limits the share.
+std::string reason_for_threads(const RunConfig& config, const CpuShare& share);
+
+// This rank's share of its host's CPUs: ranks of a host that may run on the same CPUs, or are under
+// the same quota, share them. All ranks together.
+CpuShare share_cpus(Communicator& communicator);
 
 }  // namespace lockstep

@@ -17,6 +17,9 @@
 #ifndef LOCKSTEP_RUNTIME_CPU_CONV2D_SCRATCH
 #define LOCKSTEP_RUNTIME_CPU_CONV2D_SCRATCH
 namespace lockstep::cpu {
+inline WorkerGrid workers_of(const Gather& g, int64_t threads) {
+  return arrange_workers(threads, g.pixels(), g.columns, g.taps() * g.depth);
+}
 inline GatherScratch strip_scratch(const Strips& strips) {
   const Conv2dShape& s = strips.shape;
   return {s.kernel_h, strips.depth(), strips.rows * s.out_width(), s.outputs};
@@ -39,7 +42,7 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 void gather_all(const Gather& g, char* workspace) {
-  const WorkerGrid grid = arrange_workers(compute_threads(), g.pixels(), g.columns);
+  const WorkerGrid grid = workers_of(g, compute_threads());
   const GatherScratch scratch(g.taps(), g.depth, g.pixels(), g.columns);
   for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
     gather_rectangle(g,
@@ -82,7 +85,7 @@ HWY_NOINLINE void forward_strip(const Conv2dProduct& op,
 
 void forward_strips(const Conv2dProduct& op, char* workspace) {
   const Strips strips(op.shape);
-  const int64_t workers = compute_threads();
+  const int64_t workers = threads_worth(compute_threads(), op.shape.multiply_adds());
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
     const Range mine = share(strips.count(), 1, worker, workers);
     for (int64_t index = mine.begin; index < mine.end; ++index) {
@@ -111,7 +114,7 @@ void run(const Conv2dShape& s, const Gather& g, void* workspace) {
 int64_t gather_bytes(const Conv2dShape& s, const Gather& g, int threads) {
   if (g.pixels() == 0) return 0;
   if (uses_winograd(s)) return WinogradScratch(g, threads).bytes();
-  const WorkerGrid grid = arrange_workers(threads, g.pixels(), g.columns);
+  const WorkerGrid grid = workers_of(g, threads);
   return grid.workers() * GatherScratch(g.taps(), g.depth, g.pixels(), g.columns).bytes();
 }
 

@@ -82,13 +82,15 @@ HWY_INLINE void depthwise_row(const Gather& g, int64_t n, int64_t i) {
 }
 
 void depthwise_gather(const Gather& g) {
-  parallel_for(g.images * g.h.pixels, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
-    with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
-      for (int64_t row = begin; row < end; ++row) {
-        depthwise_row<decltype(kind)::value>(g, row / g.h.pixels, row % g.h.pixels);
-      }
-    });
-  });
+  const int64_t row_elements = g.w.pixels * g.columns * g.taps();
+  parallel_for(
+      g.images * g.h.pixels, grain_rows(row_elements), [&](int64_t begin, int64_t end) HWY_ATTR {
+        with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
+          for (int64_t row = begin; row < end; ++row) {
+            depthwise_row<decltype(kind)::value>(g, row / g.h.pixels, row % g.h.pixels);
+          }
+        });
+      });
 }
 
 // Adds to sums, (taps, C), what row `row` of all images' outputs gives for `channels`.
@@ -200,7 +202,7 @@ void depthwise_backward_weight(const Conv2dBackward<float>& op) {
   const int64_t taps = taps_of(s);
   float* const sums = reinterpret_cast<float*>(op.workspace);
   float* const d_w = op.d_weight;
-  const int64_t workers = compute_threads();
+  const int64_t workers = threads_worth(compute_threads(), s.multiply_adds());
   const auto kernel = HWY_DYNAMIC_DISPATCH(depthwise_weight);
   for_each_worker(workers, [&](int64_t worker) {
     const Range channels = share(s.channels, 16, worker, workers);

@@ -177,7 +177,7 @@ HWY_NOINLINE void backward_weight_tiles(const Conv2dBackward<float>& op,
 
 void backward_weight(const Conv2dBackward<float>& op) {
   const Conv2dShape& s = op.shape;
-  const int64_t workers = compute_threads();
+  const int64_t workers = threads_worth(compute_threads(), s.multiply_adds() / s.groups);
   const WeightTiles all{s.kernel_h * s.kernel_w, s.group_outputs(), s.group_channels()};
   const int64_t list_bytes = weight_block_pixels(s.group_outputs()) * kPairBytes;
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
@@ -246,7 +246,7 @@ HWY_NOINLINE void backward_weight_strips_tiles(const Conv2dBackward<float>& op,
 }
 
 void backward_weight_strips(const Conv2dBackward<float>& op) {
-  const int64_t workers = compute_threads();
+  const int64_t workers = threads_worth(compute_threads(), op.shape.multiply_adds());
   const Strips strips(op.shape);
   const WeightTiles all{op.shape.kernel_h, strips.depth(), op.shape.outputs};
   const WeightStripsScratch scratch(strips);
@@ -278,7 +278,7 @@ void backward_weight_skipping(const Conv2dBackward<float>& op) {
   const Conv2dShape& s = op.shape;
   float* const read = reinterpret_cast<float*>(op.workspace);
   const int64_t across = s.out_width(), rows = s.batch * s.out_height();
-  parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(rows, grain_rows(across * s.channels), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t image = row / s.out_height(), h = row % s.out_height() * s.stride_h;
       const float* from = op.x + (image * s.height + h) * s.width * s.channels;

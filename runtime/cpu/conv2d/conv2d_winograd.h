@@ -62,7 +62,7 @@ constexpr int64_t panels_floats(int64_t rows, int64_t columns) {
 // such that the rows of a product do not compete for the same cache lines either.
 struct WinogradScratch {
   WinogradScratch(const Gather& g, int threads)
-      : grid(arrange_workers(threads, WinogradTiles(g).count, g.columns)),
+      : grid(arrange_workers(threads, WinogradTiles(g).count, g.columns, kEntries * g.depth)),
         few_tiles(grid.most_rows(WinogradTiles(g).count) <= kTileBlock),
         pixel_stride(round_up(g.depth, 16) + 16),
         pixels_entry(kTileBlock * pixel_stride + kEntryGap),
@@ -71,7 +71,7 @@ struct WinogradScratch {
         packed(round_up(9 * kWeightChunk * kMaxPanel + 16, 16)),
         weights(few_tiles ? panels_floats(kFewTilesDepth, kMaxPanel) : 0),
         worker(kEntries * (pixels_entry + product_entry) + packed + weights) {
-    if (!few_tiles) grid = {threads, 1};
+    if (!few_tiles) grid = {grid.workers(), 1};
   }
 
   int64_t bytes() const {
@@ -100,7 +100,7 @@ struct WinogradScratch {
 // whose sums are again sixteen products, outputs x tiles by tiles x channels.
 struct WinogradWeightScratch {
   WinogradWeightScratch(const Conv2dShape& s, int threads)
-      : grid(arrange_workers(threads, s.outputs, s.channels)),
+      : grid(arrange_workers(threads, s.outputs, s.channels, kEntries * WinogradTiles(s).count)),
         gradient_stride(round_up(grid.most_rows(s.outputs), 16) + 16),
         block(weight_tile_block(grid.most_rows(s.outputs))),
         gradients_entry(block * gradient_stride + kEntryGap),

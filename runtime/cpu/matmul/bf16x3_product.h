@@ -45,8 +45,8 @@ inline int64_t most_row_units(int64_t chunks) {
       kSplitBlockElems / (2 * kSplitElems * std::max<int64_t>(1, chunks)), 1, 24);
 }
 
-inline WorkerGrid split_workers(int64_t threads, int64_t rows, int64_t columns) {
-  return arrange_workers(threads, rows, columns, kSplitRowUnit);
+inline WorkerGrid split_workers(int64_t threads, int64_t rows, int64_t columns, int64_t chunks) {
+  return arrange_workers(threads, rows, columns, chunks * kTileDepth, kSplitRowUnit);
 }
 
 // One worker's scratch memory, in elements.
@@ -282,7 +282,7 @@ void multiply_all(const A& a,
                   int64_t chunks,
                   bool accumulate,
                   void* workspace) {
-  const WorkerGrid grid = split_workers(compute_threads(), rows, columns);
+  const WorkerGrid grid = split_workers(compute_threads(), rows, columns, chunks);
   const int64_t bytes = SplitScratch(rows, columns, chunks, grid).bytes();
   for_each_worker(grid.workers(), [&](int64_t worker) {
     multiply_rectangle(a,
@@ -299,7 +299,7 @@ void multiply_all(const A& a,
 // Scratch memory of multiply_all() on so many threads; the same on every machine.
 inline int64_t split_workspace_bytes(int64_t rows, int64_t columns, int64_t chunks, int threads) {
   if (rows == 0 || columns == 0 || chunks == 0) return 0;
-  const WorkerGrid grid = split_workers(threads, rows, columns);
+  const WorkerGrid grid = split_workers(threads, rows, columns, chunks);
   return grid.workers() * SplitScratch(rows, columns, chunks, grid).bytes();
 }
 

@@ -61,7 +61,7 @@ HWY_NOINLINE void multiply_rectangle(
 }
 
 void gemm_kernel(const Gemm& p, float* workspace) {
-  const WorkerGrid grid = arrange_workers(compute_threads(), p.rows, p.columns);
+  const WorkerGrid grid = arrange_workers(compute_threads(), p.rows, p.columns, p.depth);
   const GemmScratch scratch(p.rows, p.columns, p.depth, grid);
   for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
     float* const mine = workspace + worker * scratch.floats();
@@ -83,7 +83,7 @@ HWY_EXPORT(gemm_kernel);
 
 int64_t gemm_workspace_bytes(int64_t rows, int64_t columns, int64_t depth, int threads) {
   if (rows == 0 || columns == 0 || depth == 0) return 0;
-  const WorkerGrid grid = arrange_workers(threads, rows, columns);
+  const WorkerGrid grid = arrange_workers(threads, rows, columns, depth);
   return grid.workers() * GemmScratch(rows, columns, depth, grid).floats() *
          static_cast<int64_t>(sizeof(float));
 }

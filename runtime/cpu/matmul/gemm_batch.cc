@@ -14,15 +14,19 @@
 #define LOCKSTEP_RUNTIME_CPU_GEMM_BATCH_TASKS
 namespace lockstep::cpu {
 struct BatchTasks {
-  BatchTasks(const BatchedProducts& sizes, int threads) {
+  BatchTasks(const BatchedProducts& sizes, int most_threads) {
+    const int64_t work =
+        sizes.products.count() * sizes.sums.count() * product_work(sizes.m, sizes.n, sizes.k);
+    threads = threads_worth(most_threads, work);
     constexpr int64_t kEnough = 8;  // products a thread, after which one more does not matter
     const int64_t products = sizes.products.count();
     const int64_t pieces =
-        products >= kEnough * threads ? 1 : threads / std::gcd(products, int64_t{threads});
-    grid = arrange_workers(pieces, sizes.m, sizes.n);
-    count = products * pieces;
+        products >= kEnough * threads ? 1 : threads / std::gcd(products, threads);
+    grid = arrange_workers(pieces, sizes.m, sizes.n, sizes.k * sizes.sums.count());
+    count = products * grid.workers();
   }
 
+  int64_t threads;
   WorkerGrid grid;  // of one product
   int64_t count;
 };
@@ -78,8 +82,8 @@ void batch_piece(const BatchedMatmul<float>& op,
 
 void gemm_batch_kernel(const BatchedMatmul<float>& op) {
   const BatchedProducts& sizes = op.sizes;
-  const int threads = compute_threads();
-  const BatchTasks tasks(sizes, threads);
+  const BatchTasks tasks(sizes, compute_threads());
+  const int64_t threads = tasks.threads;
   const WorkerGrid grid = tasks.grid;
   const GemmScratch scratch(sizes.m, sizes.n, sizes.k, grid);
   for_each_worker(threads, [&](int64_t worker) HWY_ATTR {
@@ -116,8 +120,9 @@ bool has_terms(const BatchedProducts& sizes) { return sizes.k > 0 && sizes.sums.
 
 int64_t gemm_batch_workspace_bytes(const BatchedProducts& sizes, int threads) {
   if (!has_results(sizes) || !has_terms(sizes)) return 0;
-  const GemmScratch scratch(sizes.m, sizes.n, sizes.k, BatchTasks(sizes, threads).grid);
-  return threads * scratch.floats() * static_cast<int64_t>(sizeof(float));
+  const BatchTasks tasks(sizes, threads);
+  const GemmScratch scratch(sizes.m, sizes.n, sizes.k, tasks.grid);
+  return tasks.threads * scratch.floats() * static_cast<int64_t>(sizeof(float));
 }
 
 void gemm_batch(const BatchedMatmul<float>& op) {

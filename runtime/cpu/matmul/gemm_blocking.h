@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/base/threads.h"
+#include "runtime/cpu/grain_size.h"
 
 namespace lockstep::cpu {
 
@@ -87,12 +88,17 @@ struct WorkerGrid {
   }
 };
 
+// What a product costs, in multiply-adds, of which each element read or written is worth about 8.
+constexpr int64_t product_work(int64_t rows, int64_t columns, int64_t depth) {
+  return rows * columns * depth + 8 * (rows * depth + columns * depth + rows * columns);
+}
+
 // The arrangement with the least work for the worker that has most: its elements, and its share of
-// the packing, which is worth about 8 elements for each row and column.
-constexpr WorkerGrid arrange_workers(int64_t threads,
-                                     int64_t rows,
-                                     int64_t columns,
-                                     int64_t row_unit = kRowUnit) {
+// the packing, which is worth about 8 elements for each row and column. A small product has fewer
+// workers than there are threads.
+constexpr WorkerGrid arrange_workers(
+    int64_t threads, int64_t rows, int64_t columns, int64_t depth, int64_t row_unit = kRowUnit) {
+  threads = threads_worth(threads, product_work(rows, columns, depth));
   WorkerGrid best{};
   int64_t best_work = -1;
   for (int64_t across = 1; across <= threads; ++across) {

@@ -154,7 +154,8 @@ HWY_NOINLINE void forward_rectangle(const LinearProduct& op,
 }
 
 void forward_transposed(const LinearProduct& op, float* workspace) {
-  const WorkerGrid grid = arrange_workers(compute_threads(), op.shape.outputs, op.shape.rows);
+  const WorkerGrid grid =
+      arrange_workers(compute_threads(), op.shape.outputs, op.shape.rows, op.shape.inputs);
   const ForwardScratch scratch(op.shape, grid);
   for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
     float* const mine = workspace + worker * scratch.floats();
@@ -197,7 +198,8 @@ HWY_NOINLINE void forward_few_rows_part(const LinearProduct& op, Range outputs, 
 }
 
 void forward_few_rows(const LinearProduct& op, float* workspace) {
-  const int workers = compute_threads();
+  const int64_t workers = threads_worth(
+      compute_threads(), product_work(op.shape.rows, op.shape.outputs, op.shape.inputs));
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
     forward_few_rows_part(op,
                           share(op.shape.outputs, kMaxPanel, worker, workers),
@@ -256,12 +258,12 @@ HWY_EXPORT(linear_forward_kernel);
 HWY_EXPORT(backward_bias_kernel);
 
 namespace {
-constexpr int64_t kBiasGrain = 128;  // columns a thread sums at least
+constexpr int64_t kBiasColumns = 128;  // that a thread sums at least
 }
 
 int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
   const auto [m, k, n] = shape;
-  const WorkerGrid grid = arrange_workers(threads, n, m);
+  const WorkerGrid grid = arrange_workers(threads, n, m, k);
   const int64_t forward =
       grid.workers() * ForwardScratch(shape, grid).floats() * static_cast<int64_t>(sizeof(float));
   return std::max({forward,
@@ -318,9 +320,11 @@ void linear_backward_weight(const LinearBackward<float>& op) {
 
 void linear_backward_bias(const LinearBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(backward_bias_kernel);
-  parallel_for(op.shape.outputs, kBiasGrain, [&](int64_t begin, int64_t end) {
-    kernel(op, Range{begin, end});
-  });
+  parallel_for(op.shape.outputs,
+               std::max(kBiasColumns, grain_rows(op.shape.rows)),
+               [&](int64_t begin, int64_t end) {
+                 kernel(op, Range{begin, end});
+               });
 }
 
 }  // namespace lockstep::cpu

@@ -329,9 +329,15 @@ AttentionWorker worker_of(const Op& op, int64_t worker) {
   return {reinterpret_cast<float*>(op.workspace) + worker * sizes.floats(), sizes};
 }
 
+// Workers that some products of all queries with all keys are worth.
+int64_t workers_of(const AttentionShape& shape, int64_t products) {
+  const int64_t scores = shape.batch * shape.heads * shape.time * shape.time;
+  return threads_worth(compute_threads(), products * scores * shape.head_size);
+}
+
 void attention_forward_kernel(const AttentionForward<float>& op, const LaneContext& lane) {
   const AttentionShape& shape = op.shape;
-  const int workers = compute_threads();
+  const int64_t workers = workers_of(shape, 2);
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
     AttentionWorker work = worker_of(op, index);
@@ -355,7 +361,7 @@ void attention_forward_kernel(const AttentionForward<float>& op, const LaneConte
 
 void attention_backward_kernel(const AttentionBackward<float>& op, const LaneContext& lane) {
   const AttentionShape& shape = op.shape;
-  const int workers = compute_threads();
+  const int64_t workers = workers_of(shape, 5);
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
     AttentionWorker work = worker_of(op, index);

@@ -139,7 +139,10 @@ void cached_attention_kernel(const CachedAttention<float>& op) {
   parallel_for(units, grain_rows(op.head_size), [&](int64_t begin, int64_t end) {
     each_unit(begin, end, [&](int64_t b, int64_t s, int64_t head) { keep_token(op, b, s, head); });
   });
-  const int workers = compute_threads();
+  int64_t keys = 0;  // that a sample's last token may see
+  for (int64_t b = 0; b < op.batch; ++b) keys = std::max(keys, op.position(b, op.tokens - 1) + 1);
+  const int64_t workers =
+      threads_worth(compute_threads(), 2 * units * op.group() * keys * op.head_size);
   parallel_for(workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t worker = first; worker < last; ++worker) {
       float* const scores = reinterpret_cast<float*>(op.workspace) + worker * score_stride(op);

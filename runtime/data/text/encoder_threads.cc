@@ -19,7 +19,7 @@ constexpr int64_t kAtATime = 64;
 EncoderThreads::EncoderThreads(const DataConfig& data, const Tokenizer& tokenizer) {
   const int64_t threads = data.decode_threads > 0
                               ? data.decode_threads
-                              : std::min<int64_t>(available_cpus(), kMostThreads);
+                              : std::min<int64_t>(compute_threads(), kMostThreads);
   for (int64_t i = 0; i < threads; ++i) encoders_.push_back(tokenizer.encoder());
 }
 

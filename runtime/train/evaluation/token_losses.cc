@@ -43,10 +43,11 @@ TokenLosses::TokenLosses(const RunParts& parts, const RunMemory& memory)
 }
 
 void TokenLosses::add_lane(int64_t first, int64_t valid, float* losses) {
+  constexpr int64_t kGrainLogits = 4096;  // that a thread should at least have
   for (int64_t b = 0; b < valid; ++b) {
     parts_.data.eval->read({.index = first + b}, input_.data(), target_.data());
     const auto* const targets = reinterpret_cast<const int32_t*>(target_.data());
-    parallel_for(tokens_, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(tokens_, 1 + kGrainLogits / vocabulary_, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const auto row = static_cast<size_t>((b * tokens_ + t) * stride_) * size_of(dtype_);
         losses[b * tokens_ + t] = targets[t] < 0

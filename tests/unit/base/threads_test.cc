@@ -1,11 +1,19 @@
-// Catches: an index that no thread, or more than one, works on, and a wake-up that is lost (the
-// test would hang).
+// Catches: an index that no thread, or more than one, works on; a wake-up that is lost, or a loop
+// that waits for a thread that does not run (the test would hang).
 #include "runtime/base/threads.h"
 
 #include <gtest/gtest.h>
 
+#include <dirent.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdlib>
 #include <vector>
+
+#include "runtime/base/sharing_account.h"
 
 namespace lockstep {
 namespace {
@@ -33,6 +41,77 @@ TEST(Threads, ManyShortLoopsLoseNoWakeUp) {
     parallel_for(4, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
   set_compute_threads(1);
   EXPECT_EQ(sum, 12'000);
+}
+
+std::atomic<int> g_held{0};
+std::atomic<bool> g_release{false};
+
+void hold(int) {
+  ++g_held;
+  while (!g_release) pause_briefly();
+  --g_held;
+}
+
+// Holds all other threads of the process in a signal handler, as a busy machine holds them.
+class HeldThreads {
+ public:
+  HeldThreads() {
+    struct sigaction action {};
+    action.sa_handler = hold;
+    sigaction(SIGUSR2, &action, &before_);
+    int others = 0;
+    DIR* const tasks = opendir("/proc/self/task");
+    while (const dirent* entry = readdir(tasks)) {
+      const int thread = std::atoi(entry->d_name);
+      if (thread == 0 || thread == static_cast<int>(syscall(SYS_gettid))) continue;
+      others += syscall(SYS_tgkill, getpid(), thread, SIGUSR2) == 0;
+    }
+    closedir(tasks);
+    while (g_held < others) usleep(100);
+  }
+  ~HeldThreads() {
+    g_release = true;
+    while (g_held > 0) usleep(100);
+    sigaction(SIGUSR2, &before_, nullptr);
+  }
+  int count() const { return g_held; }
+
+ private:
+  struct sigaction before_ {};
+};
+
+TEST(Threads, LoopsEndThoughNoOtherThreadRuns) {
+  set_compute_threads(3);
+  std::vector<int> hits(100, 0);
+  {
+    const HeldThreads held;
+    ASSERT_GE(held.count(), 2);
+    for (int round = 0; round < 50; ++round)
+      parallel_for(100, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+      });
+  }
+  set_compute_threads(1);
+  EXPECT_EQ(hits, std::vector<int>(100, 50));
+}
+
+TEST(SharingAccount, PausesTenTimesAsLongAsWasLost) {
+  SharingAccount account;
+  account.add(/*alone_ms=*/1, /*shared_ms=*/0.6, /*now_ms=*/1);
+  EXPECT_TRUE(account.pays(1));
+  account.add(1, 5.4, 10);  // 4 more than the gain: far beyond what a wake-up costs
+  EXPECT_FALSE(account.pays(10));
+  EXPECT_FALSE(account.pays(49.9));
+  EXPECT_TRUE(account.pays(50.1));
+}
+
+TEST(SharingAccount, GainsCountForAWhile) {
+  SharingAccount account;
+  for (int loop = 0; loop < 1000; ++loop) account.add(2, 1, loop);
+  account.add(1, 100, 2000);
+  EXPECT_TRUE(account.pays(2000));
+  account.add(1, 3, 2001);
+  EXPECT_FALSE(account.pays(2001));
 }
 
 }  // namespace

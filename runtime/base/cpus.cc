@@ -1,0 +1,118 @@
+#include "runtime/base/cpus.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "runtime/base/control_group.h"
+
+namespace lockstep {
+namespace {
+
+struct FreeCpuSet {
+  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+};
+
+// Of one group; none if it sets no quota.
+std::optional<double> quota_in(const ControlGroup& group) {
+  double quota = 0, period = 0;  // microseconds
+  if (group.version == 2) {
+    std::ifstream file(group.folder / "cpu.max");
+    if (!(file >> quota >> period)) return std::nullopt;  // "max 100000"
+  } else {
+    std::ifstream quota_file(group.folder / "cpu.cfs_quota_us"),
+        period_file(group.folder / "cpu.cfs_period_us");
+    if (!(quota_file >> quota) || !(period_file >> period)) return std::nullopt;
+  }
+  if (quota <= 0 || period <= 0) return std::nullopt;  // -1: none
+  return quota / period;
+}
+
+// A folder's device and number, which containers of one host see alike.
+std::string identity_of(const std::filesystem::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return folder.string();
+  return fmt::format("{}:{}", status.st_dev, status.st_ino);
+}
+
+// The number that a variable begins with ("4,2" gives one for each level of nesting); none if it is
+// not set or not above 0.
+std::optional<int> number_in_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  int number = 0;
+  if (text == nullptr || std::from_chars(text, text + std::strlen(text), number).ec != std::errc{})
+    return std::nullopt;
+  return number > 0 ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<int> allowed_cpus() {
+  std::vector<int> cpus;
+  // The kernel refuses a set that is smaller than its own.
+  for (int room = CPU_SETSIZE; room <= 64 * CPU_SETSIZE; room *= 2) {
+    const std::unique_ptr<cpu_set_t, FreeCpuSet> set(CPU_ALLOC(room));
+    const size_t bytes = CPU_ALLOC_SIZE(room);
+    if (set == nullptr || sched_getaffinity(0, bytes, set.get()) != 0) continue;
+    for (int cpu = 0; cpu < room; ++cpu)
+      if (CPU_ISSET_S(cpu, bytes, set.get())) cpus.push_back(cpu);
+    break;
+  }
+  return cpus;
+}
+
+std::optional<CpuQuota> cpu_quota(const std::filesystem::path& root) {
+  std::optional<CpuQuota> least;
+  for (const ControlGroup& group : control_groups("cpu", root)) {
+    const std::optional<double> quota = quota_in(group);
+    if (quota && (!least || *quota < least->cpus)) least = {*quota, identity_of(group.folder)};
+  }
+  return least;
+}
+
+CpuLimits find_cpu_limits() {
+  return {.cpus = allowed_cpus(),
+          .quota = cpu_quota(),
+          .omp_num_threads = number_in_environment("OMP_NUM_THREADS"),
+          .slurm_cpus_per_task = number_in_environment("SLURM_CPUS_PER_TASK")};
+}
+
+CpuShare share_of(const CpuLimits& limits, double cpus, int on_cpus, int in_group) {
+  constexpr double kRounding = 1e-6;
+  const auto whole = [](double share) { return std::max(1, static_cast<int>(share + kRounding)); };
+  const auto ranks = [](int count) {
+    return count > 1 ? fmt::format(" for {} ranks", count) : std::string();
+  };
+  CpuShare share{
+      whole(cpus),
+      fmt::format(
+          "{} CPU{}{}", limits.cpus.size(), limits.cpus.size() == 1 ? "" : "s", ranks(on_cpus))};
+  const auto limit = [&](int most, const std::string& reason) {
+    if (most < share.cpus) share = {most, reason};
+  };
+  if (limits.quota)
+    limit(whole(std::ceil(limits.quota->cpus - kRounding) / in_group),
+          fmt::format("a quota of {:.3g} CPUs{}", limits.quota->cpus, ranks(in_group)));
+  if (limits.slurm_cpus_per_task)
+    limit(*limits.slurm_cpus_per_task,
+          fmt::format("SLURM_CPUS_PER_TASK={}", *limits.slurm_cpus_per_task));
+  if (limits.omp_num_threads)
+    limit(*limits.omp_num_threads, fmt::format("OMP_NUM_THREADS={}", *limits.omp_num_threads));
+  return share;
+}
+
+CpuShare share_of(const CpuLimits& limits, int ranks) {
+  return share_of(limits, static_cast<double>(limits.cpus.size()) / ranks, ranks, ranks);
+}
+
+int usable_cpus() { return share_of(find_cpu_limits(), 1).cpus; }
+
+}  // namespace lockstep
