@@ -56,7 +56,7 @@ CASES = [
     ("vision/mobilenet_v2_imagenet", 2, IMAGES, ["train.global_batch=8"]),
     # A regression of 442 rows and 10 columns, as in scikit-learn's diabetes table.
     ("models/adult_mlp", 1000, "synthetic { samples: 442 features: 10 classes: 1 }",
-     ["model.mlp.hidden=32", "model.mlp.loss=SQUARED_ERROR", "train.global_batch=32"]),
+     ["model.mlp.hidden=32", "model.mlp.loss=MEAN_SQUARED_ERROR", "train.global_batch=32"]),
     # A classifier of sentences of the size of MiniLM.
     ("models/bert_base", 2, "synthetic { samples: 256 classes: 2 }",
      ["model.bert.task=SEQUENCE_CLASSES", "model.bert.layers=6", "model.bert.width=384",
@@ -134,10 +134,9 @@ def seconds(options, before, config, case, threads, folder):
     _, steps, _, settings = case
     result = folder / "result.json"
     command = [*before, options.lockstep, "train", config, "--run-dir", folder / f"run{threads}",
-               "--resume", "none", "--json", result,
-               *lockstep_run.sets(f"train.steps={steps}", f"execution.threads={threads}", "eval.every=0",
-                                  "checkpoint.every=0", "checkpoint.at_end=false",
-                                  "schedule.warmup_steps=0", "output.tensorboard=false", *settings)]
+               "--resume", "none", "--json", result, "--max-steps", str(steps),
+               *lockstep_run.sets(f"execution.threads={threads}", "eval.every=0", "checkpoint.every=0",
+                                  "checkpoint.at_end=false", "output.tensorboard=false", *settings)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)

@@ -22,7 +22,7 @@ void plant(const fs::path& path, const std::string& text) {
 }
 
 // A machine of control groups of version 2, whose process is in /pod/container.
-class Version2 : public testing::Test {
+class Version2 : public ::testing::Test {
  protected:
   Version2() {
     plant(root() / "proc/self/cgroup", "0::/pod/container\n");
@@ -34,7 +34,7 @@ class Version2 : public testing::Test {
   void set(const std::string& group, const std::string& text) {
     plant(root() / "sys/fs/cgroup" / group / "cpu.max", text);
   }
-  TemporaryFolder dir_;
+  testing::TemporaryFolder dir_;
 };
 
 TEST_F(Version2, NoQuota) {
@@ -59,7 +59,7 @@ TEST_F(Version2, TheLeastOfTheGroups) {
 }
 
 TEST(Version1, TheHierarchyThatHasCpu) {
-  const TemporaryFolder dir;
+  const testing::TemporaryFolder dir;
   const fs::path root = dir.path();
   plant(root / "proc/self/cgroup",
         "3:cpuset:/\n2:cpu,cpuacct:/docker/4f\n1:name=systemd:/x\n0::/\n");

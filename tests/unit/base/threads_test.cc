@@ -37,8 +37,12 @@ TEST(Threads, EveryIndexOnceForAnyCount) {
 TEST(Threads, ManyShortLoopsLoseNoWakeUp) {
   set_compute_threads(4);
   std::atomic<int64_t> sum{0};
-  for (int round = 0; round < 3000; ++round)
-    parallel_for(4, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+  for (int round = 0; round < 3000; ++round) {
+    parallel_for(4, 1, [&](int64_t begin, int64_t end) {
+      for (int pause = 0; pause < 100 * (end - begin); ++pause) pause_briefly();  // so that it pays
+      sum += end - begin;
+    });
+  }
   set_compute_threads(1);
   EXPECT_EQ(sum, 12'000);
 }
@@ -56,6 +60,7 @@ void hold(int) {
 class HeldThreads {
  public:
   HeldThreads() {
+    g_release = false;
     struct sigaction action {};
     action.sa_handler = hold;
     sigaction(SIGUSR2, &action, &before_);
