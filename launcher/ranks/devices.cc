@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/cpu/device.h"
+#include "runtime/cuda/planned_ops.h"
 
 namespace lockstep {
 namespace {
@@ -175,12 +176,8 @@ bool gpu_here(MemoryLimits& limits) {
 const OpSet& ops_to_plan_for(const CommonOptions& options) {
   static const std::unique_ptr<Device> cpu = cpu::make_device();
   if (options.device == "cpu") return cpu->ops();
-  const Gpus found = find_gpus(options.device);
-  if (found.plugin != nullptr && (options.device == "cuda" || found.probe.why_none.empty()))
-    return found.plugin->ops();
-  if (options.device == "cuda")
-    throw ConfigError("--device: value is cuda, but {}; allowed here: cpu", found.probe.why_none);
-  return cpu->ops();
+  const bool gpu = options.device == "cuda" || find_gpus(options.device).probe.why_none.empty();
+  return gpu ? cuda::planned_ops() : cpu->ops();
 }
 
 RunDevice::RunDevice(Session& session, const CommonOptions& options)

@@ -47,7 +47,7 @@ class RunDevice {
 // Fills in the device's part from the first GPU of this process; false where there is none.
 bool gpu_here(MemoryLimits& limits);
 
-// What the device of --device can run, to plan for it: it need not be there. Throws ConfigError.
+// What the device of --device can run, to plan for it: neither a GPU nor CUDA need be there.
 const OpSet& ops_to_plan_for(const CommonOptions& options);
 
 }  // namespace lockstep
