@@ -41,7 +41,7 @@ class RunDevice {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Communicator> recorded_;  // the device's own, where it has one
   Communicator* slices_ = nullptr;
-  bool warned_ = false;  // of what a device lacks
+  bool warned_ = false;  // of what makes products slow
 };
 
 // Fills in the device's part from the first GPU of this process; false where there is none.

@@ -3,6 +3,7 @@
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/matmul/matmul.h"
+#include "runtime/cuda/planned_ops.h"
 #include "tests/fibers/host_stream.h"
 #include "tests/fibers/order.h"
 #include "tests/ops/devices.h"
@@ -73,7 +74,8 @@ std::vector<OpDevice> cuda_devices() {
            .types = std::move(types),
            .ways = std::move(ways),
            .available = is_available,
-           .run = run}};
+           .run = run,
+           .planned = &cuda::planned_ops()}};
 }
 
 }  // namespace lockstep::test

@@ -30,7 +30,8 @@ struct OpDevice {
               std::byte* const* tensors,
               std::byte* workspace,
               const LaneContext& lane);
-  bool has_fma = true;  // a product and the sum that it is added to round once
+  const OpSet* planned = nullptr;  // what plans take for the device's ops, where it is data
+  bool has_fma = true;             // a product and the sum that it is added to round once
 };
 
 // Where the kernels for CUDA run: on the host, by fibers.

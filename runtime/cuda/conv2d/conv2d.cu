@@ -15,7 +15,6 @@
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/pixel_kernel.h"
-#include "runtime/cuda/plan/conv2d.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/cuda/plan/conv2d.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/graph/ops/conv2d.h"
 

@@ -178,13 +178,13 @@ void run_backward(const OpCall& call) {
     fill_zeros(op.d_x, sizes.outer * sizes.extent * sizes.inner, stream);
     const int64_t columns = sizes.outer * sizes.inner;
     if (sizes.count == 0 || columns == 0) return;
-    const size_t array = gather_array_bytes(sizes.count);
+    const size_t array_bytes = gather_array_bytes(sizes.count);
     const auto array = [&](int number) {
-      return reinterpret_cast<int32_t*>(op.workspace + number * array);
+      return reinterpret_cast<int32_t*>(op.workspace + number * array_bytes);
     };
     for_each_flat<1>(sizes.count, false, WithinExtent{op.indices, sizes.extent, array(0)}, stream);
     sort_tokens(
-        array(0), sizes.count, sizes.extent, array(1), array(2), op.workspace + 3 * array, stream);
+        array(0), sizes.count, sizes.extent, array(1), array(2), op.workspace + 3 * array_bytes, stream);
     with_vectors<T>(is_vectorizable<T>(sizes.inner, {op.d_y, op.d_x}), [&](auto width) {
       constexpr int kWidth = decltype(width)::value;
       const SortedBackward<T> sorted{

@@ -247,7 +247,7 @@ void run_backward(const OpCall& call) {
     const auto op = GroupNormBackward<T>::of(call);
     const GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
-    float* const behind = op.workspace + tile_sums_elements(s);
+    float* const behind = op.workspace + group_norm_tile_sums(s);
     const GradientSums sums{behind,
                             behind + s.samples * s.channels,
                             behind + 2 * s.samples * s.channels,
