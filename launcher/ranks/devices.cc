@@ -149,7 +149,9 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
     if (options.device == "cuda")
       throw AgreedError(
           ExitCode::kUsage,
-          fmt::format("--device: value is cuda, but {}{}; allowed here: cpu", where, *without));
+          fmt::format("--device (LOCKSTEP_DEVICE): value is cuda, but {}{}; allowed here: cpu",
+                      where,
+                      *without));
     if (communicator.rank() == 0) log_info("running on the CPU: {}{}", where, *without);
     return cpu::make_device();
   }
