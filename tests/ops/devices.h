@@ -30,8 +30,12 @@ struct OpDevice {
               std::byte* const* tensors,
               std::byte* workspace,
               const LaneContext& lane);
-  const OpSet* planned = nullptr;  // what plans take for the device's ops, where it is data
-  bool has_fma = true;             // a product and the sum that it is added to round once
+  // Compares what plans know of the op with the implementations, where it is data of its own.
+  void (*check_planned)(const OpTest& test,
+                        const Graph& graph,
+                        const Op& op,
+                        const std::string& where) = nullptr;
+  bool has_fma = true;  // a product and the sum that it is added to round once
 };
 
 // Where the kernels for CUDA run: on the host, by fibers.

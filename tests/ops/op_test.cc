@@ -256,7 +256,8 @@ class Comparison {
         known = true;
         if (can_run(op, implementation)) check(op, implementation);
       }
-      if (known && device_.planned != nullptr) check_planned(op, *device_.planned);
+      if (known && device_.check_planned != nullptr)
+        device_.check_planned(test_, of_.graph, op, where_);
       if (!known && find_reference(test_, op.kind) != nullptr) take_from_reference(op);
     }
   }
@@ -267,17 +268,6 @@ class Comparison {
     // Libraries are given arrays that begin on boundaries.
     return implementation.available == nullptr ||
            (offset_ == 0 && device_.available(implementation, of_.graph, op));
-  }
-
-  // What is planned for the op, where that is data of its own.
-  void check_planned(const Op& op, const OpSet& planned) const {
-    SCOPED_TRACE(where_ + ": " + name_of(op.kind));
-    const Implementations rows[] = {device_.implementations(test_)};
-    OpSet set = planned;
-    set.implementations = rows;
-    ASSERT_EQ(planned.supports(of_.graph, op), set.supports(of_.graph, op));
-    if (!set.supports(of_.graph, op)) return;
-    EXPECT_EQ(planned.op_workspace_bytes(of_.graph, op), set.op_workspace_bytes(of_.graph, op));
   }
 
   // Of an op of another test, such as the backward pass of an activation.
