@@ -183,8 +183,13 @@ void run_backward(const OpCall& call) {
       return reinterpret_cast<int32_t*>(op.workspace + number * array_bytes);
     };
     for_each_flat<1>(sizes.count, false, WithinExtent{op.indices, sizes.extent, array(0)}, stream);
-    sort_tokens(
-        array(0), sizes.count, sizes.extent, array(1), array(2), op.workspace + 3 * array_bytes, stream);
+    sort_tokens(array(0),
+                sizes.count,
+                sizes.extent,
+                array(1),
+                array(2),
+                op.workspace + 3 * array_bytes,
+                stream);
     with_vectors<T>(is_vectorizable<T>(sizes.inner, {op.d_y, op.d_x}), [&](auto width) {
       constexpr int kWidth = decltype(width)::value;
       const SortedBackward<T> sorted{
