@@ -14,9 +14,10 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// The sorted ids are cut into tiles of kTokenTile. A run of equal ids within one tile is summed there at once. Of
-// a run that crosses borders, each tile leaves its part: the first of its two rows of partials
-// holds the part that came from the tile before, the second a run that begins here and goes on.
+// The sorted ids are cut into tiles of kTokenTile. A run of equal ids within one tile is summed
+// there at once. A run that crosses borders has a part in each of its tiles: the first of a tile's
+// two rows of partials holds the part that came from the tile before, the second a run that begins
+// here and goes on.
 
 template <typename T>
 struct SortedBackward : EmbeddingBackward<T> {

@@ -4,7 +4,7 @@ Catches: a plan for a GPU that differs between builds or changes unseen (golden/
 that does not fit the hardware that its comment names or needs more than that to start, sizes in
 models/README.md that `plan` does not print, a GPU in FP32 without a warning.
 
-plan_test.py BINARY [--write: write golden/plans/ and the sizes anew]
+plan_command_test.py BINARY [--write: write golden/plans/ and the sizes anew]
 """
 import json
 import os
