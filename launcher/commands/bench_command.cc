@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/run/assembly.h"
+#include "runtime/run/supported.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep {
@@ -86,6 +87,8 @@ void bench_ops(const BenchOptions& options, Device& device) {
                                      device.ops(),
                                      /*checkpoint=*/nullptr,
                                      /*may_assume_data=*/true);
+  const std::string advice = tensor_core_advice(assembly.config, device.ops());
+  if (!advice.empty()) log_warn("{}", advice);
   const BackendRequest request = {assembly.config.execution.tf32,
                                   compute_type(assembly.config.execution.precision),
                                   /*record_repeated_work=*/!options.common.eager};

@@ -18,6 +18,7 @@
 #include "runtime/graph/schema.h"
 #include "runtime/run/assembly.h"
 #include "runtime/run/memory_check.h"
+#include "runtime/run/supported.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep {
@@ -197,7 +198,8 @@ void plan_here(const PlanCommandOptions& options, int world) {
   CommonOptions device = options.common;
   if (!options.gpu.empty()) {
     if (device.device == "cpu")
-      throw ConfigError("--gpu: value is {}; allowed with --device auto or cuda", options.gpu);
+      throw ConfigError("--gpu: value is {}; not allowed with --device cpu, or LOCKSTEP_DEVICE=cpu",
+                        options.gpu);
     device.device = "cuda";
     run_bytes_of_gpu(options.gpu);  // an unknown name is refused before anything is read
   }
@@ -219,6 +221,8 @@ void plan_here(const PlanCommandOptions& options, int world) {
                                      ops_to_plan_for(device),
                                      /*checkpoint=*/nullptr,
                                      /*may_assume_data=*/true);
+  const std::string advice = tensor_core_advice(assembly.config, *assembly.ops);
+  if (!advice.empty()) log_warn("{}", advice);
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
   print_plan(options, assembly, local, step_flops);

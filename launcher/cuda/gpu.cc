@@ -15,7 +15,7 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/op_set.h"
+#include "runtime/cuda/planned_ops.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -113,7 +113,7 @@ class GpuDevice final : public Device {
   explicit GpuDevice(const GpuRequest& request)
       : request_(request), gpu_(describe(request.ordinal)) {}
 
-  const OpSet& ops() const override { return op_set(); }
+  const OpSet& ops() const override { return planned_ops(); }
   std::string description() const override {
     return fmt::format("{} (GPU {}, {})", gpu_.name, gpu_.ordinal, gpu_.pci_bus_id);
   }

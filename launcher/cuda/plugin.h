@@ -33,13 +33,12 @@ struct GpuRequest {
 
 struct Plugin {
   int interface;  // kPluginInterface of the build
-  const OpSet& (*ops)();
   GpuProbe (*probe)();
   std::unique_ptr<Device> (*make_device)(const GpuRequest& request);
 };
 
 // Raised with every change of what is declared here or passed across.
-inline constexpr int kPluginInterface = 4;
+inline constexpr int kPluginInterface = 5;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();
 

@@ -21,6 +21,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/cpu/device.h"
+#include "runtime/cuda/planned_ops.h"
+#include "runtime/run/supported.h"
 
 namespace lockstep {
 namespace {
@@ -147,7 +149,9 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
     if (options.device == "cuda")
       throw AgreedError(
           ExitCode::kUsage,
-          fmt::format("--device: value is cuda, but {}{}; allowed here: cpu", where, *without));
+          fmt::format("--device (LOCKSTEP_DEVICE): value is cuda, but {}{}; allowed here: cpu",
+                      where,
+                      *without));
     if (communicator.rank() == 0) log_info("running on the CPU: {}{}", where, *without);
     return cpu::make_device();
   }
@@ -175,12 +179,8 @@ bool gpu_here(MemoryLimits& limits) {
 const OpSet& ops_to_plan_for(const CommonOptions& options) {
   static const std::unique_ptr<Device> cpu = cpu::make_device();
   if (options.device == "cpu") return cpu->ops();
-  const Gpus found = find_gpus(options.device);
-  if (found.plugin != nullptr && (options.device == "cuda" || found.probe.why_none.empty()))
-    return found.plugin->ops();
-  if (options.device == "cuda")
-    throw ConfigError("--device: value is cuda, but {}; allowed here: cpu", found.probe.why_none);
-  return cpu->ops();
+  const bool gpu = options.device == "cuda" || find_gpus(options.device).probe.why_none.empty();
+  return gpu ? cuda::planned_ops() : cpu->ops();
 }
 
 RunDevice::RunDevice(Session& session, const CommonOptions& options)
@@ -222,7 +222,10 @@ void RunDevice::open(const RunConfig& config, const Graph& training, const Topol
        }});
   recorded_ = &slices == &communicator ? nullptr : make_recorded(slices);
   slices_ = recorded_ ? recorded_.get() : &slices;
-  if (config.execution.bf16x3 && !std::exchange(warned_, true)) warn_of_slow_products(communicator);
+  if (std::exchange(warned_, true)) return;
+  if (config.execution.bf16x3) warn_of_slow_products(communicator);
+  const std::string advice = training.ops.empty() ? "" : tensor_core_advice(config, device_->ops());
+  if (!advice.empty() && communicator.rank() == 0) log_warn("{}", advice);
 }
 
 }  // namespace lockstep

@@ -41,13 +41,13 @@ class RunDevice {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Communicator> recorded_;  // the device's own, where it has one
   Communicator* slices_ = nullptr;
-  bool warned_ = false;  // of what a device lacks
+  bool warned_ = false;  // of what makes products slow
 };
 
 // Fills in the device's part from the first GPU of this process; false where there is none.
 bool gpu_here(MemoryLimits& limits);
 
-// What the device of --device can run, to plan for it: it need not be there. Throws ConfigError.
+// What the device of --device can run, to plan for it: neither a GPU nor CUDA need be there.
 const OpSet& ops_to_plan_for(const CommonOptions& options);
 
 }  // namespace lockstep

@@ -25,6 +25,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/run/assembly.h"
 #include "runtime/run/read_config.h"
+#include "runtime/run/supported.h"
 #include "runtime/train/folder/run_folder.h"
 
 namespace lockstep {
@@ -123,6 +124,8 @@ struct Beforehand {
 Beforehand look_ahead(const ScaleCommandOptions& options, const RunConfig& config, int smallest) {
   const Assembly assembly = assemble(
       config, Topology::flat(smallest), RunPurpose::kTrain, ops_to_plan_for(options.common));
+  const std::string advice = tensor_core_advice(config, *assembly.ops);
+  if (!advice.empty()) log_warn("{}", advice);
   return {scale::facts_of_config(options.common, config, assembly),
           assembly.ops->separate_memory ? "cuda" : "cpu",
           assembly.config.train.steps};

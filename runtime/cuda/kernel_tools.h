@@ -8,10 +8,10 @@
 
 #include "runtime/base/half.h"
 #include "runtime/cuda/launch.h"
+#include "runtime/cuda/plan/tiles.h"
 
 namespace lockstep::cuda {
 
-inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Elements of T in the 16 bytes that a thread loads at once.
@@ -113,11 +113,6 @@ __device__ __forceinline__ T block_reduce(T value) {
 #pragma unroll
   for (int warp = 1; warp < kWarps; ++warp) value = Operation::apply(value, parts[warp]);
   return value;
-}
-
-// Blocks that cover n with `each` apiece.
-inline unsigned blocks_for(int64_t n, int64_t each) {
-  return static_cast<unsigned>((n + each - 1) / each);
 }
 
 }  // namespace lockstep::cuda

@@ -1,15 +1,9 @@
 #include "runtime/cuda/op_set.h"
-#include "runtime/cuda/flat/tree_sum.h"
-#include "runtime/cuda/matmul/newton_schulz.h"
+
 #include "runtime/cuda/ops/implementations.h"
-#include "runtime/cuda/workspace.h"
+#include "runtime/cuda/planned_ops.h"
 
 namespace lockstep::cuda {
-namespace {
-
-constexpr int kLogitsAlignment = 128;  // bytes: whole tiles of products, and of cache
-
-}  // namespace
 
 const OpSet& op_set() {
   static const Implementations all[] = {
@@ -17,14 +11,11 @@ const OpSet& op_set() {
 #define CUDA_OP OP
 #include "runtime/graph/ops.def"
   };
-  static const OpSet ops = {"cuda",
-                            all,
-                            true,
-                            kWorkspaceBytes,
-                            kLogitsAlignment,
-                            kMostTerms,
-                            kMostUpdateGroups,
-                            newton_schulz_bytes};
+  static const OpSet ops = [] {
+    OpSet set = planned_ops();
+    set.implementations = all;
+    return set;
+  }();
   return ops;
 }
 

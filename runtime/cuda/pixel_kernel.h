@@ -3,7 +3,6 @@
 // files include this.
 
 #include "runtime/cuda/row_tiles.h"
-#include "runtime/graph/op_call.h"
 
 namespace lockstep::cuda {
 
@@ -17,13 +16,6 @@ struct Pixel {
     row = static_cast<int>(line) - image * height;
   }
 };
-inline constexpr int64_t kMostPixels = int64_t{1} << 31;
-
-// Whether the pixels of the op's first input and output can be numbered so.
-inline bool supports_pixels(const OpCall& op) {
-  return op.input_shape(0).rows() < kMostPixels && op.output_shape(0).rows() < kMostPixels;
-}
-
 // One block at least: without it the compiler spills some registers, to have room for a few more.
 template <int N, typename F>
 __global__ void __launch_bounds__(kTileThreads, 1)
@@ -42,7 +34,7 @@ void for_each_pixel(int64_t pixels, int64_t channels, bool vectors, F f, Stream 
   const auto start = [&](auto count) {
     constexpr int kCount = decltype(count)::value;
     const RowTiles tiles = row_tiles(pixels, channels, kCount, 2);
-    launch({tiles.grid(), {kTileThreads, 1, 1}, stream},
+    launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
            pixel_kernel<kCount, F>,
            pixels,
            channels,

@@ -6,20 +6,9 @@
 
 #include "runtime/base/check.h"
 #include "runtime/cuda/kernel_tools.h"
-#include "runtime/graph/op_call.h"
+#include "runtime/cuda/plan/tiles.h"
 
 namespace lockstep::cuda {
-
-// Columns that a row may have when it is whole vectors of 16 bytes; without that kMostOddColumns.
-inline constexpr int64_t kMostRowColumns = 8192;
-inline constexpr int64_t kMostOddColumns = 2048;
-
-// Whether the rows of the op's first input are such.
-inline bool supports_row(const OpCall& op) {
-  const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(0)));
-  const int64_t columns = op.input_shape(0).columns();
-  return columns <= (columns % vector == 0 ? kMostRowColumns : kMostOddColumns);
-}
 
 inline constexpr int kRowThreads = 128;
 inline constexpr int kWideRowThreads = 256;  // of a block for long rows
@@ -27,13 +16,6 @@ inline constexpr int kWideRowThreads = 256;  // of a block for long rows
 // Vectors of N elements that a thread keeps in registers: more would not fit.
 template <int N>
 inline constexpr int kMostHeld = N == 8 ? 4 : 8;
-
-// A backward pass gives each block of threads a block of rows and keeps its share of the sums over
-// rows in registers.
-inline int64_t rows_per_block(int64_t rows) {
-  constexpr int64_t kRowBlocks = 1024;
-  return (rows + kRowBlocks - 1) / kRowBlocks;
-}
 
 // The elements of a row that one of Threads threads works on: vectors `thread`, `thread` + Threads,
 // ... of N elements. Their first Held vectors are kept in registers.

@@ -4,36 +4,12 @@
 // so that a warp reads contiguous memory however few the channels are. Only kernel files include
 // this.
 
-#include <algorithm>
-
 #include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/plan/tiles.h"
 
 namespace lockstep::cuda {
 
-inline constexpr int kTileThreads = 256;
-
-struct RowTiles {
-  int width;           // threads side by side: a power of two up to a warp
-  int64_t block_rows;  // of a block
-  unsigned row_blocks, channel_tiles;
-  dim3 grid() const { return {row_blocks, channel_tiles, 1}; }
-};
-
-// Vectors of n channels; a block has at least `fewest` rows for each of its threads, and there are
-// at most about `most_blocks` blocks. The shape alone decides, so the order of sums does not depend
-// on the GPU.
-inline RowTiles row_tiles(
-    int64_t rows, int64_t channels, int n, int64_t fewest, int64_t most_blocks = int64_t{1} << 30) {
-  const int64_t vectors = (channels + n - 1) / n;
-  RowTiles tiles{};
-  tiles.width = 1;
-  while (tiles.width < kWarp && tiles.width < vectors) tiles.width *= 2;
-  tiles.channel_tiles = blocks_for(vectors, tiles.width);
-  const int64_t most = std::max<int64_t>(1, most_blocks / tiles.channel_tiles);
-  tiles.block_rows = std::max(fewest * (kTileThreads / tiles.width), (rows + most - 1) / most);
-  tiles.row_blocks = blocks_for(rows, tiles.block_rows);
-  return tiles;
-}
+inline dim3 grid_of(const RowTiles& tiles) { return {tiles.row_blocks, tiles.channel_tiles, 1}; }
 
 // What one thread of a tile works on: rows begin, begin + step, ... below `end` of the N channels
 // from `channel`, which may lie beyond the last.

@@ -1,6 +1,7 @@
 #include "runtime/run/supported.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "runtime/base/error.h"
 #include "runtime/graph/schema.h"
@@ -18,11 +19,24 @@ void check_precision(const ExecutionConfig& execution, const OpSet& ops) {
   }
   if (execution.precision != Precision::kFp32)
     throw ConfigError(
-        "execution.precision: value is {}; allowed on {}: FP32 (a GPU has BF16 and FP16)",
+        "execution.precision: value is {}; allowed on {}: FP32 (a GPU has BF16 and FP16; lockstep plan --gpu plans for one)",
         execution.precision == Precision::kBf16 ? "BF16" : "FP16",
         ops.device);
   if (execution.tf32)
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
+}
+
+std::string tensor_core_advice(const RunConfig& config, const OpSet& ops) {
+  const ExecutionConfig& execution = config.execution;
+  if (!ops.separate_memory || execution.precision != Precision::kFp32 || execution.tf32) return "";
+  const std::string what =
+      "execution.precision is FP32, which uses none of the GPU's tensor cores; ";
+  const auto* const onnx = std::get_if<OnnxConfig>(&config.model);
+  if (onnx != nullptr && onnx->diffusion)  // whose times need floats
+    return what + "--set execution.tf32=true uses them";
+  return what +
+         "--set execution.precision=BF16 uses them, and so does --set execution.tf32=true at half "
+         "the rate";
 }
 
 void check_tree(const CommConfig& comm, const Topology& placed, const OpSet& ops) {

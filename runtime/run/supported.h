@@ -13,6 +13,11 @@ namespace lockstep {
 // The number formats to compute in.
 void check_precision(const ExecutionConfig& execution, const OpSet& ops);
 
+// What to report of a run that would use none of a GPU's tensor cores, with the --set that changes
+// it; empty otherwise. Every GPU that Lockstep runs on, of compute capability 8.0 or newer, has them
+// for BF16 and for TF32. Throws nothing.
+std::string tensor_core_advice(const RunConfig& config, const OpSet& ops);
+
 // As many ranks as meet in one sum of the tree, where they are placed so.
 void check_tree(const CommConfig& comm, const Topology& placed, const OpSet& ops);
 

@@ -207,6 +207,9 @@ def many_ranks(trial, name, config, precisions):
         shared = trial.train(config, *how, "--share-gpu", ranks=2)
         trial.check(shared["weights_hash"] == alone["weights_hash"],
                     f"{name}: {precision}, 2 ranks share a GPU: the same bits")
+        trial.check(shared["text"].count("tensor cores") == (precision == "FP32"),
+                    f"{name}: {precision}: a warning, once, of tensor cores that idle in FP32",
+                    shared["text"])
     tuned = trial.train(config, *how, "--set", "comm.tune_buckets=true", ranks=2, environment=four)
     record = pathlib.Path(tuned.get("run_dir", "")) / "buckets.json"
     tried = json.loads(record.read_text())["trials"] if record.exists() else []

@@ -21,6 +21,4 @@ void sort_tokens(const int32_t* ids,
   });
 }
 
-size_t sort_tokens_workspace_bytes(int64_t n) { return static_cast<size_t>(n) * sizeof(int32_t); }
-
 }  // namespace lockstep::cuda

@@ -1,8 +1,11 @@
 // The kernels for CUDA, and the calls of its libraries, on the host: see tests/fibers.
+#include <gtest/gtest.h>
+
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/matmul/matmul.h"
+#include "runtime/cuda/planned_ops.h"
 #include "tests/fibers/host_stream.h"
 #include "tests/fibers/order.h"
 #include "tests/ops/devices.h"
@@ -49,6 +52,17 @@ void run(const Implementation& implementation,
   fibers::drain();
 }
 
+void check_planned(const OpTest& test, const Graph& graph, const Op& op, const std::string& where) {
+  SCOPED_TRACE(where + ": " + name_of(op.kind));
+  const OpSet& planned = cuda::planned_ops();
+  OpSet made = planned;
+  made.implementations = {&test.cuda, 1};
+  ASSERT_EQ(planned.supports(graph, op), made.supports(graph, op));
+  if (made.supports(graph, op)) {
+    EXPECT_EQ(planned.op_workspace_bytes(graph, op), made.op_workspace_bytes(graph, op));
+  }
+}
+
 Way in_order(std::string name, fibers::Order order) {
   return {"threads in " + name + " order", [order](const std::function<void()>& f) {
             fibers::order = order;
@@ -73,7 +87,8 @@ std::vector<OpDevice> cuda_devices() {
            .types = std::move(types),
            .ways = std::move(ways),
            .available = is_available,
-           .run = run}};
+           .run = run,
+           .check_planned = check_planned}};
 }
 
 }  // namespace lockstep::test

@@ -30,6 +30,11 @@ struct OpDevice {
               std::byte* const* tensors,
               std::byte* workspace,
               const LaneContext& lane);
+  // Compares what plans know of the op with the implementations, where it is data of its own.
+  void (*check_planned)(const OpTest& test,
+                        const Graph& graph,
+                        const Op& op,
+                        const std::string& where) = nullptr;
   bool has_fma = true;  // a product and the sum that it is added to round once
 };
 

@@ -256,6 +256,8 @@ class Comparison {
         known = true;
         if (can_run(op, implementation)) check(op, implementation);
       }
+      if (known && device_.check_planned != nullptr)
+        device_.check_planned(test_, of_.graph, op, where_);
       if (!known && find_reference(test_, op.kind) != nullptr) take_from_reference(op);
     }
   }

@@ -71,10 +71,11 @@ WINGS = {
         "flat": [],
     },
     "runtime/cuda": {
-        "ops": ["conv2d", "cudnn", "flat", "matmul"],
-        "conv2d": ["flat"],
+        "ops": ["plan", "conv2d", "cudnn", "flat", "matmul"],
+        "conv2d": ["plan", "flat"],
         "matmul": [],
-        "flat": [],
+        "flat": ["plan"],
+        "plan": ["cudnn"],
         "cudnn": [],
     },
     "runtime/train": {

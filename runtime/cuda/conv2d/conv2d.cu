@@ -19,14 +19,11 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kTile = 64;
-constexpr int kDepth = 16;
+constexpr int kTile = kConv2dTile;
+constexpr int kDepth = kConv2dDepth;
 constexpr int kThreads = 256;
 constexpr int kEach = 4;  // rows, and columns, of a thread
 constexpr int kPad = 4;   // keeps vectors of a tile's rows aligned and its columns apart
-constexpr int64_t kMostSlices = 64;
-constexpr int64_t kSliceBlocks = 512;  // tiles times slices that are worth having
-constexpr int64_t kFewestProducts = 256;
 
 // The shape in the numbers that kernels divide by.
 struct Sizes {
@@ -281,13 +278,8 @@ __global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
   }
 }
 
-struct Extents {
-  int64_t rows, columns, products, groups;
-  int64_t slice_products, slices;
-};
-
 template <int NA, int NB, typename A, typename B, typename T>
-void start(const A& a, const B& b, const Result<T>& result, const Extents& e, Stream stream) {
+void start(const A& a, const B& b, const Result<T>& result, const Conv2dExtents& e, Stream stream) {
   launch({{blocks_for(e.rows, kTile),
            blocks_for(e.columns, kTile),
            static_cast<unsigned>(e.groups * e.slices)},
@@ -311,26 +303,10 @@ void multiply(const A& a,
               bool vectors_a,
               bool vectors_b,
               const Result<Out>& result,
-              const Extents& e,
+              const Conv2dExtents& e,
               Stream stream) {
   if (vectors_a && vectors_b) return start<4, 4>(a, b, result, e, stream);
   start<1, 1>(a, b, result, e, stream);
-}
-
-Extents unsliced(int64_t rows, int64_t columns, int64_t products, int64_t groups) {
-  return {rows, columns, products, groups, products, 1};
-}
-
-// The slices of the gradient of w.
-Extents weight_extents(const Conv2dShape& s) {
-  Extents e = unsliced(s.group_outputs(), s.patch(), s.out_pixels(), s.groups);
-  const int64_t tiles =
-      ((e.rows + kTile - 1) / kTile) * ((e.columns + kTile - 1) / kTile) * e.groups;
-  const int64_t wanted = std::clamp<int64_t>(kSliceBlocks / tiles, 1, kMostSlices);
-  const int64_t products = std::max(kFewestProducts, (e.products + wanted - 1) / wanted);
-  e.slice_products = (products + kDepth - 1) / kDepth * kDepth;
-  e.slices = (e.products + e.slice_products - 1) / e.slice_products;
-  return e;
 }
 
 bool in_fours(int64_t n) { return n % 4 == 0; }
@@ -354,20 +330,11 @@ struct AddBias {
 
 }  // namespace
 
-bool conv2d_supports(const Conv2dShape& s) {
-  constexpr int64_t kMost = (int64_t{1} << 31) - kTile;
-  constexpr int64_t kMostTiles = 65535;  // of a grid's second and third dimension
-  return s.pixels() < kMost && s.out_pixels() < kMost && s.outputs * s.patch() < kMost &&
-         s.patch() / kTile < kMostTiles && s.group_outputs() / kTile < kMostTiles &&
-         weight_extents(s).slices * s.groups <= kMostTiles &&
-         s.kernel_h * s.kernel_w * s.group_outputs() < kMost;
-}
-
 template <typename T>
 void conv2d_forward(const Conv2dForward<T>& op, Stream stream) {
   const Conv2dShape& shape = op.shape;
   const Sizes s(shape);
-  const Extents e =
+  const Conv2dExtents e =
       unsliced(shape.out_pixels(), shape.group_outputs(), shape.patch(), shape.groups);
   const bool vectors = in_fours(s.depth) && is_aligned(op.x) && is_aligned(op.weight);
   multiply(Patches<T>{s, static_cast<int>(e.rows), static_cast<int>(e.products), op.x},
@@ -384,7 +351,7 @@ void conv2d_backward_input(const Conv2dBackward<T>& op, Stream stream) {
   const Conv2dShape& shape = op.shape;
   const Sizes s(shape);
   const int64_t products = shape.kernel_h * shape.kernel_w * shape.group_outputs();
-  const Extents e = unsliced(shape.pixels(), shape.group_channels(), products, shape.groups);
+  const Conv2dExtents e = unsliced(shape.pixels(), shape.group_channels(), products, shape.groups);
   multiply(GradientPatches<T>{s, static_cast<int>(e.rows), static_cast<int>(products), op.d_y},
            TransposedWeights<T>{s, static_cast<int>(products), op.weight},
            in_fours(s.group_outputs) && is_aligned(op.d_y),
@@ -398,7 +365,7 @@ template <typename T>
 void conv2d_backward_weight(const Conv2dBackward<T>& op, Stream stream) {
   const Conv2dShape& shape = op.shape;
   const Sizes s(shape);
-  const Extents e = weight_extents(shape);
+  const Conv2dExtents e = weight_extents(shape);
   const int64_t elements = shape.outputs * shape.patch();
   const bool direct = e.slices == 1 && !op.accumulate_weight;
   float* const partials = reinterpret_cast<float*>(op.workspace);
@@ -416,11 +383,6 @@ void conv2d_backward_weight(const Conv2dBackward<T>& op, Stream stream) {
            stream);
   if (!direct)
     sum_partials(partials, e.slices, elements, op.accumulate_weight, op.d_weight, stream);
-}
-
-size_t conv2d_workspace_bytes(const Conv2dShape& shape) {
-  const auto elements = static_cast<size_t>(shape.outputs * shape.patch());
-  return static_cast<size_t>(weight_extents(shape).slices) * elements * sizeof(float);
 }
 
 template <typename T>

@@ -16,10 +16,6 @@ void CudnnAttention::run(const CudnnAttentionKey&, const CudnnAttentionArrays&, 
   LOCKSTEP_CHECK(false, "there is no cuDNN ");
 }
 
-size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey&) { return 0; }
-
-int64_t cudnn_backward_batch(const AttentionShape& shape) { return shape.batch; }
-
 std::string cudnn_attention_refusal(const CudnnAttentionKey&, int, const std::string&) {
   return kCudnnMissing;
 }

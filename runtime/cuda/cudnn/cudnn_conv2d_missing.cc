@@ -18,8 +18,6 @@ void CudnnConv2d::run(const CudnnConv2dKey&, const CudnnConv2dArrays&, void*) {
   LOCKSTEP_CHECK(false, "there is no cuDNN ");
 }
 
-size_t cudnn_conv2d_workspace_bytes(const CudnnConv2dKey&) { return 0; }
-
 std::string cudnn_conv2d_refusal(const CudnnConv2dKey&, int, const std::string&) {
   return kCudnnMissing;
 }

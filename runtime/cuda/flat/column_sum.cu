@@ -7,13 +7,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kGroups = 32;          // of partials, each summed by one thread
-constexpr int64_t kSummedRows = 16;  // of a thread, at least
-constexpr int64_t kMostBlocks = 1024;
-
-RowTiles tiles_of(int64_t rows, int64_t columns, int n) {
-  return row_tiles(rows, columns, n, kSummedRows, kMostBlocks);
-}
+constexpr int kGroups = 32;  // of partials, each summed by one thread
 
 // Threads (32, kGroups): x is the column within the block's 32, y the group.
 __global__ void __launch_bounds__(kWarp* kGroups) sum_partials_kernel(
@@ -63,8 +57,8 @@ __global__ void __launch_bounds__(kTileThreads) column_sum_kernel(const T* x,
 template <typename T, int N>
 int64_t start_column_sum(
     const T* x, int64_t rows, int64_t columns, int64_t stride, float* partials, Stream stream) {
-  const RowTiles tiles = tiles_of(rows, columns, N);
-  launch({tiles.grid(), {kTileThreads, 1, 1}, stream},
+  const RowTiles tiles = column_sum_tiles(rows, columns, N);
+  launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
          column_sum_kernel<T, N>,
          x,
          rows,
@@ -108,13 +102,6 @@ void column_sum(const T* x,
       vectors ? start_column_sum<T, kWide>(x, rows, columns, stride, workspace, stream)
               : start_column_sum<T, 1>(x, rows, columns, stride, workspace, stream);
   sum_partials(workspace, count, columns, accumulate, out, stream);
-}
-
-size_t column_sum_workspace_bytes(int64_t rows, int64_t columns) {
-  size_t blocks = 0;
-  for (const int n : {1, 4, 8})
-    blocks = std::max<size_t>(blocks, tiles_of(rows, columns, n).row_blocks);
-  return blocks * static_cast<size_t>(columns) * sizeof(float);
 }
 
 template void column_sum(const float*, int64_t, int64_t, int64_t, bool, float*, float*, Stream);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/cuda/plan/column_sum.h"
 #include "runtime/cuda/stream.h"
 
 namespace lockstep::cuda {
@@ -28,6 +29,5 @@ void column_sum(const T* x,  // (rows, stride)
                 float* out,        // (columns)
                 float* workspace,  // column_sum_workspace_bytes(rows, columns)
                 Stream stream);
-size_t column_sum_workspace_bytes(int64_t rows, int64_t columns);
 
 }  // namespace lockstep::cuda

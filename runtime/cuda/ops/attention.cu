@@ -16,6 +16,7 @@
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/ops/attention_tiles.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/attention.h"
 #include "runtime/cuda/warn_once.h"
 #include "runtime/graph/ops/dropout.h"
 
@@ -23,11 +24,6 @@ namespace lockstep::cuda {
 namespace {
 
 using namespace attention_tiles;
-
-constexpr int64_t kMostHeadSize = 256;
-// Most heads of all samples together: what a grid has in its second dimension.
-constexpr int64_t kMostHeads = 65535;
-constexpr int64_t kMostTime = int64_t{1} << 30;
 
 template <typename S, typename T, typename D>
 __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionShape shape,
@@ -263,51 +259,15 @@ void start_backward(const AttentionBackward<T>& op, const D& dropout, Stream str
 using Forward = AttentionForward<std::byte>;
 using Backward = AttentionBackward<std::byte>;
 
-AttentionShape shape_of(const OpCall& op) {
-  return op.kind() == OpKind::kAttention ? Forward::of(op).shape : Backward::of(op).shape;
-}
-
 // The type of qkv and of all else that is not statistics.
 DType dtype_of(const OpCall& op) { return op.input_dtype(0); }
-
-// The samples that one call of cuDNN's backward pass takes.
-AttentionShape part_of(AttentionShape shape) {
-  shape.batch = cudnn_backward_batch(shape);
-  return shape;
-}
-
-bool supports_own(const OpCall& op) {
-  const AttentionShape shape = shape_of(op);
-  return shape.head_size <= kMostHeadSize && shape.batch * shape.heads <= kMostHeads &&
-         shape.time <= kMostTime;
-}
-
-bool has_documents(const OpCall& op) {
-  return op.has_input(op.kind() == OpKind::kAttention ? 1 : 4);
-}
-
-bool has_dropout(const OpCall& op) { return op.attributes<AttentionAttributes>().dropout > 0; }
-
-// Windows, documents and dropout, whose mask is to be the same everywhere, are for the own kernels.
-bool supports_cudnn(const OpCall& op) {
-  return dtype_of(op) != DType::kF32 && shape_of(op).window == 0 && !has_documents(op) &&
-         !has_dropout(op) && supports_own(op);
-}
 
 // The same for both passes of a shape.
 bool has_cudnn(const OpCall& op) {
   CudnnAttention& cudnn = *context_of(op).cudnn_attention;
-  if (cudnn.supports(shape_of(op), dtype_of(op))) return true;
+  if (cudnn.supports(attention_shape(op), dtype_of(op))) return true;
   warn_once("attention by the own kernel, which is slower than cuDNN's: " + cudnn.why_not());
   return false;
-}
-
-size_t cudnn_workspace(const OpCall& op) {
-  return cudnn_attention_workspace_bytes({shape_of(op), dtype_of(op), /*backward=*/false});
-}
-
-size_t cudnn_backward_workspace(const OpCall& op) {
-  return cudnn_attention_workspace_bytes({part_of(shape_of(op)), dtype_of(op), /*backward=*/true});
 }
 
 void run_cudnn(const OpCall& call) {
@@ -319,7 +279,7 @@ void run_cudnn(const OpCall& call) {
 
 void run_cudnn_backward(const OpCall& call) {
   const auto op = Backward::of(call);
-  const AttentionShape part = part_of(op.shape);
+  const AttentionShape part = cudnn_attention_part(op.shape);
   const DType dtype = dtype_of(call);
   const auto rows = static_cast<size_t>(part.time * part.heads);
   const size_t out_bytes = static_cast<size_t>(part.time * part.width()) * size_of(dtype);
@@ -339,7 +299,7 @@ void run_cudnn_backward(const OpCall& call) {
 
 // Where cuDNN would have been faster.
 void warn_of_masks(const OpCall& call) {
-  if (dtype_of(call) != DType::kF32 && !supports_cudnn(call))
+  if (dtype_of(call) != DType::kF32 && !cudnn_attention_supports(call))
     warn_once(
         "attention with a window, documents or dropout by the own kernel, which is slower than "
         "cuDNN's");
@@ -355,11 +315,6 @@ void run_own(const OpCall& call) {
   });
 }
 
-size_t own_backward_workspace(const OpCall& op) {
-  const AttentionShape shape = shape_of(op);
-  return static_cast<size_t>(shape.batch * shape.heads * shape.time) * sizeof(float);
-}
-
 void run_own_backward(const OpCall& call) {
   by_type(dtype_of(call), [&]<typename T>() {
     const auto op = AttentionBackward<T>::of(call);
@@ -370,15 +325,24 @@ void run_own_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kAttention, "cudnn", run_cudnn, cudnn_workspace, supports_cudnn, has_cudnn},
-    {.kind = OpKind::kAttention, .name = "own", .run = run_own, .supports = supports_own},
+    {OpKind::kAttention,
+     "cudnn",
+     run_cudnn,
+     cudnn_attention_workspace,
+     cudnn_attention_supports,
+     has_cudnn},
+    {.kind = OpKind::kAttention, .name = "own", .run = run_own, .supports = own_attention_supports},
     {OpKind::kAttentionBackward,
      "cudnn",
      run_cudnn_backward,
-     cudnn_backward_workspace,
-     supports_cudnn,
+     cudnn_attention_backward_workspace,
+     cudnn_attention_supports,
      has_cudnn},
-    {OpKind::kAttentionBackward, "own", run_own_backward, own_backward_workspace, supports_own},
+    {OpKind::kAttentionBackward,
+     "own",
+     run_own_backward,
+     own_attention_backward_workspace,
+     own_attention_supports},
 };
 
 }  // namespace

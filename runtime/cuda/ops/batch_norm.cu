@@ -114,8 +114,8 @@ void start_statistics(const T* x,
                       Stream stream) {
   with_vectors<T>(is_vectorizable<T>(channels, {x}), [&](auto n) {
     constexpr int N = decltype(n)::value;
-    const RowTiles tiles = summing_tiles(rows, channels, N);
-    launch({tiles.grid(), {kTileThreads, 1, 1}, stream},
+    const RowTiles tiles = batch_norm_tiles(rows, channels, N);
+    launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
            statistics_kernel<T, N>,
            x,
            rows,
@@ -142,7 +142,7 @@ void start_forward(const BatchNormForward<T>& op, const S* mean, const S* varian
   with_vectors<T>(vectors, [&](auto n) {
     constexpr int N = decltype(n)::value;
     const RowTiles tiles = row_tiles(op.rows, op.channels, N, kWrittenRows);
-    launch({tiles.grid(), {kTileThreads, 1, 1}, stream},
+    launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
            forward_kernel<T, S, N>,
            op,
            mean,
@@ -187,15 +187,6 @@ void run_statistics(const OpCall& call) {
   });
 }
 
-// Of sums over rows, by vectors of any width.
-size_t workspace_bytes(const OpCall& call) {
-  const Shape& x = call.input_shape(0);  // or d_y
-  size_t blocks = 0;
-  for (const int n : {1, 4, 8})
-    blocks = std::max<size_t>(blocks, summing_tiles(x.rows(), x.columns(), n).row_blocks);
-  return 2 * blocks * static_cast<size_t>(x.columns()) * sizeof(float);
-}
-
 struct Running {
   BatchNormRunning<float> op;
   template <int N>
@@ -216,15 +207,15 @@ void run_running(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kBatchNorm, "own", run_forward, workspace_bytes},
-    {OpKind::kBatchNormBackward, "own", run_batch_norm_backward, workspace_bytes},
-    {OpKind::kBatchStatistics, "own", run_statistics, workspace_bytes},
+    {OpKind::kBatchNorm, "own", run_forward, batch_norm_workspace},
+    {OpKind::kBatchNormBackward, "own", run_batch_norm_backward, batch_norm_workspace},
+    {OpKind::kBatchStatistics, "own", run_statistics, batch_norm_workspace},
     {OpKind::kBatchNormRunning, "own", run_running},
-    {OpKind::kBatchNormSums, "own", run_batch_norm_sums, workspace_bytes},
+    {OpKind::kBatchNormSums, "own", run_batch_norm_sums, batch_norm_workspace},
     {OpKind::kBatchNormInputGradient,
      "own",
      run_batch_norm_input_gradient,
-     batch_norm_input_gradient_workspace_bytes},
+     batch_norm_input_gradient_workspace},
 };
 
 }  // namespace

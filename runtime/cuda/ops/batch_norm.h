@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "runtime/cuda/plan/norms.h"
 #include "runtime/cuda/row_tiles.h"
 #include "runtime/graph/ops/batch_norm.h"
 
@@ -18,11 +19,6 @@ inline constexpr int64_t kWrittenRows = 16;  // of a thread, at least, where not
 // the block its threads, and a last small kernel the blocks, kGroups of them side by side. Between
 // them nothing is atomic.
 inline constexpr int kGroups = 16;
-inline RowTiles summing_tiles(int64_t rows, int64_t channels, int n) {
-  constexpr int64_t kSummedRows = 8;  // of a thread, at least
-  constexpr int64_t kMostBlocks = 1024;
-  return row_tiles(rows, channels, n, kSummedRows, kMostBlocks);
-}
 
 // Statistics in float. Those stored in FP16 are running ones, rounded to infinity where a variance
 // is beyond the type's range: they are read as its largest number, which keeps y a function of x.
@@ -74,7 +70,6 @@ inline bool all_aligned(std::initializer_list<const void*> arrays) {
 // What the table of implementations has of batch_norm_backward.cu.
 void run_batch_norm_backward(const OpCall& call);
 void run_batch_norm_sums(const OpCall& call);
-size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call);
 void run_batch_norm_input_gradient(const OpCall& call);
 
 }  // namespace lockstep::cuda

@@ -163,8 +163,8 @@ void start_sums(const BatchNormGradientInputs<T>& in,
                 const BatchNormParameterGradients<T>& to,
                 float* workspace,
                 Stream stream) {
-  const RowTiles tiles = summing_tiles(in.rows, in.channels, N);
-  launch({tiles.grid(), {kTileThreads, 1, 1}, stream},
+  const RowTiles tiles = batch_norm_tiles(in.rows, in.channels, N);
+  launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
          gradient_sums_kernel<T, N>,
          in,
          d_delta,
@@ -189,7 +189,7 @@ void start_input_gradient(const BatchNormGradientInputs<T>& in,
                           T* d_x,
                           Stream stream) {
   const RowTiles tiles = row_tiles(in.rows, in.channels, N, kWrittenRows);
-  launch({tiles.grid(), {kTileThreads, 1, 1}, stream},
+  launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
          input_gradient_kernel<T, N>,
          in,
          sums,
@@ -231,11 +231,6 @@ void run_batch_norm_sums(const OpCall& call) {
     sum_lanes(1, op.in.channels, sums, op.sums, stream);
     sum_lanes(1, op.in.channels, products, op.sums + op.in.channels, stream);
   });
-}
-
-size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call) {
-  const auto in = BatchNormGradientInputs<float>::of(call);
-  return 2 * static_cast<size_t>(in.channels) * sizeof(float);
 }
 
 void run_batch_norm_input_gradient(const OpCall& call) {

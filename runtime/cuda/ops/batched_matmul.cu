@@ -12,6 +12,7 @@
 #include "runtime/cuda/matmul/matmul.h"
 #include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/products.h"
 #include "runtime/cuda/warn_once.h"
 
 namespace lockstep::cuda {
@@ -52,11 +53,6 @@ struct Batches {
   ProductLoops::Loop batch{1, 0, 0, 0};
   ProductLoops others;
 };
-
-// Where terms are added to results of 16 bits, which would round each time: to floats first.
-bool adds_in_floats(const OpCall& call) {
-  return Call::of(call).sizes.sums.count() > 1 && call.output_dtype(0) != DType::kF32;
-}
 
 Product product_of(const OpCall& call, bool accumulate) {
   const BatchedProducts sizes = Call::of(call).sizes;
@@ -133,11 +129,6 @@ void run(const OpCall& call) {
   });
 }
 
-size_t workspace_bytes(const OpCall& call) {
-  return adds_in_floats(call) ? static_cast<size_t>(call.output_shape(0).elements()) * sizeof(float)
-                              : 0;
-}
-
 // cuBLASLt's operands begin on multiples of 16 bytes.
 bool supports_library(const OpCall& call) {
   const BatchedProducts sizes = Call::of(call).sizes;
@@ -176,10 +167,10 @@ constexpr Implementation kRows[] = {
     {.kind = OpKind::kBatchedMatmul,
      .name = "cublaslt",
      .run = run<multiply>,
-     .workspace_bytes = workspace_bytes,
+     .workspace_bytes = batched_matmul_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kBatchedMatmul, "plain", run<multiply_plainly>, workspace_bytes},
+    {OpKind::kBatchedMatmul, "plain", run<multiply_plainly>, batched_matmul_workspace},
 };
 
 }  // namespace

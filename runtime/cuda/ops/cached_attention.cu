@@ -6,14 +6,12 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/attention.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 128;  // of a block, which has a token and a head of q
-constexpr int64_t kMostHeadSize = 256;
-constexpr int64_t kMostHeads = 65535;            // what a grid has in its second dimension
-constexpr int64_t kMostRows = int64_t{1} << 31;  // and in its first one
 
 template <typename T>
 struct CopyCache {
@@ -97,12 +95,6 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(CachedAttention<T> op,
   }
 }
 
-bool supports(const OpCall& call) {
-  const auto op = CachedAttention<float>::of(call);
-  return op.head_size <= kMostHeadSize && op.heads <= kMostHeads &&
-         op.batch * op.tokens < kMostRows;
-}
-
 void run(const OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -126,7 +118,10 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kCachedAttention, .name = "own", .run = run, .supports = supports},
+    {.kind = OpKind::kCachedAttention,
+     .name = "own",
+     .run = run,
+     .supports = cached_attention_supports},
 };
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "runtime/cuda/ops/activation.h"
 #include "runtime/cuda/ops/cast.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/conv2d.h"
 #include "runtime/cuda/warn_once.h"
 
 namespace lockstep::cuda {
@@ -28,18 +29,8 @@ namespace {
 using Forward = Conv2dForward<std::byte>;
 using Backward = Conv2dBackward<std::byte>;
 
-Conv2dShape shape_of(const OpCall& op) {
-  return op.kind() == OpKind::kConv2d ? Forward::of(op).shape : Backward::of(op).shape;
-}
-
-bool supports_shape(const OpCall& op) { return conv2d_supports(shape_of(op)); }
-
-// What is planned for cuDNN is the same with TF32.
-CudnnConv2dKey planned_key(const OpCall& op, Conv2dPass pass) {
-  return {shape_of(op), op.input_dtype(0), false, pass};
-}
 CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
-  return {shape_of(call), call.input_dtype(0), context_of(call).tf32, pass};
+  return {conv2d_shape(call), call.input_dtype(0), context_of(call).tf32, pass};
 }
 
 // Whether cuDNN can; that it cannot is said once for each reason.
@@ -51,10 +42,6 @@ bool on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
 }
 
 // ---- Forward ----
-
-size_t cudnn_workspace(const OpCall& op) {
-  return cudnn_conv2d_workspace_bytes(planned_key(op, Conv2dPass::kForward));
-}
 
 // With as much of the epilogue as cuDNN knows.
 CudnnConv2dKey whole_key(const OpCall& call) {
@@ -122,11 +109,8 @@ constexpr Half kInputOnCudnn = {
                                              {.x = op.d_x, .w = op.weight, .y = op.d_y},
                                              op.workspace);
         },
-    .workspace_bytes =
-        [](const OpCall& op) {
-          return cudnn_conv2d_workspace_bytes(planned_key(op, Conv2dPass::kBackwardInput));
-        },
-    .supports = supports_shape,
+    .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>,
+    .supports = conv2d_supports_op,
     .available =
         [](const OpCall& call) {
           return !call.has_output(0) || on_cudnn(call, key_of(call, Conv2dPass::kBackwardInput));
@@ -140,11 +124,11 @@ constexpr Half kInputByOwn = {.run =
                                         conv2d_backward_input(op, stream_of(call));
                                     });
                                   },
-                              .supports = supports_shape};
+                              .supports = conv2d_supports_op};
 
 // ---- Backward: d_weight ----
 
-bool is_linear(const OpCall& op) { return shape_of(op).is_linear(); }
+bool is_linear(const OpCall& op) { return conv2d_shape(op).is_linear(); }
 bool is_not_linear(const OpCall& op) { return !is_linear(op); }
 bool accumulates(const OpCall& op) { return Backward::of(op).accumulate_weight; }
 
@@ -203,19 +187,9 @@ constexpr Half kWeightOnCudnn = {
         [](const OpCall& call) {
           run_weight_on_cudnn(call, wide_key(call), Backward::of(call).d_weight);
         },
-    .workspace_bytes =
-        [](const OpCall& op) {
-          return cudnn_conv2d_workspace_bytes(planned_key(op, Conv2dPass::kBackwardWeight));
-        },
+    .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>,
     .supports = is_not_linear,
     .available = has_wide};
-
-// Before the gradient of w as cuDNN stores it.
-size_t narrow_gradient_offset(const OpCall& op) {
-  constexpr size_t kAlignment = 256;
-  const auto key = planned_key(op, Conv2dPass::kBackwardWeight);
-  return (cudnn_conv2d_workspace_bytes(key) + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // Stored in the images' type, and widened.
 constexpr Half kWeightWidened = {
@@ -233,12 +207,7 @@ constexpr Half kWeightWidened = {
                      stream_of(call));
           });
         },
-    .workspace_bytes =
-        [](const OpCall& op) {
-          const Conv2dShape shape = shape_of(op);
-          return narrow_gradient_offset(op) +
-                 static_cast<size_t>(shape.outputs * shape.patch()) * size_of(op.input_dtype(0));
-        },
+    .workspace_bytes = conv2d_widened_workspace,
     .supports = is_not_linear,
     .available =
         [](const OpCall& call) {
@@ -254,14 +223,14 @@ constexpr Half kWeightWidened = {
           return true;
         }};
 
-constexpr Half kWeightByOwn = {
-    .run =
-        [](const OpCall& call) {
-          by_type(call.input_dtype(0), [&]<typename T>() {
-            conv2d_backward_weight(Conv2dBackward<T>::of(call), stream_of(call));
-          });
-        },
-    .workspace_bytes = [](const OpCall& op) { return conv2d_workspace_bytes(shape_of(op)); }};
+constexpr Half kWeightByOwn = {.run =
+                                   [](const OpCall& call) {
+                                     by_type(call.input_dtype(0), [&]<typename T>() {
+                                       conv2d_backward_weight(Conv2dBackward<T>::of(call),
+                                                              stream_of(call));
+                                     });
+                                   },
+                               .workspace_bytes = own_conv2d_weight_workspace};
 
 // ---- Backward: d_bias, behind d_weight ----
 
@@ -280,11 +249,6 @@ void run_bias(const OpCall& call) {
   });
 }
 
-size_t bias_workspace(const OpCall& op) {
-  const Conv2dShape shape = shape_of(op);
-  return op.has_output(2) ? column_sum_workspace_bytes(shape.out_pixels(), shape.outputs) : 0;
-}
-
 template <const Half& kWeight>
 constexpr Half kAndBias = {
     .run =
@@ -293,7 +257,9 @@ constexpr Half kAndBias = {
           run_bias(call);
         },
     .workspace_bytes =
-        [](const OpCall& op) { return std::max(kWeight.workspace_bytes(op), bias_workspace(op)); },
+        [](const OpCall& op) {
+          return std::max(kWeight.workspace_bytes(op), conv2d_bias_workspace(op));
+        },
     .supports = kWeight.supports,
     .available =
         kWeight.available == nullptr
@@ -306,9 +272,19 @@ constexpr Implementation backward(const char* name) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kConv2d, "cudnn with epilogue", run_whole, cudnn_workspace, supports_shape, has_whole},
-    {OpKind::kConv2d, "cudnn", run_cudnn, cudnn_workspace, supports_shape, has_cudnn},
-    {.kind = OpKind::kConv2d, .name = "own", .run = run_own, .supports = supports_shape},
+    {OpKind::kConv2d,
+     "cudnn with epilogue",
+     run_whole,
+     cudnn_conv2d_workspace<Conv2dPass::kForward>,
+     conv2d_supports_op,
+     has_whole},
+    {OpKind::kConv2d,
+     "cudnn",
+     run_cudnn,
+     cudnn_conv2d_workspace<Conv2dPass::kForward>,
+     conv2d_supports_op,
+     has_cudnn},
+    {.kind = OpKind::kConv2d, .name = "own", .run = run_own, .supports = conv2d_supports_op},
     backward<kInputOnCudnn, kWeightOnCublaslt>("cudnn, cublaslt"),
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),
     backward<kInputOnCudnn, kWeightWidened>("cudnn, cudnn widened"),

@@ -12,6 +12,7 @@
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/halves.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/conv2d.h"
 #include "runtime/cuda/warn_once.h"
 
 namespace lockstep::cuda {
@@ -21,18 +22,8 @@ namespace {
 using Forward = ConvTranspose2dForward<std::byte>;
 using Backward = ConvTranspose2dBackward<std::byte>;
 
-Conv2dShape shape_of(const OpCall& op) {
-  return op.kind() == OpKind::kConvTranspose2d ? Forward::of(op).shape : Backward::of(op).shape;
-}
-
-bool supports_shape(const OpCall& op) { return conv2d_supports(shape_of(op)); }
-
-// What is planned for cuDNN is the same with TF32.
-CudnnConv2dKey planned_key(const OpCall& op, Conv2dPass pass) {
-  return {shape_of(op), op.input_dtype(0), false, pass};
-}
 CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
-  CudnnConv2dKey key = {shape_of(call), call.input_dtype(0), context_of(call).tf32, pass};
+  CudnnConv2dKey key = {conv2d_shape(call), call.input_dtype(0), context_of(call).tf32, pass};
   key.wide = pass == Conv2dPass::kBackwardWeight && key.dtype != DType::kF32;
   return key;
 }
@@ -44,11 +35,6 @@ bool on_cudnn(const OpCall& call, Conv2dPass pass) {
   warn_once("a transposed convolution by the own kernel, which is slower than cuDNN's: " +
             cudnn.why_not());
   return false;
-}
-
-template <Conv2dPass kPass>
-size_t cudnn_workspace(const OpCall& op) {
-  return cudnn_conv2d_workspace_bytes(planned_key(op, kPass));
 }
 
 // ---- Forward ----
@@ -90,8 +76,8 @@ constexpr Half kInputOnCudnn = {
                                              {.x = op.d_y, .w = op.weight, .y = op.d_x},
                                              op.workspace);
         },
-    .workspace_bytes = cudnn_workspace<Conv2dPass::kForward>,
-    .supports = supports_shape,
+    .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kForward>,
+    .supports = conv2d_supports_op,
     .available =
         [](const OpCall& call) {
           return !call.has_output(0) || on_cudnn(call, Conv2dPass::kForward);
@@ -104,7 +90,7 @@ constexpr Half kInputByOwn = {.run =
                                         conv2d_forward(op.input_product(), stream_of(call));
                                     });
                                   },
-                              .supports = supports_shape};
+                              .supports = conv2d_supports_op};
 
 // ---- Backward: d_weight, and d_bias behind it ----
 
@@ -123,13 +109,6 @@ void run_bias_gradient(const OpCall& call) {
   });
 }
 
-size_t with_bias_workspace(const OpCall& op, size_t bytes) {
-  const Conv2dShape shape = shape_of(op);
-  return op.has_output(2)
-             ? std::max(bytes, column_sum_workspace_bytes(shape.pixels(), shape.channels))
-             : bytes;
-}
-
 constexpr Half kWeightOnCudnn = {
     .run =
         [](const OpCall& call) {
@@ -143,7 +122,8 @@ constexpr Half kWeightOnCudnn = {
         },
     .workspace_bytes =
         [](const OpCall& op) {
-          return with_bias_workspace(op, cudnn_workspace<Conv2dPass::kBackwardWeight>(op));
+          return std::max(cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>(op),
+                          conv_transpose2d_bias_workspace(op));
         },
     .available =
         [](const OpCall& call) {
@@ -162,7 +142,7 @@ constexpr Half kWeightByOwn = {
         },
     .workspace_bytes =
         [](const OpCall& op) {
-          return with_bias_workspace(op, conv2d_workspace_bytes(shape_of(op)));
+          return std::max(own_conv2d_weight_workspace(op), conv_transpose2d_bias_workspace(op));
         }};
 
 template <const Half& kInput, const Half& kWeight>
@@ -174,10 +154,13 @@ constexpr Implementation kRows[] = {
     {OpKind::kConvTranspose2d,
      "cudnn",
      run_cudnn,
-     cudnn_workspace<Conv2dPass::kBackwardInput>,
-     supports_shape,
+     cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>,
+     conv2d_supports_op,
      [](const OpCall& call) { return on_cudnn(call, Conv2dPass::kBackwardInput); }},
-    {.kind = OpKind::kConvTranspose2d, .name = "own", .run = run_own, .supports = supports_shape},
+    {.kind = OpKind::kConvTranspose2d,
+     .name = "own",
+     .run = run_own,
+     .supports = conv2d_supports_op},
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),
     backward<kInputOnCudnn, kWeightByOwn>("cudnn, own"),
     backward<kInputByOwn, kWeightOnCudnn>("own, cudnn"),

@@ -7,16 +7,17 @@
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/token_sort.h"
+#include "runtime/cuda/plan/indexing.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 128;
 
-// The sorted ids are cut into tiles. A run of equal ids within one tile is summed there at once. Of
-// a run that crosses borders, each tile leaves its part: the first of its two rows of partials
-// holds the part that came from the tile before, the second a run that begins here and goes on.
-constexpr int64_t kTile = 32;
+// The sorted ids are cut into tiles of kTokenTile. A run of equal ids within one tile is summed
+// there at once. A run that crosses borders has a part in each of its tiles: the first of a tile's
+// two rows of partials holds the part that came from the tile before, the second a run that begins
+// here and goes on.
 
 template <typename T>
 struct SortedBackward : EmbeddingBackward<T> {
@@ -60,7 +61,8 @@ __global__ void __launch_bounds__(kThreads) sum_runs_kernel(SortedBackward<T> op
   const int64_t channels = op.sizes.channels, n = op.sizes.batch * op.sizes.time;
   const int64_t column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * N;
   if (column >= channels) return;
-  const int64_t begin = blockIdx.x * kTile, end = begin + kTile < n ? begin + kTile : n;
+  const int64_t begin = blockIdx.x * kTokenTile,
+                end = begin + kTokenTile < n ? begin + kTokenTile : n;
   float* const partials = op.partials + blockIdx.x * 2 * channels + column;
   const bool from_before = begin > 0 && op.sorted_ids[begin - 1] == op.sorted_ids[begin];
   bool first_run = true;
@@ -92,7 +94,7 @@ __global__ void __launch_bounds__(kThreads) join_runs_kernel(SortedBackward<T> o
   const int64_t channels = op.sizes.channels, n = op.sizes.batch * op.sizes.time;
   const int64_t column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * N;
   if (column >= channels) return;
-  const int64_t begin = blockIdx.x * kTile, end = begin + kTile;
+  const int64_t begin = blockIdx.x * kTokenTile, end = begin + kTokenTile;
   if (end >= n) return;
   const int32_t id = op.sorted_ids[end - 1];
   if (op.sorted_ids[end] != id) return;  // ends here
@@ -101,7 +103,8 @@ __global__ void __launch_bounds__(kThreads) join_runs_kernel(SortedBackward<T> o
   const float* partials = op.partials + blockIdx.x * 2 * channels + column;
   float sum[N];
   load(partials + channels, sum);
-  for (int64_t tile = begin + kTile; tile < n && op.sorted_ids[tile] == id; tile += kTile) {
+  for (int64_t tile = begin + kTokenTile; tile < n && op.sorted_ids[tile] == id;
+       tile += kTokenTile) {
     partials += 2 * channels;
     float part[N];
     load(partials, part);
@@ -144,7 +147,7 @@ struct Zero {
 template <int N, typename T>
 void sum_tokens(const SortedBackward<T>& op, Stream stream) {
   const int64_t n = op.sizes.batch * op.sizes.time;
-  const dim3 grid{blocks_for(n, kTile), blocks_for(op.sizes.channels, kThreads * N), 1};
+  const dim3 grid{blocks_for(n, kTokenTile), blocks_for(op.sizes.channels, kThreads * N), 1};
   launch({grid, {kThreads, 1, 1}, stream}, sum_runs_kernel<N, T>, op);
   launch({grid, {kThreads, 1, 1}, stream}, join_runs_kernel<N, T>, op);
 }
@@ -183,30 +186,11 @@ void start_backward(const SortedBackward<T>& op, Stream stream) {
   for_each_flat<kWide>(stride, vectors, sum, stream);
 }
 
-// Where the parts of the workspace lie: sorted ids, places, and what the sort needs, or the sums
-// that begin when it is over.
-struct WorkspaceParts {
-  explicit WorkspaceParts(const EmbeddingSizes& sizes)
-      : count(sizes.batch * sizes.time),
-        places((static_cast<size_t>(count) * sizeof(int32_t) + 255) / 256 * 256),
-        rest(2 * places) {}
-  int64_t count;
-  size_t places, rest;  // bytes before them
-};
-
-size_t backward_workspace_bytes(const OpCall& call) {
-  const EmbeddingSizes sizes = EmbeddingBackward<float>::of(call).sizes;
-  const WorkspaceParts parts(sizes);
-  const size_t sums =
-      blocks_for(parts.count, kTile) * 2 * static_cast<size_t>(sizes.channels) * sizeof(float);
-  return parts.rest + std::max(sort_tokens_workspace_bytes(parts.count), sums);
-}
-
 void run_backward(const OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = EmbeddingBackward<T>::of(call);
-    const WorkspaceParts parts(op.sizes);
+    const EmbeddingWorkspace parts(op.sizes);
     auto* const sorted = call.workspace<int32_t>();
     auto* const places = reinterpret_cast<int32_t*>(call.workspace() + parts.places);
     std::byte* const rest = call.workspace() + parts.rest;
@@ -218,7 +202,7 @@ void run_backward(const OpCall& call) {
 
 constexpr Implementation kRows[] = {
     {OpKind::kEmbedding, "own", run_forward},
-    {OpKind::kEmbeddingBackward, "own", run_backward, backward_workspace_bytes},
+    {OpKind::kEmbeddingBackward, "own", run_backward, embedding_backward_workspace},
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/token_sort.h"
+#include "runtime/cuda/plan/indexing.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -169,19 +170,6 @@ __global__ void __launch_bounds__(kThreads) sum_slices_kernel(SortedBackward<T> 
   store(sum, op.d_x + (outer * extent + index) * inner + column);
 }
 
-// Where the parts of the workspace lie: indices within the extent, sorted, their places, the
-// sort's.
-struct WorkspaceParts {
-  explicit WorkspaceParts(int64_t count)
-      : array((static_cast<size_t>(count) * sizeof(int32_t) + 255) / 256 * 256) {}
-  size_t array;  // bytes of each of three
-};
-
-size_t backward_workspace_bytes(const OpCall& call) {
-  const int64_t count = GatherBackward<float>::of(call).sizes.count;
-  return count == 0 ? 0 : 3 * WorkspaceParts(count).array + sort_tokens_workspace_bytes(count);
-}
-
 void run_backward(const OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -190,9 +178,9 @@ void run_backward(const OpCall& call) {
     fill_zeros(op.d_x, sizes.outer * sizes.extent * sizes.inner, stream);
     const int64_t columns = sizes.outer * sizes.inner;
     if (sizes.count == 0 || columns == 0) return;
-    const WorkspaceParts parts(sizes.count);
+    const size_t array_bytes = gather_array_bytes(sizes.count);
     const auto array = [&](int number) {
-      return reinterpret_cast<int32_t*>(op.workspace + number * parts.array);
+      return reinterpret_cast<int32_t*>(op.workspace + number * array_bytes);
     };
     for_each_flat<1>(sizes.count, false, WithinExtent{op.indices, sizes.extent, array(0)}, stream);
     sort_tokens(array(0),
@@ -200,7 +188,7 @@ void run_backward(const OpCall& call) {
                 sizes.extent,
                 array(1),
                 array(2),
-                op.workspace + 3 * parts.array,
+                op.workspace + 3 * array_bytes,
                 stream);
     with_vectors<T>(is_vectorizable<T>(sizes.inner, {op.d_y, op.d_x}), [&](auto width) {
       constexpr int kWidth = decltype(width)::value;
@@ -246,12 +234,6 @@ struct Rounded {
   }
 };
 
-size_t elements_workspace_bytes(const OpCall& call) {
-  return call.output_dtype(0) == DType::kF32
-             ? 0
-             : static_cast<size_t>(call.output_shape(0).elements()) * sizeof(float);
-}
-
 void run_elements_backward(const OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -271,9 +253,12 @@ void run_elements_backward(const OpCall& call) {
 
 constexpr Implementation kRows[] = {
     {OpKind::kGather, "copies", run_forward},
-    {OpKind::kGatherBackward, "sorted", run_backward, backward_workspace_bytes},
+    {OpKind::kGatherBackward, "sorted", run_backward, gather_backward_workspace},
     {OpKind::kGatherElements, "copies", run_elements},
-    {OpKind::kGatherElementsBackward, "own", run_elements_backward, elements_workspace_bytes},
+    {OpKind::kGatherElementsBackward,
+     "own",
+     run_elements_backward,
+     gather_elements_backward_workspace},
 };
 
 }  // namespace

@@ -8,26 +8,13 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/norms.h"
 #include "runtime/cuda/row_tiles.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kGroupThreads = 128;
-constexpr int64_t kMostSamples = 65535;  // of a grid's third dimension
-constexpr int64_t kMostBlocks = 256;     // of a sample, about
-
-RowTiles tiles_of(const GroupNormShape& s, int n) {
-  return row_tiles(s.pixels, s.channels, n, 4, kMostBlocks);
-}
-
-// Of tiles of any width of vectors.
-int64_t most_row_blocks(const GroupNormShape& s) {
-  int64_t most = 0;
-  for (const int n : {1, kVectorWidth<float>, kVectorWidth<BFloat16>})
-    most = std::max<int64_t>(most, tiles_of(s, n).row_blocks);
-  return most;
-}
 
 // Two floats for each channel of each block of rows of each sample: (N, blocks, 2, C).
 struct TileSums {
@@ -221,20 +208,6 @@ Launch by_groups(const GroupNormShape& s, Stream stream) {
           stream};
 }
 
-size_t tile_sums_elements(const GroupNormShape& s) {
-  return static_cast<size_t>(s.samples * most_row_blocks(s) * 2 * s.channels);
-}
-
-size_t forward_workspace_bytes(const OpCall& call) {
-  return tile_sums_elements(GroupNormForward<float>::of(call).shape) * sizeof(float);
-}
-
-size_t backward_workspace_bytes(const OpCall& call) {
-  const GroupNormShape s = GroupNormBackward<float>::of(call).shape;
-  return (tile_sums_elements(s) + static_cast<size_t>(2 * s.samples * (s.channels + s.groups))) *
-         sizeof(float);
-}
-
 void run_forward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = GroupNormForward<T>::of(call);
@@ -243,7 +216,7 @@ void run_forward(const OpCall& call) {
     with_vectors<T>(is_vectorizable<T>(s.channels, {op.x, op.gamma, op.beta, op.y}),
                     [&](auto count) {
                       constexpr int kCount = decltype(count)::value;
-                      const RowTiles tiles = tiles_of(s, kCount);
+                      const RowTiles tiles = group_norm_tiles(s, kCount);
                       const TileSums sums{op.workspace, tiles.row_blocks, s.channels};
                       launch(by_tiles(s, tiles, stream),
                              moments_kernel<T, kCount>,
@@ -274,7 +247,7 @@ void run_backward(const OpCall& call) {
     const auto op = GroupNormBackward<T>::of(call);
     const GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
-    float* const behind = op.workspace + tile_sums_elements(s);
+    float* const behind = op.workspace + group_norm_tile_sums(s);
     const GradientSums sums{behind,
                             behind + s.samples * s.channels,
                             behind + 2 * s.samples * s.channels,
@@ -282,7 +255,7 @@ void run_backward(const OpCall& call) {
     with_vectors<T>(is_vectorizable<T>(s.channels, {op.d_y, op.x, op.gamma, op.d_x}),
                     [&](auto count) {
                       constexpr int kCount = decltype(count)::value;
-                      const RowTiles tiles = tiles_of(s, kCount);
+                      const RowTiles tiles = group_norm_tiles(s, kCount);
                       const TileSums of_tiles{op.workspace, tiles.row_blocks, s.channels};
                       launch(by_tiles(s, tiles, stream),
                              gradient_sums_kernel<T, kCount>,
@@ -305,11 +278,13 @@ void run_backward(const OpCall& call) {
   });
 }
 
-bool supports_samples(const OpCall& op) { return op.input_shape(0)[0] <= kMostSamples; }
-
 constexpr Implementation kRows[] = {
-    {OpKind::kGroupNorm, "own", run_forward, forward_workspace_bytes, supports_samples},
-    {OpKind::kGroupNormBackward, "own", run_backward, backward_workspace_bytes, supports_samples},
+    {OpKind::kGroupNorm, "own", run_forward, group_norm_workspace, group_norm_supports},
+    {OpKind::kGroupNormBackward,
+     "own",
+     run_backward,
+     group_norm_backward_workspace,
+     group_norm_supports},
 };
 
 }  // namespace

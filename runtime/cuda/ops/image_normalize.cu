@@ -4,13 +4,10 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/indexing.h"
 
 namespace lockstep::cuda {
 namespace {
-
-constexpr int64_t kMostImageChannels = 64;
-// Elements that a kernel numbers in 32 bits.
-constexpr int64_t kMostNumbered = (int64_t{1} << 31) - 1;
 
 // Travels with the launch: y = x * scale + offset.
 struct Factors {
@@ -89,11 +86,6 @@ __global__ void __launch_bounds__(kFlatThreads) image_normalize_kernel(
   }
 }
 
-bool supports(const OpCall& call) {
-  const auto op = ImageNormalize<float>::of(call);
-  return op.channels <= kMostImageChannels && op.images * op.pixels * op.channels <= kMostNumbered;
-}
-
 void run(const OpCall& call) {
   by_type(call.output_dtype(0), [&]<typename T>() {
     const auto op = ImageNormalize<T>::of(call);
@@ -120,7 +112,10 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kImageNormalize, .name = "own", .run = run, .supports = supports},
+    {.kind = OpKind::kImageNormalize,
+     .name = "own",
+     .run = run,
+     .supports = image_normalize_supports},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/norms.h"
 #include "runtime/cuda/row_parts.h"
 
 namespace lockstep::cuda {
@@ -125,12 +126,6 @@ void run_forward(const OpCall& call) {
   });
 }
 
-size_t backward_workspace_bytes(const OpCall& call) {
-  const auto op = LayerNormBackward<float>::of(call);
-  return 2 * blocks_for(op.rows, rows_per_block(op.rows)) * static_cast<size_t>(op.columns) *
-         sizeof(float);
-}
-
 void run_backward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = LayerNormBackward<T>::of(call);
@@ -149,7 +144,7 @@ void run_backward(const OpCall& call) {
 
 constexpr Implementation kRows[] = {
     {.kind = OpKind::kLayerNorm, .name = "own", .run = run_forward, .supports = supports_row},
-    {OpKind::kLayerNormBackward, "own", run_backward, backward_workspace_bytes, supports_row},
+    {OpKind::kLayerNormBackward, "own", run_backward, layer_norm_backward_workspace, supports_row},
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/activation.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/products.h"
 #include "runtime/cuda/warn_once.h"
 
 namespace lockstep::cuda {
@@ -220,20 +221,15 @@ void run_weight(const OpCall& call) {
   });
 }
 
-size_t bias_workspace(const OpCall& op) {
-  const LinearShape shape = Backward::of(op).shape;
-  return op.has_output(2) ? column_sum_workspace_bytes(shape.rows, shape.outputs) : 0;
-}
-
 constexpr Half kWeight = {.run = run_weight<multiply>,
-                          .workspace_bytes = bias_workspace,
+                          .workspace_bytes = linear_backward_workspace,
                           .available = [](const OpCall& call) {
                             return !call.has_output(1) ||
                                    has_last_algorithm(call,
                                                       product_of_weight(call, Epilogue::kNone));
                           }};
 constexpr Half kWeightPlainly = {.run = run_weight<multiply_plainly>,
-                                 .workspace_bytes = bias_workspace};
+                                 .workspace_bytes = linear_backward_workspace};
 
 constexpr OpKind kBackward = OpKind::kLinearBackward;
 constexpr Implementation kRows[] = {

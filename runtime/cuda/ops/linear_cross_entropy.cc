@@ -9,36 +9,13 @@
 #include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/softmax_cross_entropy.h"
+#include "runtime/cuda/plan/losses.h"
 #include "runtime/cuda/warn_once.h"
 
 namespace lockstep::cuda {
 namespace {
 
 using AnyType = LinearCrossEntropy<std::byte>;
-
-size_t logits_bytes(const OpCall& call) {
-  const auto op = AnyType::of(call);
-  const size_t bytes =
-      static_cast<size_t>(op.chunk_rows() * op.attributes.stride) * size_of(call.input_dtype(0));
-  return (bytes + 255) / 256 * 256;
-}
-
-// What the sums of the bias' gradient need; it lies behind the losses of the rows.
-size_t sums_bytes(const OpCall& call) {
-  const auto op = AnyType::of(call);
-  if (!call.has_output(3)) return 0;
-  const int64_t classes = op.shape.outputs;
-  return std::max(column_sum_workspace_bytes(op.chunk_rows(), classes),
-                  column_sum_workspace_bytes(op.rows_of(op.chunks() - 1), classes));
-}
-
-size_t losses_bytes(const OpCall& call) {
-  return (loss_workspace_bytes(AnyType::of(call).shape.rows) + 255) / 256 * 256;
-}
-
-size_t workspace_bytes(const OpCall& call) {
-  return logits_bytes(call) + losses_bytes(call) + sums_bytes(call);
-}
 
 // The products of a chunk.
 struct Products {
@@ -115,9 +92,9 @@ using Multiply = decltype(multiply);
 
 template <Multiply kMultiply>
 void run(const OpCall& call) {
-  auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + logits_bytes(call));
-  auto* const sums =
-      reinterpret_cast<float*>(call.workspace() + logits_bytes(call) + losses_bytes(call));
+  const auto parts = LinearCrossEntropyWorkspace::of(call);
+  auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + parts.logits);
+  auto* const sums = reinterpret_cast<float*>(call.workspace() + parts.logits + parts.losses);
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = LinearCrossEntropy<T>::of(call);
     T* const logits = call.workspace<T>();
@@ -152,10 +129,10 @@ constexpr Implementation kRows[] = {
     {.kind = OpKind::kLinearCrossEntropy,
      .name = "cublaslt",
      .run = run<multiply>,
-     .workspace_bytes = workspace_bytes,
+     .workspace_bytes = linear_cross_entropy_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kLinearCrossEntropy, "plain", run<multiply_plainly>, workspace_bytes},
+    {OpKind::kLinearCrossEntropy, "plain", run<multiply_plainly>, linear_cross_entropy_workspace},
 };
 
 }  // namespace

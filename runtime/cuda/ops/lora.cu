@@ -10,6 +10,7 @@
 #include "runtime/cuda/matmul/matmul.h"
 #include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/products.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -56,10 +57,6 @@ struct Copied {
   }
 };
 
-LoraSizes sizes_of(const OpCall& call) {
-  return LoraSizes::of(call.input_shape(0), call.input_shape(1), call.input_shape(2));
-}
-
 const LoraAttributes& attributes_of(const OpCall& call) {
   return call.kind() == OpKind::kLoraAdd ? call.attributes<LoraAttributes>()
                                          : call.attributes<LoraBackwardAttributes>().forward;
@@ -67,7 +64,7 @@ const LoraAttributes& attributes_of(const OpCall& call) {
 
 // out_p += h_p B_p^T.
 Product product_of_output(const OpCall& call, const LoraPart& part) {
-  const LoraSizes sizes = sizes_of(call);
+  const LoraSizes sizes = lora_sizes(call);
   const DType dtype = call.input_dtype(0);
   return {.m = sizes.rows,
           .n = part.rows,
@@ -83,7 +80,7 @@ Product product_of_output(const OpCall& call, const LoraPart& part) {
 
 // d_h_p = d_out_p B_p.
 Product product_of_inner(const OpCall& call, const LoraPart& part) {
-  const LoraSizes sizes = sizes_of(call);
+  const LoraSizes sizes = lora_sizes(call);
   const DType dtype = call.input_dtype(0);
   return {.m = sizes.rows,
           .n = sizes.rank,
@@ -97,7 +94,7 @@ Product product_of_inner(const OpCall& call, const LoraPart& part) {
 
 // d_B_p (+)= d_out_p^T h_p.
 Product product_of_weight(const OpCall& call, const LoraPart& part) {
-  const LoraSizes sizes = sizes_of(call);
+  const LoraSizes sizes = lora_sizes(call);
   return {.m = part.rows,
           .n = sizes.rank,
           .k = sizes.rows,
@@ -112,7 +109,7 @@ Product product_of_weight(const OpCall& call, const LoraPart& part) {
 
 // cuBLASLt's operands begin on multiples of 16 bytes.
 bool supports_library(const OpCall& call) {
-  const LoraSizes sizes = sizes_of(call);
+  const LoraSizes sizes = lora_sizes(call);
   const auto size = static_cast<int64_t>(size_of(call.input_dtype(0)));
   const auto aligned = [&](int64_t elements) { return elements * size % 16 == 0; };
   if (!aligned(sizes.rank) || !aligned(sizes.outputs)) return false;
@@ -124,7 +121,7 @@ bool supports_library(const OpCall& call) {
 
 bool has_algorithms(const OpCall& call) {
   Matmul& matmul = *context_of(call).matmul;
-  for (const LoraPart& part : parts_of(attributes_of(call), sizes_of(call).rank)) {
+  for (const LoraPart& part : parts_of(attributes_of(call), lora_sizes(call).rank)) {
     if (call.kind() == OpKind::kLoraAdd) {
       if (!matmul.supports(product_of_output(call, part))) return false;
       continue;
@@ -133,11 +130,6 @@ bool has_algorithms(const OpCall& call) {
     if (call.has_output(1) && !matmul.supports(product_of_weight(call, part))) return false;
   }
   return true;
-}
-
-size_t workspace_bytes(const OpCall& call) {
-  const LoraSizes sizes = sizes_of(call);
-  return static_cast<size_t>(sizes.rows * sizes.inner) * size_of(call.input_dtype(0));
 }
 
 template <Multiply kMultiply>
@@ -185,17 +177,17 @@ constexpr Implementation kRows[] = {
     {.kind = OpKind::kLoraAdd,
      .name = "cublaslt",
      .run = run<multiply>,
-     .workspace_bytes = workspace_bytes,
+     .workspace_bytes = lora_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kLoraAdd, "plain", run<multiply_plainly>, workspace_bytes},
+    {OpKind::kLoraAdd, "plain", run<multiply_plainly>, lora_workspace},
     {.kind = OpKind::kLoraAddBackward,
      .name = "cublaslt",
      .run = run_backward<multiply>,
-     .workspace_bytes = workspace_bytes,
+     .workspace_bytes = lora_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kLoraAddBackward, "plain", run_backward<multiply_plainly>, workspace_bytes},
+    {OpKind::kLoraAddBackward, "plain", run_backward<multiply_plainly>, lora_workspace},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "runtime/cuda/kernel_tools.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/loss_rows.h"
+#include "runtime/cuda/plan/losses.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -63,10 +64,6 @@ __global__ void __launch_bounds__(kThreads)
     results[row] = counts ? RowLoss{loss, correct, 0, weight} : RowLoss{0, kNotCounted};
 }
 
-size_t workspace_bytes(const OpCall& call) {
-  return loss_workspace_bytes(PointwiseLoss<float>::of(call).rows);
-}
-
 template <bool Squared>
 void run(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -83,8 +80,8 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kImplementations[] = {
-    {OpKind::kBinaryCrossEntropy, "own", run<false>, workspace_bytes},
-    {OpKind::kMeanSquaredError, "own", run<true>, workspace_bytes},
+    {OpKind::kBinaryCrossEntropy, "own", run<false>, pointwise_loss_workspace},
+    {OpKind::kMeanSquaredError, "own", run<true>, pointwise_loss_workspace},
 };
 
 }  // namespace

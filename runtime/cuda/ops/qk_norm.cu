@@ -8,14 +8,13 @@
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/pixel_kernel.h"
+#include "runtime/cuda/plan/norms.h"
 #include "runtime/cuda/row_parts.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / kWarp;
-constexpr int64_t kMostHeadSize = 256;  // what a warp holds, element by element
-constexpr int64_t kMostHeads = int64_t{1} << 31;
 
 // Where a head begins; numbers of heads are divided in 32 bits.
 __device__ __forceinline__ int64_t begin_of(const RowPlaces& places, uint32_t head, int64_t size) {
@@ -115,13 +114,6 @@ void norm_heads(const RmsNormForward<T>& op, Stream stream) {
   });
 }
 
-// Heads of a warp of the backward pass.
-int64_t heads_per_warp(int64_t heads) {
-  constexpr int64_t kMostWarps = 4096;
-  return (heads + kMostWarps - 1) / kMostWarps;
-}
-int64_t warps_of(int64_t heads) { return blocks_for(heads, heads_per_warp(heads)); }
-
 template <typename T>
 void norm_heads_backward(const RmsNormBackward<T>& op, Stream stream) {
   const bool vectors = is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_sum});
@@ -156,11 +148,6 @@ void copy_rest(const QkNormRest<T>& rest, Stream stream) {
   for_each_pixel<kVectorWidth<T>>(rest.tokens, count, vectors, Copy<T>{rest}, stream);
 }
 
-bool supports(const OpCall& op) {
-  const int64_t size = op.input_shape(op.kind() == OpKind::kQkNorm ? 1 : 2).elements();
-  return size <= kMostHeadSize && op.input_shape(0).elements() / size < kMostHeads;
-}
-
 void run_forward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = QkNormForward<T>::of(call);
@@ -168,12 +155,6 @@ void run_forward(const OpCall& call) {
     norm_heads(op.k, stream_of(call));
     copy_rest(op.rest, stream_of(call));
   });
-}
-
-size_t backward_workspace_bytes(const OpCall& call) {
-  const auto op = QkNormBackward<float>::of(call);
-  const int64_t warps = std::max(warps_of(op.q.rows), warps_of(op.k.rows));
-  return static_cast<size_t>(warps * op.q.columns) * sizeof(float);
 }
 
 void run_backward(const OpCall& call) {
@@ -186,8 +167,8 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kQkNorm, .name = "own", .run = run_forward, .supports = supports},
-    {OpKind::kQkNormBackward, "own", run_backward, backward_workspace_bytes, supports},
+    {.kind = OpKind::kQkNorm, .name = "own", .run = run_forward, .supports = qk_norm_supports},
+    {OpKind::kQkNormBackward, "own", run_backward, qk_norm_backward_workspace, qk_norm_supports},
 };
 
 }  // namespace

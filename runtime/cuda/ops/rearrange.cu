@@ -11,6 +11,7 @@
 #include "runtime/cuda/fast_division.h"
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/indexing.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -244,25 +245,6 @@ void run_reshape(const OpCall& call) {
 
 // ---- Gradients ----
 
-// The terms of each sum are cut into parts: each part is summed for itself, then the parts one
-// after the other. A function of the shapes alone.
-struct SumParts {
-  int64_t count, length;
-
-  static SumParts of(int64_t terms, int64_t outputs) {
-    constexpr int64_t kLeastTerms = 64;   // of a part
-    constexpr int64_t kWanted = 1 << 17;  // threads that make a GPU busy
-    const int64_t most = outputs == 0 ? 1 : (kWanted + outputs - 1) / outputs;
-    int64_t parts = (terms + kLeastTerms - 1) / kLeastTerms;
-    if (parts > most) parts = most;
-    if (parts > kMostParts) parts = kMostParts;
-    if (parts <= 1) return {1, terms};
-    const int64_t length = (terms + parts - 1) / parts;
-    return {(terms + length - 1) / length, length};
-  }
-  static constexpr int64_t kMostParts = 16384;  // blocks of a grid's second dimension
-};
-
 template <typename T, typename D>
 struct Sums {
   ViewWalk<Divisor64> view;  // of d_x into d_y
@@ -379,13 +361,6 @@ void run_sums(const RearrangeBackward<T, D>& backward, Stream stream) {
            op);
 }
 
-size_t backward_workspace_bytes(const OpCall& call) {
-  const auto op = RearrangeBackward<std::byte, std::byte>::of(call);
-  const int64_t outputs = op.view.elements();
-  const SumParts parts = SumParts::of(op.terms.count(), outputs);
-  return parts.count <= 1 ? 0 : static_cast<size_t>(parts.count * outputs) * sizeof(float);
-}
-
 void run_backward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     if (call.output_dtype(0) == DType::kF32)
@@ -397,7 +372,7 @@ void run_backward(const OpCall& call) {
 constexpr Implementation kRows[] = {
     {OpKind::kRearrange, "copies", run_forward},
     {OpKind::kReshape, "copy", run_reshape},
-    {OpKind::kRearrangeBackward, "sums", run_backward, backward_workspace_bytes},
+    {OpKind::kRearrangeBackward, "sums", run_backward, rearrange_backward_workspace},
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/recurrent_steps.h"
+#include "runtime/cuda/plan/products.h"
 #include "runtime/cuda/warn_once.h"
 
 namespace lockstep::cuda {
@@ -143,43 +144,19 @@ void run_forward_as(const OpCall& call) {
 
 // ---- Backward ----
 
-size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-// d_gates (D, T, N, S H) of what is stored; d_h, d_c (N, H) and sums of columns (S H), floats; and what
-// those sums work in.
+// Where the parts of the workspace lie.
 template <typename T>
 struct BackwardWorkspace {
-  BackwardWorkspace(const RecurrentShape& s, std::byte* memory)
+  BackwardWorkspace(const RecurrentWorkspace& parts, std::byte* memory)
       : d_gates(reinterpret_cast<T*>(memory)),
-        d_h(reinterpret_cast<float*>(memory + gates_bytes(s))),
-        d_c(d_h + aligned_states(s)),
-        sums(d_c + aligned_states(s)),
-        of_sums(reinterpret_cast<float*>(memory + gates_bytes(s) + states_bytes(s))) {}
-
-  static int64_t aligned_states(const RecurrentShape& s) { return (s.states() + 63) / 64 * 64; }
-  static size_t gates_bytes(const RecurrentShape& s) {
-    return aligned(static_cast<size_t>(s.directions * s.times * s.batch * s.slot_columns()) *
-                   sizeof(T));
-  }
-  static size_t states_bytes(const RecurrentShape& s) {
-    return aligned(static_cast<size_t>(2 * aligned_states(s) + s.slot_columns()) * sizeof(float));
-  }
-  static size_t bytes(const RecurrentShape& s) {
-    return gates_bytes(s) + states_bytes(s) +
-           column_sum_workspace_bytes(s.times * s.batch, s.slot_columns());
-  }
+        d_h(reinterpret_cast<float*>(memory + parts.gates)),
+        d_c(d_h + parts.states),
+        sums(d_c + parts.states),
+        of_sums(reinterpret_cast<float*>(memory + parts.gates + parts.floats)) {}
 
   T* d_gates;
   float *d_h, *d_c, *sums, *of_sums;
 };
-
-size_t backward_workspace_bytes(const OpCall& call) {
-  size_t bytes = 0;
-  by_type(call.input_dtype(2), [&]<typename T>() {
-    bytes = BackwardWorkspace<T>::bytes(RecurrentBackward<T>::of(call).shape);
-  });
-  return bytes;
-}
 
 template <typename T, Multiply kMultiply>
 void run_steps_backward(const OpCall& call,
@@ -254,7 +231,7 @@ template <typename T, Multiply kMultiply>
 void run_backward_as(const OpCall& call) {
   const auto op = RecurrentBackward<T>::of(call);
   const RecurrentShape& s = op.shape;
-  const BackwardWorkspace<T> work(s, op.workspace);
+  const BackwardWorkspace<T> work(RecurrentWorkspace::of(s, call.input_dtype(2)), op.workspace);
   const Stream stream = stream_of(call);
   const int64_t columns = s.slot_columns();
   RecurrentRows rows[2];
@@ -362,10 +339,13 @@ constexpr Implementation kRows[] = {
     {.kind = OpKind::kRecurrentBackward,
      .name = "cublaslt",
      .run = run_backward<multiply>,
-     .workspace_bytes = backward_workspace_bytes,
+     .workspace_bytes = recurrent_backward_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kRecurrentBackward, "plain", run_backward<multiply_plainly>, backward_workspace_bytes},
+    {OpKind::kRecurrentBackward,
+     "plain",
+     run_backward<multiply_plainly>,
+     recurrent_backward_workspace},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/kernel_tools.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/indexing.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -37,25 +38,11 @@ struct MinOf {
   }
 };
 
-// Parts of what is reduced to one result.
-struct Parts {
-  int64_t each;  // elements
-  int64_t count;
-};
-Parts parts_of(const ReduceLoops& loops) {
-  // Enough threads or blocks to fill a GPU, where there are few results.
-  const int64_t least = loops.by_rows() ? 4096 : 32;
-  const int64_t wanted = loops.by_rows() ? 2048 : 262144;
-  const int64_t most = std::max<int64_t>(1, wanted / std::max<int64_t>(1, loops.kept.count));
-  const int64_t each = std::max(least, (loops.reduced.count + most - 1) / most);
-  return {each, std::max<int64_t>(1, (loops.reduced.count + each - 1) / each)};
-}
-
 template <typename T, typename Operation>
 struct Source {
   const T* x;
   ReduceLoops loops;
-  Parts parts;
+  ReduceParts parts;
 
   __device__ __forceinline__ float term(int64_t begin, int64_t r) const {
     return to_float(x[begin + loops.reduced.offset(r)]);
@@ -146,7 +133,7 @@ void start_parts(const Source<T, Operation>& of, float divisor, Y* to, Stream st
 
 template <typename T, typename Operation, typename Y>
 void reduce(const ReduceForward<T>& op, Stream stream) {
-  const Source<T, Operation> of{op.x, op.loops, parts_of(op.loops)};
+  const Source<T, Operation> of{op.x, op.loops, ReduceParts::of(op.loops)};
   const float divisor =
       op.kind == ReduceKind::kMean ? static_cast<float>(op.loops.reduced.count) : 1.0f;
   Y* const y = static_cast<Y*>(op.y);
@@ -188,13 +175,7 @@ void run(const OpCall& call) {
   });
 }
 
-size_t workspace_bytes(const OpCall& call) {
-  const auto op = ReduceForward<float>::of(call);
-  const int64_t parts = parts_of(op.loops).count;
-  return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
-}
-
-constexpr Implementation kRows[] = {{OpKind::kReduce, "own", run, workspace_bytes}};
+constexpr Implementation kRows[] = {{OpKind::kReduce, "own", run, reduce_workspace}};
 
 }  // namespace
 

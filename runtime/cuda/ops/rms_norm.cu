@@ -4,6 +4,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/norms.h"
 #include "runtime/cuda/row_parts.h"
 
 namespace lockstep::cuda {
@@ -106,12 +107,6 @@ void run_forward(const OpCall& call) {
   });
 }
 
-size_t backward_workspace_bytes(const OpCall& call) {
-  const auto op = RmsNormBackward<float>::of(call);
-  return blocks_for(op.rows, rows_per_block(op.rows)) * static_cast<size_t>(op.columns) *
-         sizeof(float);
-}
-
 void run_backward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = RmsNormBackward<T>::of(call);
@@ -127,7 +122,7 @@ void run_backward(const OpCall& call) {
 
 constexpr Implementation kRows[] = {
     {.kind = OpKind::kRmsNorm, .name = "own", .run = run_forward, .supports = supports_row},
-    {OpKind::kRmsNormBackward, "own", run_backward, backward_workspace_bytes, supports_row},
+    {OpKind::kRmsNormBackward, "own", run_backward, rms_norm_backward_workspace, supports_row},
 };
 
 }  // namespace

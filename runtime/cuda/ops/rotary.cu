@@ -7,6 +7,7 @@
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/pixel_kernel.h"
+#include "runtime/cuda/plan/indexing.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -127,11 +128,6 @@ struct Turn {
   }
 };
 
-size_t workspace_bytes(const OpCall& call) { return Rotation<float>::of(call).workspace_bytes(); }
-
-// Columns are numbered in 32 bits.
-bool supports(const OpCall& call) { return call.input_shape(0).columns() < int64_t{1} << 31; }
-
 void run(const OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -160,8 +156,8 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kRotary, "own", run, workspace_bytes, supports},
-    {OpKind::kRotaryBackward, "own", run, workspace_bytes, supports},
+    {OpKind::kRotary, "own", run, rotary_workspace, rotary_supports},
+    {OpKind::kRotaryBackward, "own", run, rotary_workspace, rotary_supports},
 };
 
 }  // namespace

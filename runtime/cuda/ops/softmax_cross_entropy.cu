@@ -9,6 +9,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/kernel_tools.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/losses.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -243,12 +244,6 @@ void copy_weights(const float* weights, int64_t classes, float* to, Stream strea
   }
 }
 
-size_t workspace_bytes(const OpCall& call) {
-  const auto op = SoftmaxCrossEntropy<float>::of(call);
-  const auto classes = static_cast<size_t>(op.weights == nullptr ? 0 : op.classes);
-  return loss_workspace_bytes(op.rows) + classes * sizeof(float);
-}
-
 void run(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     auto op = SoftmaxCrossEntropy<T>::of(call);
@@ -263,7 +258,7 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kSoftmaxCrossEntropy, "own", run, workspace_bytes},
+    {OpKind::kSoftmaxCrossEntropy, "own", run, softmax_cross_entropy_workspace},
 };
 
 }  // namespace

@@ -19,9 +19,6 @@ struct Count {
   }
 };
 
-constexpr size_t kAlignment = 256;
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 // What CUB asks for, on the GPU at hand.
 size_t temporary_bytes(int64_t n) {
   size_t bytes = 0;
@@ -30,10 +27,6 @@ size_t temporary_bytes(int64_t n) {
   cub::DeviceRadixSort::SortPairs(nullptr, bytes, in, out, in, out, static_cast<int>(n));
   return bytes;
 }
-
-// What is set aside: known without a GPU, so that plans are exact. A second copy of keys and values
-// and some thousand counters a tile, with room to spare.
-size_t reserved_bytes(int64_t n) { return static_cast<size_t>(n) * 16 + (size_t{1} << 20); }
 
 }  // namespace
 
@@ -45,10 +38,10 @@ void sort_tokens(const int32_t* ids,
                  std::byte* workspace,
                  Stream stream) {
   auto* const before = reinterpret_cast<int32_t*>(workspace);
-  const size_t offset = aligned(static_cast<size_t>(n) * sizeof(int32_t));
+  const size_t offset = aligned_bytes(static_cast<size_t>(n) * sizeof(int32_t));
   for_each_flat<4>(n, true, Count{before}, stream);
   size_t bytes = temporary_bytes(n);
-  LOCKSTEP_REQUIRE(bytes <= reserved_bytes(n));
+  LOCKSTEP_REQUIRE(bytes <= radix_sort_bytes(n));
   const int bits = std::bit_width(static_cast<uint64_t>(vocabulary));
   // A radix sort is stable.
   check_launch(cub::DeviceRadixSort::SortPairs(workspace + offset,
@@ -62,10 +55,6 @@ void sort_tokens(const int32_t* ids,
                                                bits,
                                                stream),
                std::source_location::current());
-}
-
-size_t sort_tokens_workspace_bytes(int64_t n) {
-  return aligned(static_cast<size_t>(n) * sizeof(int32_t)) + reserved_bytes(n);
 }
 
 }  // namespace lockstep::cuda

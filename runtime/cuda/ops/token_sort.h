@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/cuda/plan/token_sort.h"
 #include "runtime/cuda/stream.h"
 
 namespace lockstep::cuda {
@@ -16,6 +17,5 @@ void sort_tokens(const int32_t* ids,  // (n)
                  int32_t* places,       // (n)
                  std::byte* workspace,  // sort_tokens_workspace_bytes(n)
                  Stream stream);
-size_t sort_tokens_workspace_bytes(int64_t n);
 
 }  // namespace lockstep::cuda

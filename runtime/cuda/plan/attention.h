@@ -1,0 +1,72 @@
+#pragma once
+// What attention takes, and its workspaces.
+
+#include <algorithm>
+
+#include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/cached_attention.h"
+
+namespace lockstep::cuda {
+
+inline AttentionShape attention_shape(const OpCall& op) {
+  return op.kind() == OpKind::kAttention ? AttentionForward<std::byte>::of(op).shape
+                                         : AttentionBackward<std::byte>::of(op).shape;
+}
+
+inline constexpr int64_t kMostHeadSize = 256;
+
+inline bool own_attention_supports(const OpCall& op) {
+  constexpr int64_t kMostHeads = 65535;  // of all samples together: a grid's second dimension
+  constexpr int64_t kMostTime = int64_t{1} << 30;
+  const AttentionShape shape = attention_shape(op);
+  return shape.head_size <= kMostHeadSize && shape.batch * shape.heads <= kMostHeads &&
+         shape.time <= kMostTime;
+}
+
+// Windows, documents and dropout, whose mask is to be the same everywhere, are for the own kernels.
+inline bool cudnn_attention_supports(const OpCall& op) {
+  const bool has_documents = op.has_input(op.kind() == OpKind::kAttention ? 1 : 4);
+  return op.input_dtype(0) != DType::kF32 && attention_shape(op).window == 0 && !has_documents &&
+         op.attributes<AttentionAttributes>().dropout == 0 && own_attention_supports(op);
+}
+
+// The samples that one call of cuDNN's backward pass takes.
+inline AttentionShape cudnn_attention_part(AttentionShape shape) {
+  shape.batch = cudnn_backward_batch(shape);
+  return shape;
+}
+
+inline size_t cudnn_attention_workspace(const OpCall& op) {
+  return cudnn_attention_workspace_bytes(
+      {attention_shape(op), op.input_dtype(0), /*backward=*/false});
+}
+
+inline size_t cudnn_attention_backward_workspace(const OpCall& op) {
+  return cudnn_attention_workspace_bytes(
+      {cudnn_attention_part(attention_shape(op)), op.input_dtype(0), /*backward=*/true});
+}
+
+inline size_t own_attention_backward_workspace(const OpCall& op) {
+  const AttentionShape shape = attention_shape(op);
+  return static_cast<size_t>(shape.batch * shape.heads * shape.time) * sizeof(float);
+}
+
+// Whichever is chosen.
+inline size_t attention_workspace(const OpCall& op) {
+  return cudnn_attention_supports(op) ? cudnn_attention_workspace(op) : 0;
+}
+inline size_t attention_backward_workspace(const OpCall& op) {
+  const size_t own = own_attention_backward_workspace(op);
+  return cudnn_attention_supports(op) ? std::max(own, cudnn_attention_backward_workspace(op)) : own;
+}
+
+inline bool cached_attention_supports(const OpCall& call) {
+  constexpr int64_t kMostHeads = 65535;            // what a grid has in its second dimension
+  constexpr int64_t kMostRows = int64_t{1} << 31;  // and in its first one
+  const auto op = CachedAttention<float>::of(call);
+  return op.head_size <= kMostHeadSize && op.heads <= kMostHeads &&
+         op.batch * op.tokens < kMostRows;
+}
+
+}  // namespace lockstep::cuda

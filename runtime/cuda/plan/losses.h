@@ -1,0 +1,59 @@
+#pragma once
+// The workspaces of losses.
+
+#include <algorithm>
+
+#include "runtime/cuda/plan/column_sum.h"
+#include "runtime/graph/ops/linear_cross_entropy.h"
+#include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/softmax_cross_entropy.h"
+
+namespace lockstep::cuda {
+
+// The loss of a row and the share of its predictions that were right, or kNotCounted where the row
+// does not count.
+struct RowLoss {
+  float loss;
+  float correct;
+  float top5 = 0;    // 1 where the target is among the five largest logits; in evaluation
+  float weight = 1;  // what the row counts as
+};
+inline constexpr float kNotCounted = -1;
+
+inline size_t loss_workspace_bytes(int64_t rows) {
+  return static_cast<size_t>(rows) * sizeof(RowLoss);
+}
+
+inline size_t pointwise_loss_workspace(const OpCall& call) {
+  return loss_workspace_bytes(PointwiseLoss<float>::of(call).rows);
+}
+
+inline size_t softmax_cross_entropy_workspace(const OpCall& call) {
+  const auto op = SoftmaxCrossEntropy<float>::of(call);
+  const auto classes = static_cast<size_t>(op.weights == nullptr ? 0 : op.classes);
+  return loss_workspace_bytes(op.rows) + classes * sizeof(float);
+}
+
+// Of linear_cross_entropy: the logits of a chunk, the losses of all rows, and what the sums of the
+// bias' gradient need.
+struct LinearCrossEntropyWorkspace {
+  size_t logits, losses, sums;  // bytes
+
+  static LinearCrossEntropyWorkspace of(const OpCall& call) {
+    const auto op = LinearCrossEntropy<std::byte>::of(call);
+    const auto elements = static_cast<size_t>(op.chunk_rows() * op.attributes.stride);
+    const int64_t classes = op.shape.outputs;
+    const size_t sums = std::max(column_sum_workspace_bytes(op.chunk_rows(), classes),
+                                 column_sum_workspace_bytes(op.rows_of(op.chunks() - 1), classes));
+    return {aligned_bytes(elements * size_of(call.input_dtype(0))),
+            aligned_bytes(loss_workspace_bytes(op.shape.rows)),
+            call.has_output(3) ? sums : 0};
+  }
+};
+
+inline size_t linear_cross_entropy_workspace(const OpCall& call) {
+  const auto parts = LinearCrossEntropyWorkspace::of(call);
+  return parts.logits + parts.losses + parts.sums;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,98 @@
+#pragma once
+// What norms take, and their workspaces.
+
+#include <algorithm>
+
+#include "runtime/cuda/plan/tiles.h"
+#include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/ops/group_norm.h"
+#include "runtime/graph/ops/layer_norm.h"
+#include "runtime/graph/ops/qk_norm.h"
+#include "runtime/graph/ops/rms_norm.h"
+
+namespace lockstep::cuda {
+
+// ---- Rows ----
+
+inline size_t layer_norm_backward_workspace(const OpCall& call) {
+  const auto op = LayerNormBackward<float>::of(call);
+  return 2 * row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
+}
+
+inline size_t rms_norm_backward_workspace(const OpCall& call) {
+  const auto op = RmsNormBackward<float>::of(call);
+  return row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
+}
+
+// ---- Heads ----
+
+inline constexpr int64_t kMostNormedHeadSize = 256;  // what a warp holds, element by element
+
+inline bool qk_norm_supports(const OpCall& op) {
+  constexpr int64_t kMostHeads = int64_t{1} << 31;
+  const int64_t size = op.input_shape(op.kind() == OpKind::kQkNorm ? 1 : 2).elements();
+  return size <= kMostNormedHeadSize && op.input_shape(0).elements() / size < kMostHeads;
+}
+
+// Heads of a warp of the backward pass.
+inline int64_t heads_per_warp(int64_t heads) {
+  constexpr int64_t kMostWarps = 4096;
+  return (heads + kMostWarps - 1) / kMostWarps;
+}
+inline int64_t warps_of(int64_t heads) { return blocks_for(heads, heads_per_warp(heads)); }
+
+inline size_t qk_norm_backward_workspace(const OpCall& call) {
+  const auto op = QkNormBackward<float>::of(call);
+  const int64_t warps = std::max(warps_of(op.q.rows), warps_of(op.k.rows));
+  return static_cast<size_t>(warps * op.q.columns) * sizeof(float);
+}
+
+// ---- Batches ----
+
+inline RowTiles batch_norm_tiles(int64_t rows, int64_t channels, int n) {
+  constexpr int64_t kSummedRows = 8;  // of a thread, at least
+  constexpr int64_t kMostBlocks = 1024;
+  return row_tiles(rows, channels, n, kSummedRows, kMostBlocks);
+}
+
+// Of two sums over rows for each channel.
+inline size_t batch_norm_workspace(const OpCall& call) {
+  const Shape& x = call.input_shape(0);  // or d_y
+  const int64_t blocks =
+      most_row_blocks([&](int n) { return batch_norm_tiles(x.rows(), x.columns(), n); });
+  return static_cast<size_t>(2 * blocks * x.columns()) * sizeof(float);
+}
+
+inline size_t batch_norm_input_gradient_workspace(const OpCall& call) {
+  const auto in = BatchNormGradientInputs<float>::of(call);
+  return 2 * static_cast<size_t>(in.channels) * sizeof(float);
+}
+
+// ---- Groups ----
+
+inline bool group_norm_supports(const OpCall& op) {
+  constexpr int64_t kMostSamples = 65535;  // of a grid's third dimension
+  return op.input_shape(0)[0] <= kMostSamples;
+}
+
+inline RowTiles group_norm_tiles(const GroupNormShape& s, int n) {
+  constexpr int64_t kMostBlocks = 256;  // of a sample, about
+  return row_tiles(s.pixels, s.channels, n, 4, kMostBlocks);
+}
+
+inline size_t group_norm_tile_sums(const GroupNormShape& s) {
+  const int64_t blocks = most_row_blocks([&](int n) { return group_norm_tiles(s, n); });
+  return static_cast<size_t>(s.samples * blocks * 2 * s.channels);
+}
+
+inline size_t group_norm_workspace(const OpCall& call) {
+  return group_norm_tile_sums(GroupNormForward<float>::of(call).shape) * sizeof(float);
+}
+
+inline size_t group_norm_backward_workspace(const OpCall& call) {
+  const GroupNormShape s = GroupNormBackward<float>::of(call).shape;
+  return (group_norm_tile_sums(s) + static_cast<size_t>(2 * s.samples * (s.channels + s.groups))) *
+         sizeof(float);
+}
+
+}  // namespace lockstep::cuda

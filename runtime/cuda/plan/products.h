@@ -1,0 +1,58 @@
+#pragma once
+// The workspaces of what multiplies matrices.
+
+#include "runtime/cuda/plan/column_sum.h"
+#include "runtime/graph/ops/batched_matmul.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/lora.h"
+#include "runtime/graph/ops/recurrent.h"
+
+namespace lockstep::cuda {
+
+// Of the gradient of the bias.
+inline size_t linear_backward_workspace(const OpCall& op) {
+  const LinearShape shape = LinearBackward<std::byte>::of(op).shape;
+  return op.has_output(2) ? column_sum_workspace_bytes(shape.rows, shape.outputs) : 0;
+}
+
+inline LoraSizes lora_sizes(const OpCall& call) {
+  return LoraSizes::of(call.input_shape(0), call.input_shape(1), call.input_shape(2));
+}
+inline size_t lora_workspace(const OpCall& call) {
+  const LoraSizes sizes = lora_sizes(call);
+  return static_cast<size_t>(sizes.rows * sizes.inner) * size_of(call.input_dtype(0));
+}
+
+// Where terms are added to results of 16 bits, which would round each time: to floats first.
+inline bool adds_in_floats(const OpCall& call) {
+  return BatchedMatmul<std::byte>::of(call).sizes.sums.count() > 1 &&
+         call.output_dtype(0) != DType::kF32;
+}
+inline size_t batched_matmul_workspace(const OpCall& call) {
+  return adds_in_floats(call) ? static_cast<size_t>(call.output_shape(0).elements()) * sizeof(float)
+                              : 0;
+}
+
+// Of the backward pass of recurrent layers: d_gates (D, T, N, S H) of what is stored; d_h, d_c
+// (N, H) and sums of columns (S H), floats; and what those sums work in.
+struct RecurrentWorkspace {
+  int64_t states;              // floats of d_h, and of d_c
+  size_t gates, floats, sums;  // bytes
+
+  static RecurrentWorkspace of(const RecurrentShape& s, DType dtype) {
+    const int64_t states = (s.states() + 63) / 64 * 64;
+    const auto gates = static_cast<size_t>(s.directions * s.times * s.batch * s.slot_columns());
+    return {states,
+            aligned_bytes(gates * size_of(dtype)),
+            aligned_bytes(static_cast<size_t>(2 * states + s.slot_columns()) * sizeof(float)),
+            column_sum_workspace_bytes(s.times * s.batch, s.slot_columns())};
+  }
+};
+
+inline size_t recurrent_backward_workspace(const OpCall& call) {
+  const auto parts =
+      RecurrentWorkspace::of(RecurrentBackward<std::byte>::of(call).shape, call.input_dtype(2));
+  return parts.gates + parts.floats + parts.sums;
+}
+
+}  // namespace lockstep::cuda
