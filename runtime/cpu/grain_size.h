@@ -6,8 +6,9 @@
 
 namespace lockstep::cpu {
 
-// Elements that one thread should at least have: some ten microseconds of a memory-bound kernel,
-// which pay for waking it.
+// Elements that one thread should at least have: some ten microseconds of a memory-bound kernel. To
+// wake a thread that sleeps takes 4 to 11 us of the one that wakes it, and 20 to 30 us until it
+// runs; a thread that still spins begins within 0.3 us (two vCPUs of a Zen, medians).
 inline constexpr int64_t kGrainElements = 16384;
 
 // The same for products, in multiply-adds.
