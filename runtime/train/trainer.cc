@@ -231,14 +231,13 @@ StepRecord Trainer::step() {
 
 // The step has changed nothing: that is all, or the run does not go on so.
 void Trainer::judge_not_finite(const StepRecord& record) {
-  const std::string what = fmt::format("loss is {} and the gradient's norm is {}: {}",
-                                       record.loss,
-                                       record.grad_norm,
-                                       not_finite_.describe());
+  const NotFiniteCause cause = not_finite_.describe();
+  const std::string what = fmt::format(
+      "loss is {} and the gradient's norm is {}: {}", record.loss, record.grad_norm, cause.text);
   const GuardConfig& guard = parts_.config.guard;
   if (guard.on_not_finite != FaultPolicy::kSkipStep || ++skipped_in_a_row_ > guard.max_skips) {
     finish_save_before_the_end();  // what is being written is good
-    agreement_.refuse_not_finite(record.step, what);
+    agreement_.refuse_not_finite(record.step, what, cause.remedy);
   }
   warn(fmt::format("step {}: {}; the step is skipped", record.step, what));
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Catches: tokens of conversations, or which of them count, that are not those of transformers; a
-training that depends on the number of ranks or on a resume; prompts or padding that count; bad lines
+"""Catches: tokens of conversations, or which of them count, that are not those of transformers; texts that
+are put into a template unasked, or whose tokens are not those of trl; a training that depends on the number of ranks or on a resume; prompts or padding that count; bad lines
 that are not named; a template that fails, or whose answers cannot be told, that is taken all the same;
 a chat that does not give the answer that was learned, or does not end with it.
 
@@ -11,6 +11,7 @@ Without transformers nothing is compared with it.
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -149,6 +150,69 @@ def compare_with_transformers(encode, folder, expect):
                + (f"; not {other[0]}" if other else ""))
 
 
+def text_case(vocabulary, prompt, answer, tokens, counted, as_messages):
+    """A line of texts, whether it goes into the template, and its tokens and which of them count."""
+    return ({"prompt": prompt, "completion": answer}, as_messages,
+            {"ids": [vocabulary[token] for token in tokens], "counted": counted})
+
+
+def check_texts(encode, folder, expect):
+    """Two texts are one, with eos_token behind it and what the tokenizer puts around; a token that the prompt
+    alone does not have counts. In a template only if that is asked for."""
+    file = folder / "tokenizer" / "tokenizer.json"
+    plain = json.loads(file.read_text())
+    vocabulary = plain["model"]["vocab"] | {token["content"]: token["id"] for token in plain["added_tokens"]}
+    chat = ["<|im_start|>", "u", "s", "er", "Ċ", "a", "<|im_end|>", "Ċ",
+            "<|im_start|>", "a", "s", "s", "i", "s", "t", "an", "t", "Ċ", "b", "<|im_end|>", "Ċ"]
+    cases = [text_case(vocabulary, "x", "y", ["x", "y", "</s>"], [0, 1, 1], "0"),
+             text_case(vocabulary, "x", "y</s>", ["x", "y", "</s>"], [0, 1, 1], "0"),
+             text_case(vocabulary, "xh", "er", ["x", "her", "</s>"], [0, 1, 1], "0"),
+             text_case(vocabulary, "x", "", ["x", "</s>"], [0, 1], "0"),
+             text_case(vocabulary, "", "y", ["y", "</s>"], [1, 1], "0"),
+             text_case(vocabulary, "a", "b", chat, [0] * (len(chat) - 3) + [1, 1, 0], "1")]
+    for bos in (False, True):
+        if bos:
+            plain["post_processor"] = {
+                "type": "TemplateProcessing", "pair": [], "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                                                                    {"Sequence": {"id": "A", "type_id": 0}}],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [vocabulary["<s>"]], "tokens": ["<s>"]}}}
+        other = folder / f"texts{int(bos)}"
+        shutil.copytree(folder / "tokenizer", other)
+        (other / "tokenizer.json").write_text(json.dumps(plain))
+        for line, template, wanted in cases:
+            if bos and template == "0":
+                wanted = {"ids": [vocabulary["<s>"], *wanted["ids"]], "counted": [0, *wanted["counted"]]}
+            done = subprocess.run([encode, other, "-", "0", template], input=json.dumps(line) + "\n",
+                                  capture_output=True, text=True, timeout=300)
+            found = json.loads(done.stdout)
+            expect(found == wanted, f"{line}, bos {bos}, template {template}: {found}, not {wanted}")
+        compare_texts_with_transformers(encode, other, expect)
+
+
+def compare_texts_with_transformers(encode, folder, expect):
+    """What trl's SFTTrainer makes of random texts."""
+    try:
+        from transformers import PreTrainedTokenizerFast
+    except ImportError:
+        return
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), bos_token="<s>", eos_token="</s>")
+    draw = random.Random(5)
+    pieces = ["the", "her", "e", "in", "g", "\n", "\n\n", " ", " an", "Grüße", "🙂", "on", "er"]
+    lines = [{"prompt": "".join(draw.choices(pieces, k=draw.randrange(5))),
+              "completion": "".join(draw.choices(pieces, k=draw.randrange(1, 5)))} for _ in range(200)]
+    done = subprocess.run([encode, folder, "-", "0"], input="".join(json.dumps(line) + "\n" for line in lines),
+                          capture_output=True, text=True, timeout=300)
+    wrong = []
+    for line, found in zip(lines, map(json.loads, done.stdout.splitlines()), strict=True):
+        ids = tokenizer(line["prompt"] + line["completion"] + "</s>")["input_ids"]
+        prompt = tokenizer(line["prompt"])["input_ids"]
+        same = next((i for i, (a, b) in enumerate(zip(prompt, ids)) if a != b), min(len(prompt), len(ids)))
+        wanted = {"ids": ids, "counted": [int(i >= same) for i in range(len(ids))]}
+        if found != wanted:
+            wrong.append((line, found, wanted))
+    expect(not wrong, f"{len(lines) - len(wrong)} of {len(lines)} texts as trl has them {wrong[:1]}")
+
+
 def main(binary, encode):
     expect = lockstep_run.Expectations()
 
@@ -156,6 +220,7 @@ def main(binary, encode):
         folder = pathlib.Path(name)
         write_tokenizer(folder / "tokenizer", zoo.CHATML)
         compare_with_transformers(encode, folder, expect)
+        check_texts(encode, folder, expect)
 
         def lines(file, rows):
             (folder / file).write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
@@ -258,6 +323,8 @@ def main(binary, encode):
                 "data.conversations.train=turns.jsonl")
         write_tokenizer(folder / "plain")
         refused(DATA, ["train.jsonl:1", "chat_template"], "data.conversations.tokenizer=plain")
+        refused(USAGE, ["texts_as_messages", "chat_template"], "data.conversations.tokenizer=plain",
+                "data.conversations.texts_as_messages=true")
         lines("texts.jsonl", [{"prompt": q, "completion": " " + a} for q, a in learned.items()])
         done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "texts", "--max-steps", "1",
                                          *lockstep_run.sets("data.conversations.tokenizer=plain", "data.conversations.train=texts.jsonl",

@@ -1,6 +1,6 @@
 // Encodes conversations to tokens, for conversations_test.py.
 //
-//   encode_conversations TOKENIZER TEMPLATE WHOLE_LOSS < LINES > RESULTS
+//   encode_conversations TOKENIZER TEMPLATE WHOLE_LOSS [TEXTS_AS_MESSAGES] < LINES > RESULTS
 //
 // TEMPLATE: a file, or '-' for the one beside the tokenizer. Each line of RESULTS is an object with
 // `ids` and `counted`, or `error`.
@@ -16,14 +16,13 @@ namespace lockstep {
 namespace {
 
 Json encode(const std::string& line,
-            const ChatFiles& files,
+            const ConversationsConfig& config,
             const ConversationEncoder& encoder,
             TokenEncoder& ids) {
   Json result;
   try {
     Conversation conversation;
-    const std::string problem = read_conversation(
-        line, ConversationsConfig(), files.chat_template.has_value(), &conversation);
+    const std::string problem = read_conversation(line, config, &conversation);
     if (!problem.empty()) throw DataError("{}", problem);
     const ConversationTokens tokens = encoder.encode(conversation, ids);
     Json all = Json::array(), counted = Json::array();
@@ -37,26 +36,29 @@ Json encode(const std::string& line,
   return result;
 }
 
-void encode_all(char** argv) {
+void encode_all(int argc, char** argv) {
   const auto tokenizer = open_tokenizer(argv[1]);
   const std::string file = argv[2];
   const ChatFiles files = read_chat_files(argv[1], file == "-" ? "" : file);
   const ConversationEncoder encoder(*tokenizer, files, std::string(argv[3]) == "1");
+  ConversationsConfig config;
+  config.texts_as_messages = argc == 5 && std::string(argv[4]) == "1";
   const auto ids = tokenizer->encoder();
   for (std::string line; std::getline(std::cin, line);)
-    std::printf("%s\n", encode(line, files, encoder, *ids).dump().c_str());
+    std::printf("%s\n", encode(line, config, encoder, *ids).dump().c_str());
 }
 
 }  // namespace
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fputs("usage: encode_conversations TOKENIZER TEMPLATE WHOLE_LOSS\n", stderr);
+  if (argc != 4 && argc != 5) {
+    std::fputs("usage: encode_conversations TOKENIZER TEMPLATE WHOLE_LOSS [TEXTS_AS_MESSAGES]\n",
+               stderr);
     return 2;
   }
   try {
-    lockstep::encode_all(argv);
+    lockstep::encode_all(argc, argv);
     return std::fflush(stdout) == 0 ? 0 : 1;
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

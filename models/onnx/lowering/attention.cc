@@ -249,8 +249,8 @@ class AttentionLowering {
     const int64_t past = node_.input(4) < 0 ? 0 : lowering_.value(node_.input(4)).extents[2];
     const TensorId scores =
         ops::batched_matmul(builder_, name_ + ".products", q, k, false, true, scale_);
-    const TensorId shares =
-        ops::softmax(builder_, name_ + ".softmax", masked(scores, past), /*log=*/false);
+    const TensorId shares = ops::softmax(
+        builder_, name_ + ".softmax", masked(scores, past), SoftmaxForm::kSharesOrZero);
     const int64_t shown = node_.integer("qk_matmul_output_mode", 0);
     if (is_read(3) && shown != 0 && shown != 3)
       refuse(node_, fmt::format("qk_matmul_output_mode: value is {}; allowed: 0 or 3", shown));

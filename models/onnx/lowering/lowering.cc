@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <ranges>
 
@@ -393,10 +395,21 @@ TensorId Lowering::running_statistic(const Node& node, int number, float momentu
   return tensor;
 }
 
+float Lowering::storable(float number) const {
+  const DType compute = builder_.options().compute;
+  const float lowest = compute == DType::kBF16  ? -0x1.FEp127f
+                       : compute == DType::kF16 ? -65504.0f
+                                                : std::numeric_limits<float>::lowest();
+  return number < lowest && std::isfinite(number) ? lowest / 2 : number;
+}
+
 TensorId Lowering::make_constant(int number) {
   const Value& known = value(number);
-  if (!is_whole(known.type))
-    return builder_.constant(known.name, shape_of(known), known.array.as_float());
+  if (!is_whole(known.type)) {
+    std::vector<float> elements = known.array.as_float();
+    for (float& element : elements) element = storable(element);
+    return builder_.constant(known.name, shape_of(known), elements);
+  }
   std::vector<int32_t> integers;
   for (const int64_t element : known.array.as_int64())
     integers.push_back(static_cast<int32_t>(std::clamp<int64_t>(element, INT32_MIN, INT32_MAX)));

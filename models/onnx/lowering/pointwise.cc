@@ -40,7 +40,8 @@ class Fusion {
   int operand(int number) {
     number = lowering_.origin_of(number);
     const Value& value = lowering_.value(number);
-    if (const auto constant = number_of(value)) return made_.program.constant(*constant);
+    if (const auto constant = number_of(value))
+      return made_.program.constant(lowering_.storable(*constant));
     if (taken_.count(number) == 0) return input(number);
     const DeferredPointwise& part = *lowering_.deferred(number);
     std::vector<int> inputs;

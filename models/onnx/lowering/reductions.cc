@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
+#include "models/onnx/lowering/attention.h"
 #include "models/onnx/lowering/axes.h"
 #include "models/onnx/lowering/layers.h"
 #include "models/onnx/lowering/pointwise_functions.h"
@@ -256,33 +258,61 @@ void lower_global_pool(Lowering& lowering, const Node& node) {
   lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape));
 }
 
-// Before opset 13 over all axes from the given one on.
+// What the softmax of a node reads. `truth`: the exporter has written a mask of truth as 0 and the lowest
+// number, and means -infinity.
+TensorId softmax_input(Lowering& lowering, const Node& node, const TorchScores& torch, bool truth) {
+  if (!truth || torch.scores < 0) return lowering.plain(node.input(0));
+  constexpr float kLow = -3e4f;  // above what storable() makes of the lowest number in 16 bits
+  PointwiseProgram masked;
+  const int scores = masked.input(0), mask = masked.input(1);
+  const int hides = masked.append(F::kLess, mask, masked.constant(kLow));
+  const int hidden = masked.constant(-std::numeric_limits<float>::infinity());
+  masked.append(F::kWhere, hides, hidden, masked.append(F::kAdd, scores, mask));
+  return ops::pointwise(lowering.builder(),
+                        lowering.name_of(node) + ".masked",
+                        {lowering.plain(torch.scores), lowering.plain(torch.mask)},
+                        masked);
+}
+
+// Before opset 13 over all axes from the given one on. Of attention, zeros where all of a row is hidden: what
+// puts them there afterwards would have no gradient that is a number.
 void lower_softmax(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const bool log = node.op == "LogSoftmax", together = node.opset < 13;
+  const ZerosForNan zeros = log ? ZerosForNan{} : zeros_for_nan(lowering, node.output(0));
+  const TorchScores torch = log ? TorchScores{} : torch_scores(lowering, node);
+  const bool or_zero = zeros.test != nullptr || torch.scores >= 0;
+  const SoftmaxForm form = log       ? SoftmaxForm::kLogarithm
+                           : or_zero ? SoftmaxForm::kSharesOrZero
+                                     : SoftmaxForm::kShares;
+  int output = node.output(0);
+  if (zeros.test != nullptr) {
+    output = zeros.choice->output(0);
+    lowering.pass_over(*zeros.test);
+    lowering.pass_over(*zeros.choice);
+  }
   const Shape shape = shape_of(lowering.value(node.output(0)));
   const int rank = shape.rank();
   const int axis = axis_of(node.integer("axis", together ? 1 : -1), static_cast<size_t>(rank));
   if (!together && axis == 1 && lowering.is_channels_last(node.input(0)))
-    return lowering.set(node.output(0),
-                        ops::softmax(builder, name, lowering.channels_last(node.input(0)), log),
+    return lowering.set(output,
+                        ops::softmax(builder, name, lowering.channels_last(node.input(0)), form),
                         /*channels_last=*/true);
-  TensorId x = lowering.plain(node.input(0));
+  TensorId x = softmax_input(lowering, node, torch, zeros.test != nullptr);
   if (together || axis == rank - 1) {
     int64_t columns = 1;
     for (int d = axis; d < rank; ++d) columns *= shape[d];
     const bool rows = axis != rank - 1;
     if (rows) x = ops::reshape(builder, name + ".rows", x, {shape.elements() / columns, columns});
-    x = ops::softmax(builder, name, x, log);
-    return lowering.set(node.output(0),
-                        rows ? ops::reshape(builder, name + ".extents", x, shape) : x);
+    x = ops::softmax(builder, name, x, form);
+    return lowering.set(output, rows ? ops::reshape(builder, name + ".extents", x, shape) : x);
   }
   std::vector<int> swapped(static_cast<size_t>(rank));
   std::iota(swapped.begin(), swapped.end(), 0);
   std::swap(swapped[static_cast<size_t>(axis)], swapped.back());
-  x = ops::softmax(builder, name, ops::transpose(builder, name + ".last", x, swapped), log);
-  lowering.set(node.output(0), ops::transpose(builder, name + ".back", x, swapped));
+  x = ops::softmax(builder, name, ops::transpose(builder, name + ".last", x, swapped), form);
+  lowering.set(output, ops::transpose(builder, name + ".back", x, swapped));
 }
 
 }  // namespace lockstep::onnx

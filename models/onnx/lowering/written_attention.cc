@@ -11,6 +11,19 @@
 namespace lockstep::onnx {
 namespace {
 
+// The constant number that a value is.
+std::optional<float> constant_of(const Lowering& lowering, int value) {
+  return number_of(lowering.value(lowering.origin_of(value)));
+}
+
+// The number by which the node that computes a value multiplies another one.
+std::optional<float> factor_of(const Lowering& lowering, int value) {
+  const Node* const times = lowering.producer(lowering.origin_of(value));
+  if (!is_op(times, "Mul")) return std::nullopt;
+  const auto first = constant_of(lowering, times->input(0));
+  return first ? first : constant_of(lowering, times->input(1));
+}
+
 // Follows the only readers from the product of q and k on.
 class WrittenAttention {
  public:
@@ -61,10 +74,7 @@ class WrittenAttention {
     nodes_.push_back(&node);
     value_ = node.output(0);
   }
-  // The constant number at a place.
-  std::optional<float> number(int value) const {
-    return number_of(lowering_.value(lowering_.origin_of(value)));
-  }
+  std::optional<float> number(int value) const { return constant_of(lowering_, value); }
   // The operand that is not the value.
   int other(const Node& node) const {
     return node.input(lowering_.origin_of(node.input(0)) == value_ ? 1 : 0);
@@ -106,17 +116,10 @@ class WrittenAttention {
     return mask_.known;
   }
 
-  // Of a row that sees nothing the softmax is no number, and the op's result 0.
+  // Of a row that sees nothing the op's result is 0 in any case.
   void take_zeros_for_nan() {
-    const std::vector<const Node*> readers = lowering_.readers(value_);
-    if (readers.size() != 2 || lowering_.is_output(value_)) return;
-    const bool first = is_op(readers[0], "IsNaN");
-    const Node *const test = readers[first ? 0 : 1], *const choice = readers[first ? 1 : 0];
-    if (!is_op(test, "IsNaN") || !is_op(choice, "Where") ||
-        lowering_.only_reader(test->output(0)) != choice ||
-        lowering_.origin_of(choice->input(0)) != test->output(0) || number(choice->input(1)) != 0 ||
-        lowering_.origin_of(choice->input(2)) != value_)
-      return;
+    const auto [test, choice] = zeros_for_nan(lowering_, value_);
+    if (test == nullptr) return;
     nodes_.push_back(test);
     take(*choice);
   }
@@ -151,6 +154,33 @@ class WrittenAttention {
 };
 
 }  // namespace
+
+ZerosForNan zeros_for_nan(const Lowering& lowering, int value) {
+  const std::vector<const Node*> readers = lowering.readers(value);
+  if (readers.size() != 2 || lowering.is_output(value)) return {};
+  const bool first = is_op(readers[0], "IsNaN");
+  const Node *const test = readers[first ? 0 : 1], *const choice = readers[first ? 1 : 0];
+  if (!is_op(test, "IsNaN") || !is_op(choice, "Where") ||
+      lowering.only_reader(test->output(0)) != choice ||
+      lowering.origin_of(choice->input(0)) != test->output(0) ||
+      constant_of(lowering, choice->input(1)) != 0 || lowering.origin_of(choice->input(2)) != value)
+    return {};
+  return {test, choice};
+}
+
+TorchScores torch_scores(const Lowering& lowering, const Node& softmax) {
+  const auto producer = [&](int value) { return lowering.producer(lowering.origin_of(value)); };
+  const Node* const masked = producer(softmax.input(0));
+  if (!is_op(masked, "Add")) return {};
+  for (const size_t place : {0, 1}) {
+    const Node* const product = producer(masked->input(place));
+    if (!is_op(product, "MatMul")) continue;
+    const auto of_q = factor_of(lowering, product->input(0));
+    if (of_q && of_q == factor_of(lowering, product->input(1)))
+      return {masked->input(place), masked->input(1 - place)};
+  }
+  return {};
+}
 
 bool lower_written_attention(Lowering& lowering, const Node& product) {
   WrittenAttention found(lowering, product);

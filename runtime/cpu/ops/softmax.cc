@@ -22,7 +22,9 @@ void softmax_forward_kernel(const SoftmaxForward<float>& op, int64_t begin, int6
   for (int64_t row = begin; row < end; ++row) {
     const float* x = op.x + row * op.columns;
     float* y = op.y + row * op.columns;
-    const Vec largest = set(row_max(x, columns));
+    const float most = row_max(x, columns);
+    // Below 0, each power of -infinity is 0, and not NaN.
+    const Vec largest = set(op.or_zero && most == RowMax::kNone ? 0 : most);
     RowSum sum;
     for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
       const Vec e = exp(hn::Sub(access.load(x + i), largest));
@@ -35,7 +37,8 @@ void softmax_forward_kernel(const SoftmaxForward<float>& op, int64_t begin, int6
         access.store(hn::Sub(hn::Sub(access.load(x + i), largest), log_sum), y + i);
       });
     } else {
-      const Vec scale = set(1.0f / sum.total());
+      const float total = sum.total();
+      const Vec scale = set(total == 0 ? 0 : 1.0f / total);
       for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
         access.store(hn::Mul(access.load(y + i), scale), y + i);
       });

@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(SoftmaxForward<T> op)
   if (row >= op.rows) return;
   const T* x = op.x + row * op.columns;
   T* y = op.y + row * op.columns;
-  float largest = -std::numeric_limits<float>::infinity();
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  float largest = kNone;
   each_vector<RowThreads, N>(op.columns, [&](int64_t column) {
     float values[N];
     load(x + column, values);
@@ -47,6 +48,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(SoftmaxForward<T> op)
     for (int k = 0; k < N; ++k) largest = Max::apply(values[k], largest);
   });
   largest = row_reduce<Max, RowThreads>(largest);
+  if (op.or_zero && largest == kNone) largest = 0;  // each power is then 0, and not NaN
   float sum = 0;
   each_vector<RowThreads, N>(op.columns, [&](int64_t column) {
     float values[N];
@@ -55,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(SoftmaxForward<T> op)
     for (int k = 0; k < N; ++k) sum += expf(values[k] - largest);
   });
   sum = row_reduce<Sum, RowThreads>(sum);
-  const float scale = 1.0f / sum, log_sum = logf(sum);
+  const float scale = sum == 0 ? 0 : 1.0f / sum, log_sum = logf(sum);
   each_vector<RowThreads, N>(op.columns, [&](int64_t column) {
     float values[N];
     load(x + column, values);

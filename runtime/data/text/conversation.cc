@@ -55,7 +55,6 @@ std::string take_messages(const Json& member,
 
 std::string read_conversation(std::string_view line,
                               const ConversationsConfig& config,
-                              bool templated,
                               Conversation* conversation) {
   *conversation = {};
   Json json;
@@ -74,7 +73,7 @@ std::string read_conversation(std::string_view line,
   if (prompt == nullptr || answer == nullptr)
     return fmt::format(
         "has neither '{}' nor '{}' and '{}'", config.messages, config.prompt, config.answer);
-  if (!templated && prompt->is_string() && answer->is_string()) {
+  if (!config.texts_as_messages && prompt->is_string() && answer->is_string()) {
     conversation->prompt = prompt->get<std::string>();
     conversation->answer = answer->get<std::string>();
     return {};

@@ -13,7 +13,7 @@ namespace lockstep {
 
 // A line of data.conversations.
 struct Conversation {
-  Json messages;               // an array; null where it is two texts and there is no template
+  Json messages;               // an array; null where it is two texts
   size_t first_answer = 0;     // messages of the assistant from here on are answers
   Json tools;                  // the member of that name, for the template; null: none
   std::string prompt, answer;  // without messages
@@ -31,11 +31,9 @@ struct AnsweredText {
   std::vector<TextSpan> answers;
 };
 
-// What is wrong with a line, or nothing: then *conversation is it. `templated`: two texts become
-// messages of the user and the assistant.
+// What is wrong with a line, or nothing: then *conversation is it.
 std::string read_conversation(std::string_view line,
                               const ConversationsConfig& config,
-                              bool templated,
                               Conversation* conversation);
 
 // The text that the template makes of the messages. What it marks as generated are the answers;

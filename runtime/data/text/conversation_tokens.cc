@@ -35,24 +35,25 @@ ConversationTokens ConversationEncoder::encode(const Conversation& conversation,
 
 ConversationTokens ConversationEncoder::encode_texts(const Conversation& conversation,
                                                      TokenEncoder& encoder) const {
-  const std::string text = conversation.prompt + conversation.answer;
-  std::vector<uint32_t> plain;
-  encoder.encode(text, false, &plain);
-  const size_t answer = tokens_before(text, plain, conversation.prompt.size(), false, encoder);
-  // The special tokens that the tokenizer puts around it.
-  ConversationTokens tokens;
-  encoder.encode(text, true, &tokens.ids);
-  const auto found = std::ranges::search(tokens.ids, plain);
-  const bool around = !plain.empty() && !found.empty();
-  if (!around) tokens.ids = plain;
-  const size_t lead = around ? static_cast<size_t>(found.begin() - tokens.ids.begin()) : 0;
   const std::string end = files_.special_token("eos_token");
-  if (!end.empty()) {
-    const auto id = tokenizer_.id_of(end);
-    if (id && (tokens.ids.empty() || tokens.ids.back() != *id)) tokens.ids.push_back(*id);
-  }
-  tokens.counted.assign(tokens.ids.size(), 1);
-  if (!whole_loss_) std::fill_n(tokens.counted.begin(), lead + answer, uint8_t{0});
+  const auto end_id = end.empty() ? std::nullopt : tokenizer_.id_of(end);
+  const auto encoded = [&](const std::string& text) {
+    std::vector<uint32_t> ids;
+    encoder.encode(text, /*with_special=*/true, &ids);
+    return ids;
+  };
+  std::string text = conversation.prompt + conversation.answer;
+  if (end_id && !conversation.answer.ends_with(end)) text += end;
+  ConversationTokens tokens{encoded(text), {}};
+  // Once, where the tokenizer puts it there itself.
+  std::vector<uint32_t>& ids = tokens.ids;
+  if (end_id && ids.size() > 1 && ids.back() == *end_id && ids[ids.size() - 2] == *end_id)
+    ids.pop_back();
+  tokens.counted.assign(ids.size(), 1);
+  if (whole_loss_) return tokens;
+  const std::vector<uint32_t> prompt = encoded(conversation.prompt);
+  const auto shared = std::ranges::mismatch(prompt, ids).in1 - prompt.begin();
+  std::fill_n(tokens.counted.begin(), shared, uint8_t{0});
   return tokens;
 }
 

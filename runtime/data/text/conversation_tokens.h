@@ -23,8 +23,10 @@ class ConversationEncoder {
 
   // With a template the ids of its text; a token of which a part is in an answer counts. White space
   // that stands behind the last special token of an answer does not, as nothing asks for it; but what
-  // a template marks counts as it is. Without a template the special tokens of the tokenizer, prompt and
-  // answer, which end by eos_token where there is one. Throws DataError.
+  // a template marks counts as it is.
+  // Two texts are one, which ends by eos_token if there is one, with the special tokens that the tokenizer
+  // itself puts around it. Tokens count from the first on that the prompt by itself has not. Throws
+  // DataError.
   ConversationTokens encode(const Conversation& conversation, TokenEncoder& encoder) const;
 
  private:

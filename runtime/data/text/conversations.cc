@@ -86,6 +86,10 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const ChatFiles files =
         read_chat_files(found_at(data_, config_.tokenizer), found_at(data_, config_.chat_template));
+    if (config_.texts_as_messages && !files.chat_template)
+      refuse_value("data.conversations.texts_as_messages",
+                   "true",
+                   "false, or a chat template, which data.conversations.chat_template names");
     OpenedData opened;
     DataSummary& summary = opened.summary;
     std::string told;
@@ -190,10 +194,9 @@ class Conversations final : public FileFormat<ConversationsConfig> {
                      TokenEncoder& ids) const {
     ReadLine read;
     Conversation conversation;
-    const bool templated = files.chat_template.has_value();
-    read.problem = read_conversation(line.text, config_, templated, &conversation);
+    read.problem = read_conversation(line.text, config_, &conversation);
     if (!read.problem.empty()) return read;
-    if (!templated && !conversation.messages.is_null()) {
+    if (!files.chat_template && !conversation.messages.is_null()) {
       read.failure =
           "has messages, but beside the tokenizer there is no chat template; "
           "data.conversations.chat_template names one";

@@ -7,11 +7,14 @@
 
 namespace lockstep {
 
-TensorId ops::softmax(GraphBuilder& builder, const std::string& name, TensorId x, bool log) {
+TensorId ops::softmax(GraphBuilder& builder,
+                      const std::string& name,
+                      TensorId x,
+                      SoftmaxForm form) {
   LOCKSTEP_CHECK(builder[x].role != Role::kParameter, "{}: a parameter as input ", name);
   LOCKSTEP_CHECK(builder[x].padded_columns == 0, "{}: an input of padded rows ", name);
   const TensorId y = builder.tensor(name, builder.shape(x), builder[x].dtype, Role::kActivation);
-  builder.append({OpKind::kSoftmax, name, {x}, {y}, SoftmaxAttributes{log}});
+  builder.append({OpKind::kSoftmax, name, {x}, {y}, SoftmaxAttributes{form}});
   return y;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // softmax: over the last axis, y = e^(x - m) / sum(e^(x - m)), or its logarithm
-// x - m - log(sum(e^(x - m))), m the row's largest element. A row of nothing but -infinity, or with
-// +infinity or NaN, gives NaN.            inputs x (..., C); outputs y (..., C)
+// x - m - log(sum(e^(x - m))), m the row's largest element. A row with +infinity or NaN gives NaN.
+// A row of nothing but -infinity gives NaN or, as attention has it, zeros.
+//                                         inputs x (..., C); outputs y (..., C)
 // softmax_backward: d_x = y (d_y - sum(d_y y)), of the logarithm d_x = d_y - e^y sum(d_y).
 //                                         inputs d_y, y (..., C); outputs d_x (..., C)
 
@@ -14,26 +15,34 @@ namespace lockstep {
 
 class GraphBuilder;
 
+enum class SoftmaxForm {
+  kShares,        // of a row that sums to 1
+  kSharesOrZero,  // the same, but zeros of a row that is -infinity throughout: a mask hides it all
+  kLogarithm,     // of shares
+};
+
 struct SoftmaxAttributes {
-  bool log = false;
+  SoftmaxForm form = SoftmaxForm::kShares;
 };
 
 namespace ops {
 
-// -> shape and type of x, which is no parameter. log: the logarithm of it.
-TensorId softmax(GraphBuilder& builder, const std::string& name, TensorId x, bool log);
+// -> shape and type of x, which is no parameter.
+TensorId softmax(GraphBuilder& builder, const std::string& name, TensorId x, SoftmaxForm form);
 
 }  // namespace ops
 
 template <typename T>
 struct SoftmaxForward {
-  bool log;
+  bool log, or_zero;
   int64_t rows, columns;
   const T* x;  // (rows, columns)
   T* y;        // (rows, columns). May be x
 
   static SoftmaxForward of(const OpCall& op) {
-    return {.log = op.attributes<SoftmaxAttributes>().log,
+    const SoftmaxForm form = op.attributes<SoftmaxAttributes>().form;
+    return {.log = form == SoftmaxForm::kLogarithm,
+            .or_zero = form == SoftmaxForm::kSharesOrZero,
             .rows = op.input_shape(0).rows(),
             .columns = op.input_shape(0).columns(),
             .x = op.input<T>(0),
@@ -50,7 +59,7 @@ struct SoftmaxBackward {
   T* d_x;        // (rows, columns). May be d_y or y
 
   static SoftmaxBackward of(const OpCall& op) {
-    return {.log = op.attributes<SoftmaxAttributes>().log,
+    return {.log = op.attributes<SoftmaxAttributes>().form == SoftmaxForm::kLogarithm,
             .rows = op.input_shape(0).rows(),
             .columns = op.input_shape(0).columns(),
             .d_y = op.input<T>(0),

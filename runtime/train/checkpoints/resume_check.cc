@@ -87,6 +87,18 @@ std::optional<RunConfig> config_of(const CheckpointState& state, const std::stri
   }
 }
 
+// What older revisions made of prompts and answers that are texts, where the checkpoint is of such a one and
+// the config of now does otherwise; or nothing.
+std::string wrapped_before(const RunConfig& config, const CheckpointState& state) {
+  const auto* conversations = std::get_if<ConversationsConfig>(&config.data.source);
+  const auto text = state.extra.find(kConfigKey);
+  if (conversations == nullptr || conversations->texts_as_messages || text == state.extra.end() ||
+      text->second.find("texts_as_messages") != std::string::npos)
+    return {};
+  return " (the revision that wrote it put prompts and answers that are texts into the chat template, as "
+         "data.conversations.texts_as_messages: true does)";
+}
+
 void check_same_content(const RunParts& parts,
                         const CheckpointState& state,
                         const std::string& where,
@@ -95,11 +107,12 @@ void check_same_content(const RunParts& parts,
   const std::string now = to_hex(parts.data.summary.train_content);
   if (then == state.extra.end() || then->second == now || is_named("data", allowed)) return;
   throw CheckpointError(
-      "{}: written with training data whose checksum is {}, now it is {}: it would be another run; "
+      "{}: written with training data whose checksum is {}, now it is {}{}: it would be another run; "
       "to go on all the same give --allow-change data",
       where,
       then->second,
-      now);
+      now,
+      wrapped_before(parts.config, state));
 }
 
 void check_changes(const RunParts& parts,

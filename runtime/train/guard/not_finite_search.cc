@@ -4,59 +4,110 @@
 
 #include "collectives/agreement.h"
 #include "runtime/base/host.h"
+#include "runtime/train/guard/numeric_fault.h"
 
 namespace lockstep {
+namespace {
+
+constexpr size_t kElementsBytes = size_t{1} << 16;
+constexpr char kOtherMask[] =
+    "a mask that leaves something of each row, or in ONNX files with the node Attention, which gives "
+    "0 for such a row";
+constexpr char kFiniteData[] = "data that are finite";
+
+}  // namespace
 
 NotFiniteSearch::NotFiniteSearch(const RunParts& parts, TrainingStep& step)
-    : parts_(parts), step_(step), hash_(parts.backend.host_array<ContentHash>(1)) {}
+    : parts_(parts),
+      step_(step),
+      hash_(parts.backend.host_array<ContentHash>(1)),
+      elements_(parts.backend.host_array<std::byte>(kElementsBytes)) {}
 
-bool NotFiniteSearch::is_finite(const Tensor& tensor, const std::byte* data) {
+NotFiniteKinds NotFiniteSearch::kinds_in(const Tensor& tensor, const std::byte* data) {
+  NotFiniteKinds kinds;
   const DType dtype = tensor.dtype;
-  if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) return true;
+  if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) return kinds;
   const int64_t rows = tensor.padded_columns > 0 ? tensor.shape.rows() : 1;
   const int64_t elements = tensor.shape.elements() / std::max<int64_t>(rows, 1);
   for (int64_t row = 0; row < rows; ++row) {  // padding holds anything
-    parts_.backend.hash(data + static_cast<size_t>(row * tensor.padded_columns) * size_of(dtype),
-                        dtype,
-                        elements,
-                        0,
-                        hash_.data());
+    const std::byte* const at =
+        data + static_cast<size_t>(row * tensor.padded_columns) * size_of(dtype);
+    parts_.backend.hash(at, dtype, elements, 0, hash_.data());
     parts_.backend.synchronize();
-    if (hash_[0].not_finite > 0) return false;
+    if (hash_[0].not_finite == 0) continue;
+    const size_t all = static_cast<size_t>(elements) * size_of(dtype);
+    for (size_t begin = 0; begin < all; begin += kElementsBytes) {
+      const size_t bytes = std::min(kElementsBytes, all - begin);
+      parts_.backend.copy(at + begin, elements_.data(), bytes);
+      parts_.backend.synchronize();
+      kinds.add(kinds_of(elements_.first(bytes), dtype));
+    }
   }
-  return true;
+  return kinds;
 }
 
 void NotFiniteSearch::wrote(const Graph& graph,
                             size_t op,
                             const LaneContext& lane,
                             std::span<std::byte* const> tensors) {
-  if (static_cast<int64_t>(op) >= first_.op) return;
+  const auto number = static_cast<int64_t>(op);
+  if (number >= first_.op) return;
   parts_.backend.synchronize();
-  const auto look = [&](TensorId id) {
-    if (id == kNoTensor || static_cast<int64_t>(op) >= first_.op) return;
-    if (!is_finite(graph[id], tensors[static_cast<size_t>(id)]))
-      first_ = {static_cast<int64_t>(op), lane.lane, id};
-  };
-  for (const TensorId id : graph.ops[op].inputs) {
-    if (id != kNoTensor && graph[id].role != Role::kActivation) look(id);
+  kinds_.resize(tensors.size());
+  const Op& of = graph.ops[op];
+  NotFiniteKinds read = kinds_of_constants(of);
+  for (const TensorId id : of.inputs) {
+    if (id == kNoTensor) continue;
+    NotFiniteKinds& kinds = kinds_[static_cast<size_t>(id)];
+    if (graph[id].role != Role::kActivation) {
+      kinds = kinds_in(graph[id], tensors[static_cast<size_t>(id)]);
+      const bool meant = graph[id].role == Role::kConstant && !kinds.nan;
+      if (kinds.any() && !meant) {
+        first_ = {number, lane.lane, id};
+        return;
+      }
+    }
+    read.add(kinds);
   }
-  for (const TensorId id : graph.ops[op].outputs) look(id);
+  for (const TensorId id : of.outputs) {
+    if (id == kNoTensor) continue;
+    NotFiniteKinds& kinds = kinds_[static_cast<size_t>(id)];
+    kinds = kinds_in(graph[id], tensors[static_cast<size_t>(id)]);
+    const NotFiniteKinds made = kinds.without(read);
+    if (!made.any()) continue;
+    const bool logarithm = of.kind == OpKind::kPointwise && made.only_negative();
+    Found& found = logarithm ? first_logarithm_ : first_;
+    if (number < found.op)
+      found = {number, lane.lane, id, made.nan && !made.infinity && read.only_negative()};
+  }
 }
 
-std::string NotFiniteSearch::describe() {
-  first_ = {};
-  step_.compute_again(*this);
-  const std::string host = host_name();
-  const std::vector<std::string> hosts = gather_texts(parts_.communicator, host);
-  std::vector<Found> all(hosts.size());
-  all[static_cast<size_t>(parts_.communicator.rank())] = first_;
+std::pair<size_t, NotFiniteSearch::Found> NotFiniteSearch::first_of_ranks(const Found& mine) {
+  std::vector<Found> all(static_cast<size_t>(parts_.communicator.size()));
+  all[static_cast<size_t>(parts_.communicator.rank())] = mine;
   parts_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Found));
   const auto first = std::ranges::min_element(
       all, {}, [](const Found& found) { return std::pair(found.op, found.lane); });
-  if (first->tensor == kNoTensor) return overflowing_sum();
-  const auto rank = static_cast<size_t>(first - all.begin());
-  return fmt::format("rank {} on {}, lane {}: {}", rank, hosts[rank], first->lane, text_of(*first));
+  return {static_cast<size_t>(first - all.begin()), *first};
+}
+
+NotFiniteCause NotFiniteSearch::describe() {
+  first_ = first_logarithm_ = {};
+  step_.compute_again(*this);
+  for (const Found& mine : {first_, first_logarithm_}) {
+    const auto [rank, found] = first_of_ranks(mine);
+    if (found.tensor != kNoTensor) return cause(rank, found);
+  }
+  return {overflowing_sum(), kSmallerUpdates};
+}
+
+NotFiniteCause NotFiniteSearch::cause(size_t rank, const Found& found) {
+  const std::vector<std::string> hosts = gather_texts(parts_.communicator, host_name());
+  const bool of_data = parts_.training[found.tensor].role == Role::kInput;
+  return {fmt::format("rank {} on {}, lane {}: {}", rank, hosts[rank], found.lane, text_of(found)),
+          found.of_mask ? kOtherMask
+          : of_data     ? kFiniteData
+                        : kSmallerUpdates};
 }
 
 std::string NotFiniteSearch::text_of(const Found& found) const {
@@ -72,13 +123,20 @@ std::string NotFiniteSearch::text_of(const Found& found) const {
     case Role::kParameterGradient:
       return fmt::format(
           "the gradient {} that {} gives is the first that is not finite", tensor.name, of_op);
+    case Role::kConstant:
+      return fmt::format("the constant {}, which {} reads, is not a number", tensor.name, of_op);
     default:
-      return fmt::format("the {} {} that {} gives is the first that is not finite",
+      return fmt::format("the {} {} that {} gives is the first that is not {}",
                          static_cast<size_t>(found.op) < graph.forward_ops
                              ? "activation"
                              : "activation's gradient",
                          tensor.name,
-                         of_op);
+                         of_op,
+                         !found.of_mask ? "finite"
+                         : op.kind == OpKind::kSoftmax
+                             ? "a number: a row of its input is -infinity throughout, as a mask "
+                               "hides all of it"
+                             : "a number: it is made of -infinity, which a mask has");
   }
 }
 

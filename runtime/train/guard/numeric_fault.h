@@ -5,6 +5,10 @@
 
 namespace lockstep {
 
+// What helps where training has diverged.
+inline constexpr char kSmallerUpdates[] =
+    "a lower schedule.lr, more warmup_steps, or optimizer.clip_norm";
+
 // Bits have changed by themselves, or numbers are not finite: of code kNumeric, thrown on all ranks
 // alike. `policy` is what the config says to do about it.
 class NumericFault : public AgreedError {

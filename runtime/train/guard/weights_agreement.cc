@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "runtime/train/guard/numeric_fault.h"
-
 namespace lockstep {
 
 WeightsAgreement::WeightsAgreement(const RunParts& parts, const RunMemory& memory)
@@ -45,8 +43,21 @@ uint64_t WeightsAgreement::hash(int64_t step) {
   return mine.weights;
 }
 
-void WeightsAgreement::refuse_not_finite(int64_t step, const std::string& what) const {
-  throw NumericFault(parts_.config.guard.on_not_finite, not_finite_text(step, what));
+void WeightsAgreement::refuse_not_finite(int64_t step,
+                                         const std::string& what,
+                                         const std::string& remedy) const {
+  throw NumericFault(
+      parts_.config.guard.on_not_finite,
+      good_checkpoint_
+          ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it with {}",
+                        step,
+                        what,
+                        *good_checkpoint_,
+                        remedy)
+          : fmt::format("step {}: {}, and no checkpoint has been written yet: start again with {}",
+                        step,
+                        what,
+                        remedy));
 }
 
 void WeightsAgreement::refuse_damage(const std::string& what) const {
@@ -56,21 +67,6 @@ void WeightsAgreement::refuse_damage(const std::string& what) const {
           ? fmt::format(
                 "{}; the checkpoint of step {} is good: resume from it", what, *good_checkpoint_)
           : what + "; no checkpoint has been written yet: start again");
-}
-
-std::string WeightsAgreement::not_finite_text(int64_t step, const std::string& what) const {
-  const std::string remedy = "a lower schedule.lr, more warmup_steps, or optimizer.clip_norm";
-  return good_checkpoint_
-             ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it with {}",
-                           step,
-                           what,
-                           *good_checkpoint_,
-                           remedy)
-             : fmt::format(
-                   "step {}: {}, and no checkpoint has been written yet: start again with {}",
-                   step,
-                   what,
-                   remedy);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/train/checkpoints/weights.h"
+#include "runtime/train/guard/numeric_fault.h"
 #include "runtime/train/run_parts.h"
 
 namespace lockstep {
@@ -20,15 +21,16 @@ class WeightsAgreement {
   // together. Throws NumericFault where replicas differ, a weight is not finite, or frozen weights are
   // not what they were at the first call.
   uint64_t hash(int64_t step);
-  // Throw NumericFault. To be called on all ranks, of what every one of them has seen.
-  [[noreturn]] void refuse_not_finite(int64_t step, const std::string& what) const;
+  // Throw NumericFault. To be called on all ranks, of what every one of them has seen. `remedy`: with
+  // what the run may go on.
+  [[noreturn]] void refuse_not_finite(int64_t step,
+                                      const std::string& what,
+                                      const std::string& remedy = kSmallerUpdates) const;
   [[noreturn]] void refuse_damage(const std::string& what) const;
   // The checkpoint of this step is good.
   void checkpoint_done(int64_t step) { good_checkpoint_ = step; }
 
  private:
-  std::string not_finite_text(int64_t step, const std::string& what) const;
-
   const RunParts& parts_;
   const RunMemory& memory_;
   WeightsHash weights_hash_;

@@ -232,5 +232,134 @@ TEST(LoweredAttention, OfAValueThatTheScoresDecideIsSteps) {
   expect_all(of_nodes({heads, heads, heads}, nodes), 0);
 }
 
+// ---- Rows of which the mask hides all are 0, and have no part in any gradient ----
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// What pairs of queries and keys a mask shows; some queries see nothing.
+struct Seen {
+  explicit Seen(Heads h) : queries(h.queries), keys(h.keys) {
+    for (int64_t i = 0; i < h.batch * h.heads * queries * keys; ++i) {
+      const int64_t query = i / keys;
+      pairs.push_back(query % 3 != 1 && (i * i + query) % 5 < 3 ? 1 : 0);
+    }
+  }
+  std::vector<double> added(double hidden) const {
+    std::vector<double> numbers;
+    for (const double seen : pairs) numbers.push_back(seen == 1 ? 0 : hidden);
+    return numbers;
+  }
+  // 1 where a query sees something, behind its diagonal where it is causal.
+  std::vector<double> queries_that_see(bool causal) const {
+    std::vector<double> see(pairs.size() / static_cast<size_t>(keys), 0);
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const auto query = static_cast<int64_t>(i) / keys, key = static_cast<int64_t>(i) % keys;
+      if (pairs[i] == 1 && (!causal || key <= query % queries)) see[static_cast<size_t>(query)] = 1;
+    }
+    return see;
+  }
+
+  int64_t queries, keys;
+  std::vector<double> pairs;
+};
+
+// Inputs 3 to 5: the file's mask; a mask for the judge, whose softmax has a number in each row; what
+// the judge's output is multiplied by.
+std::vector<Drawn> hidden_rows(Heads h, bool truth, bool causal) {
+  const Seen seen(h);
+  const Extents pairs = {h.batch, h.heads, h.queries, h.keys},
+                rows = {pairs[0], pairs[1], pairs[2], 1};
+  const Drawn mask = truth ? Drawn{pairs, 0, 0, ElementType::kBool, seen.pairs}
+                           : Drawn{pairs, 0, 0, ElementType::kDouble, seen.added(-kInf)};
+  return {{{h.batch, h.heads, h.queries, h.size}},
+          {{h.batch, h.kv_heads, h.keys, h.size}},
+          {{h.batch, h.kv_heads, h.keys, h.size}},
+          mask,
+          {pairs, 0, 0, ElementType::kDouble, seen.added(-1e30)},
+          {rows, 0, 0, ElementType::kDouble, seen.queries_that_see(causal)}};
+}
+
+AddNodes judge_of_hidden_rows(Heads h, double scale, bool causal) {
+  return [=](FileBuilder& builder, const Inputs& inputs) {
+    const int y = attention_in_steps(h, scale, causal, true)(
+        builder, {inputs[0], inputs[1], inputs[2], inputs[4]});
+    return builder.node("Mul", {y, inputs[5]});
+  };
+}
+
+TEST(LoweredAttention, RowsThatSeeNothingAreZero) {
+  for (const bool truth : {true, false}) {
+    for (const bool causal : {true, false}) {
+      const Heads h{.keys = 7};
+      const AddNodes nodes = [=](FileBuilder& builder, const Inputs& inputs) {
+        return builder.node("Attention",
+                            {inputs[0], inputs[1], inputs[2], inputs[3]},
+                            {{"is_causal", int64_t{causal}}});
+      };
+      expect_all({hidden_rows(h, truth, causal), nodes, judge_of_hidden_rows(h, kScale, causal)},
+                 0);
+    }
+  }
+}
+
+// As exporters of scaled_dot_product_attention write it: with zeros put for NaN; with these, truth as the lowest
+// number, and factors of q and k; with these factors alone. Anything else is a softmax as ONNX has it.
+enum class Ending { kZerosForNan, kLowestAdded, kRootsOfScale, kPlain };
+
+AddNodes written_with_hidden_rows(Ending ending, bool chosen) {
+  return [=](FileBuilder& builder, const Inputs& inputs) {
+    const bool roots = ending == Ending::kRootsOfScale || ending == Ending::kLowestAdded;
+    const auto times = [&](int x, double factor) {
+      return builder.node("Mul", {x, number(builder, factor)});
+    };
+    int q = inputs[0];
+    int k = builder.node("Transpose", {inputs[1]}, {{"perm", Integers{0, 1, 3, 2}}});
+    if (roots) q = times(q, 0.5);
+    if (roots) k = times(k, 0.5);
+    int x = builder.node("MatMul", {q, k});
+    if (!roots) x = times(x, 0.25);
+    if (ending == Ending::kLowestAdded) {
+      const int lowest = number(builder, std::numeric_limits<float>::lowest());
+      const int mask = builder.node("Where", {inputs[3], number(builder, 0), lowest});
+      x = builder.node("Add", {x, mask});
+    } else {
+      x = chosen ? builder.node("Where", {inputs[3], x, number(builder, -kInf)})
+                 : builder.node("Add", {x, inputs[3]});
+    }
+    x = builder.node("Softmax", {x}, {{"axis", int64_t{-1}}});
+    if (ending == Ending::kZerosForNan || ending == Ending::kLowestAdded)
+      x = builder.node("Where", {builder.node("IsNaN", {x}), number(builder, 0), x});
+    return builder.node("MatMul", {x, inputs[2]});
+  };
+}
+
+TEST(LoweredAttention, WrittenRowsThatSeeNothingAreZero) {
+  const Heads h{.kv_heads = 4};
+  const AddNodes judge = judge_of_hidden_rows(h, 0.25, false);
+  for (const bool chosen : {true, false})
+    expect_all({hidden_rows(h, chosen, false),
+                written_with_hidden_rows(Ending::kZerosForNan, chosen),
+                judge},
+               0);
+  for (const Ending ending : {Ending::kRootsOfScale, Ending::kLowestAdded}) {
+    const bool truth = ending == Ending::kLowestAdded;
+    expect_all({hidden_rows(h, truth, false), written_with_hidden_rows(ending, false), judge}, 0);
+  }
+}
+
+TEST(LoweredAttention, RowsOfAPlainSoftmaxThatSeeNothingAreNoNumbers) {
+  const Heads h{.kv_heads = 4};
+  const LoweredCase of{hidden_rows(h, false, false),
+                       written_with_hidden_rows(Ending::kPlain, false),
+                       written_with_hidden_rows(Ending::kPlain, false)};
+  const Judge judge(of, 1);
+  const Network network = judge.network();
+  const std::vector<float> y = testing::LoweredNetwork(network, 0, Purpose::kInference).output();
+  const std::vector<double> see = Seen(h).queries_that_see(false);
+  ASSERT_EQ(y.size(), see.size() * static_cast<size_t>(h.size));
+  for (size_t i = 0; i < y.size(); ++i)
+    EXPECT_EQ(std::isnan(y[i]), see[i / static_cast<size_t>(h.size)] == 0) << "element " << i;
+}
+
 }  // namespace
 }  // namespace lockstep::onnx

@@ -1,13 +1,18 @@
 // Catches: bits that depend on the number of ranks, a resumed run that differs from one that was
 // never interrupted, an early stop or a best checkpoint that is off, and a run that goes on with
-// numbers that are not finite.
+// numbers that are not finite, or that blames other ops or the learning rate for them.
 #include "runtime/train/trainer.h"
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <string>
+#include <vector>
+
 #include "collectives/agreement.h"
 #include "runtime/checkpoint/folder.h"
 #include "tests/reference/runs.h"
+#include "tests/unit/train/onnx_configs.h"
 
 namespace lockstep {
 namespace {
@@ -140,6 +145,55 @@ TEST(Trainer, NumbersThatAreNotFiniteEndTheRun) {
     ADD_FAILURE();
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.code(), ExitCode::kNumeric) << error.what();
+  }
+}
+
+// Images, whose classes are a softmax of which a mask hides each row as a whole: chosen, or added as the
+// logarithm of truth.
+std::string hidden_rows_config(bool chosen) {
+  namespace b = testing::onnx_bytes;
+  const auto scalar = [](float value) {
+    return b::tensor_attribute(
+        "value", b::tensor("", {}, b::kFloat, b::bytes(9, b::raw(std::vector<float>{value}))));
+  };
+  std::vector<std::string> nodes = {
+      b::node("Flatten", {"x"}, {"f"}),
+      b::node("Gemm", {"f", "first.weight", "first.bias"}, {"scores"}),
+      b::node("Greater", {"scores", "scores"}, {"seen"}),
+      b::node("Constant", {}, {"hidden"}, "", {scalar(-std::numeric_limits<float>::infinity())}),
+      b::node("Cast", {"seen"}, {"number"}, "", {b::integer_attribute("to", b::kFloat)}),
+      b::node("Log", {"number"}, {"added"})};
+  nodes.push_back(chosen ? b::node("Where", {"seen", "scores", "hidden"}, {"masked"})
+                         : b::node("Add", {"scores", "added"}, {"masked"}));
+  nodes.push_back(b::node("Softmax", {"masked"}, {"shares"}));
+  nodes.push_back(b::node("Gemm", {"shares", "last.weight", "last.bias"}, {"y"}));
+  return testing::onnx_config(
+      chosen ? "chosen" : "added",
+      {.nodes = nodes,
+       .initializers = {testing::onnx_weight("first.weight", {192, 6}),
+                        testing::onnx_weight("first.bias", {6}),
+                        testing::onnx_weight("last.weight", {6, 5}),
+                        testing::onnx_weight("last.bias", {5})},
+       .inputs = {b::value_info("x", b::kFloat, {"batch", "3", "8", "8"})},
+       .outputs = {b::value_info("y", b::kFloat, {"batch", "5"})}},
+      "synthetic { samples: 300 height: 8 width: 8 channels: 3 classes: 5 }");
+}
+
+TEST(Trainer, AMaskThatHidesAWholeRowIsNamed) {
+  for (const bool chosen : {true, false}) {
+    TemporaryFolder folder;
+    try {
+      train_in(folder.path(), {hidden_rows_config(chosen), 2, whole(), {}});
+      ADD_FAILURE();
+    } catch (const AgreedError& error) {
+      EXPECT_EQ(error.code(), ExitCode::kNumeric);
+      const std::string text = error.what();
+      for (const char* part : {"that the softmax 'shares' gives",
+                               "a row of its input is -infinity throughout",
+                               "start again with a mask"})
+        EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
+      EXPECT_EQ(text.find("schedule.lr"), std::string::npos) << text;
+    }
   }
 }
 

@@ -1,0 +1,60 @@
+#include "runtime/train/guard/not_finite_kinds.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/half.h"
+#include "runtime/graph/ops/pointwise.h"
+
+namespace lockstep {
+namespace {
+
+void add_number(float x, NotFiniteKinds* kinds) {
+  if (std::isnan(x))
+    kinds->nan = true;
+  else if (std::isinf(x))
+    (x > 0 ? kinds->infinity : kinds->negative_infinity) = true;
+}
+
+template <typename T>
+NotFiniteKinds kinds_of_elements(std::span<const std::byte> elements) {
+  NotFiniteKinds kinds;
+  for (size_t at = 0; at + sizeof(T) <= elements.size(); at += sizeof(T)) {
+    T x;
+    std::memcpy(&x, elements.data() + at, sizeof(T));
+    add_number(to_float(x), &kinds);
+  }
+  return kinds;
+}
+
+}  // namespace
+
+void NotFiniteKinds::add(const NotFiniteKinds& other) {
+  nan |= other.nan;
+  infinity |= other.infinity;
+  negative_infinity |= other.negative_infinity;
+}
+
+NotFiniteKinds NotFiniteKinds::without(const NotFiniteKinds& known) const {
+  return {nan && !known.nan,
+          infinity && !known.infinity,
+          negative_infinity && !known.negative_infinity};
+}
+
+NotFiniteKinds kinds_of(std::span<const std::byte> elements, DType dtype) {
+  if (dtype == DType::kBF16) return kinds_of_elements<BFloat16>(elements);
+  if (dtype == DType::kF16) return kinds_of_elements<Float16>(elements);
+  return kinds_of_elements<float>(elements);
+}
+
+NotFiniteKinds kinds_of_constants(const Op& op) {
+  NotFiniteKinds kinds;
+  if (op.kind == OpKind::kPointwise)
+    for (const PointwiseInstruction& each : op.as<PointwiseAttributes>().program.instructions())
+      if (each.function == PointwiseFunction::kConstant) add_number(each.constant, &kinds);
+  // It computes nothing: what it has beside its input's elements is what it pads with.
+  if (op.kind == OpKind::kRearrange) kinds = {true, true, true};
+  return kinds;
+}
+
+}  // namespace lockstep
