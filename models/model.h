@@ -2,6 +2,8 @@
 // What a family of models says of one of its configs. README.md tells how to add a family.
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "models/registry.h"
 #include "runtime/config/model_traits.h"
@@ -14,6 +16,8 @@ class Model {
   virtual ~Model() = default;
   // Throws ConfigError where fields of the config do not go together.
   virtual void check() const {}
+  // Every reason that it cannot be trained, as far as they can be found at once: that of check(), and more.
+  virtual std::vector<std::string> problems() const;
   virtual ModelTraits traits() const = 0;
   // See registry.h of these.
   virtual ModelConfig resolve(const ModelIo& io) const = 0;
@@ -24,6 +28,14 @@ class Model {
                       int64_t lane_batch,
                       int64_t tokens,
                       const GraphOptions& options) const = 0;
+  // See registry.h. Built-in families have no such node.
+  virtual std::string mixing_node(const ModelIo& /*io*/,
+                                  int64_t /*global_batch*/,
+                                  int64_t /*lane_batch*/) const {
+    return "";
+  }
+  // Samples of the smallest graph: above 1 for networks that put samples together or have a fixed batch.
+  virtual int64_t fewest_samples() const { return 1; }
   // By default three times the products of the forward pass: the gradients of weights and of inputs
   // take as much again.
   virtual double flops_per_sample(const ModelIo& io) const;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "models/model.h"
+#include "runtime/base/error.h"
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/schema.h"
 
@@ -70,6 +71,19 @@ std::optional<ModelTraits> traits_by_tensors(
   return std::nullopt;
 }
 
+std::vector<std::string> Model::problems() const {
+  try {
+    check();
+  } catch (const ConfigError& error) {
+    return {error.what()};
+  }
+  return {};
+}
+
+std::vector<std::string> problems_of_model(const ModelConfig& model) {
+  return model_of(model)->problems();
+}
+
 void check_own_fields(const ModelConfig& model) { model_of(model)->check(); }
 
 ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io) {
@@ -87,6 +101,15 @@ Graph build_model(const ModelConfig& model,
   differentiate(graph);
   return graph;
 }
+
+std::string mixing_node(const ModelConfig& model,
+                        const ModelIo& io,
+                        int64_t global_batch,
+                        int64_t lane_batch) {
+  return model_of(model)->mixing_node(io, global_batch, lane_batch);
+}
+
+int64_t fewest_samples(const ModelConfig& model) { return model_of(model)->fewest_samples(); }
 
 double model_flops_per_sample(const ModelConfig& model, const ModelIo& io) {
   return model_of(model)->flops_per_sample(io);

@@ -42,6 +42,10 @@ std::optional<ModelTraits> traits_by_tensors(
 // Throws ConfigError.
 void check_model(const RunConfig& config);
 
+// What check_model() would say of the model's own fields, and all other reasons that can be found at once. Empty:
+// there are none.
+std::vector<std::string> problems_of_model(const ModelConfig& model);
+
 // Refuses train.class_weights where there are no classes or, once outputs are known, another number
 // of them. Throws ConfigError.
 void check_class_weights(const TrainConfig& train, const ModelTraits& traits);
@@ -58,6 +62,16 @@ Graph build_model(const ModelConfig& model,
                   int64_t lane_batch,
                   const GraphOptions& options,
                   int64_t tokens = 0);
+
+// The first node of a network by which the output for a sample depends on other samples of the batch, on its place among
+// them or on how many there are; empty: there is none. Batch norms do not count.
+std::string mixing_node(const ModelConfig& model,
+                        const ModelIo& io,
+                        int64_t global_batch,
+                        int64_t lane_batch);
+
+// Samples of the smallest graph that build_model() can make.
+int64_t fewest_samples(const ModelConfig& model);
 
 // Floating-point operations of one sample's forward and backward pass, as MFU counts them: 6 per
 // parameter that multiplies each token or sample and, for causal attention, 6 * layers * width *

@@ -13,7 +13,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/run/assembly.h"
-#include "runtime/run/supported.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep {
@@ -87,8 +86,7 @@ void bench_ops(const BenchOptions& options, Device& device) {
                                      device.ops(),
                                      /*checkpoint=*/nullptr,
                                      /*may_assume_data=*/true);
-  const std::string advice = tensor_core_advice(assembly.config, device.ops());
-  if (!advice.empty()) log_warn("{}", advice);
+  for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
   const BackendRequest request = {assembly.config.execution.tf32,
                                   compute_type(assembly.config.execution.precision),
                                   /*record_repeated_work=*/!options.common.eager};

@@ -52,7 +52,8 @@ EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options,
   device_.open(assembly_.config, assembly_.training, assembly_.plan.topology);
   run_on_all(communicator, check_fit);  // beside what the libraries have taken
   if (communicator.rank() == 0)
-    for (const std::string& doubt : assembly_.data.summary.doubts) log_warn("{}", doubt);
+    for (const auto* warnings : {&assembly_.data.summary.doubts, &assembly_.warnings})
+      for (const std::string& warning : *warnings) log_warn("{}", warning);
   parts_.emplace(parts_of(assembly_, communicator, device_.slices(), device_.backend()));
   run_on_all(communicator, [&] {
     memory_ = allocate_run(parts_->backend, assembly_.plan);

@@ -121,8 +121,9 @@ void check_no_checkpoints(const std::string& out) {
 }
 
 ParameterLayout layout_of(const RunConfig& config, const ModelIo& io) {
-  return make_layout(build_model(config.model, io, 1, Purpose::kTraining),
-                     static_cast<int>(config.train.lanes));
+  return make_layout(
+      build_model(config.model, io, fewest_samples(config.model), Purpose::kTraining),
+      static_cast<int>(config.train.lanes));
 }
 
 // The parameters of a file with our names, or torchvision's. Fills in what `config` leaves to the

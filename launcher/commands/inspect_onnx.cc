@@ -89,7 +89,7 @@ std::string text_of(const std::map<std::string, int64_t>& counts) {
 }
 
 std::string role_of(const Initializer& initializer, const OnnxTraining& training) {
-  if (!training.refusal.empty()) return "";
+  if (!training.refusals.empty()) return "";
   const auto found = training.tensors.find(initializer.name);
   return found == training.tensors.end() ? ", constant" : ", " + found->second;
 }
@@ -109,10 +109,9 @@ std::string large(double number) {
 }
 
 void print(const OnnxTraining& training, int64_t constants) {
-  if (!training.refusal.empty()) {
-    print_line("cannot be trained as it is: " + training.refusal);
-    return;
-  }
+  for (const std::string& refusal : training.refusals)
+    print_line("cannot be trained as it is: " + refusal);
+  if (!training.refusals.empty()) return;
   print_line(
       fmt::format("trains on {}: {} parameters learn, {} are running statistics, {} are constant",
                   training.sample,
@@ -122,6 +121,7 @@ void print(const OnnxTraining& training, int64_t constants) {
   print_line("as " + text_of(training.ops));
   if (!training.generic.empty()) print_line("and, node by node, as " + text_of(training.generic));
   print_line(large(static_cast<double>(training.flops)) + "FLOPs in the forward pass of a sample");
+  for (const std::string& condition : training.conditions) print_line(condition);
 }
 
 void print(const File& file, const OnnxTraining& training, bool tensors) {
@@ -179,8 +179,10 @@ Json json_of(const FileValue& value, bool input) {
 
 Json json_of(const OnnxTraining& training, int64_t constants) {
   Json json;
-  json["refusal"] = training.refusal;
-  if (!training.refusal.empty()) return json;
+  json["refusal"] = fmt::format("{}", fmt::join(training.refusals, "; "));
+  json["refusals"] = training.refusals;
+  json["conditions"] = training.conditions;
+  if (!training.refusals.empty()) return json;
   json["sample"] = training.sample;
   json["parameters"] = training.parameters;
   json["statistics"] = training.statistics;
@@ -245,10 +247,17 @@ void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) 
   const OnnxTraining training = training_of_onnx(config);
   print(file, training, tensors);
   std::fflush(stdout);
-  if (json.empty()) return;
-  // Names in a file may be any bytes.
-  const std::string text = json_of(file, training).dump({.indent = 2, .replace_invalid = true});
-  write_file_atomically(json, text + "\n");
+  if (!json.empty()) {
+    // Names in a file may be any bytes.
+    const std::string text = json_of(file, training).dump({.indent = 2, .replace_invalid = true});
+    write_file_atomically(json, text + "\n");
+  }
+  const size_t refusals = training.refusals.size();
+  if (refusals > 0)
+    throw ConfigError("{}: cannot be trained as it is, for {} reason{} that inspect has printed",
+                      escape_controls(config.file),
+                      refusals,
+                      refusals == 1 ? "" : "s");
 }
 
 }  // namespace lockstep

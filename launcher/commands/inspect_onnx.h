@@ -16,7 +16,7 @@ OnnxConfig onnx_config_of(const std::string& path, const std::vector<std::string
 
 // Prints what the file is: inputs with the axes that it leaves open, outputs, parameters, opset, who wrote
 // it, how many nodes of each op, and what training it is (onnx_training.h); with `tensors` each initializer. `json`, where it is not empty, receives that.
-// Throws ConfigError where the file is no network.
+// Throws ConfigError if the file is no network, and, after all is printed and written, if it cannot be trained.
 void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json);
 
 }  // namespace lockstep

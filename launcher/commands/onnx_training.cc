@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/onnx/network.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/graph/schema.h"
@@ -43,6 +44,28 @@ void count_tensors(const Graph& graph, OnnxTraining& found) {
   }
 }
 
+void find_conditions(const ModelConfig& model, const ModelIo& io, OnnxTraining& found) {
+  const std::string& path = std::get<OnnxConfig>(model).file;
+  const onnx::File file = onnx::read_file(path);
+  const auto fixed = std::ranges::find_if(file.inputs, [&](int input) {
+    const onnx::FileValue& value = file.values[static_cast<size_t>(input)];
+    return !value.extents.empty() && value.extents[0].extent >= 0;
+  });
+  if (fixed != file.inputs.end()) {
+    const int64_t batch = file.values[static_cast<size_t>(*fixed)].extents[0].extent;
+    found.conditions.push_back(fmt::format(
+        "train.lanes must be train.global_batch / {}, as the file has a batch of {}; export it with "
+        "the batch left open for other lanes",
+        batch,
+        batch));
+  }
+  constexpr int64_t kUsualBatch = 32;
+  const std::string node = mixing_node(model, io, kUsualBatch, fewest_samples(model));
+  if (!node.empty())
+    found.conditions.push_back(fmt::format(
+        "train.lanes must be 1, for one rank alone, as samples of a batch mix at {}", node));
+}
+
 }  // namespace
 
 OnnxTraining training_of_onnx(const OnnxConfig& config) {
@@ -53,15 +76,18 @@ OnnxTraining training_of_onnx(const OnnxConfig& config) {
     check_model(run);
     const ModelIo io = io_of_weights(run.model, [](const std::string&) { return std::nullopt; });
     found.sample = sample_of(traits_of(run.model), io);
-    const Graph graph = build_model(run.model, io, 1, GraphOptions(Purpose::kInference));
+    const int64_t samples = fewest_samples(run.model);
+    const Graph graph = build_model(run.model, io, samples, GraphOptions(Purpose::kInference));
     count_tensors(graph, found);
     for (const Op& op : graph.ops) {
       if (op.kind == OpKind::kReshape) continue;  // other extents of the same elements
-      found.flops += schema_of(op.kind).flops(graph, op);
+      found.flops += schema_of(op.kind).flops(graph, op) / samples;
       ++(is_generic(op.kind) ? found.generic : found.ops)[name_of(op.kind)];
     }
+    find_conditions(run.model, io, found);
   } catch (const ConfigError& error) {
-    found = {.refusal = error.what()};
+    found = {.refusals = problems_of_model(run.model)};
+    if (found.refusals.empty()) found.refusals.emplace_back(error.what());
   }
   return found;
 }

@@ -4,14 +4,17 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
 
 struct OnnxTraining {
-  std::string refusal = {};  // why it cannot be trained as it is; then all else is empty
-  std::string sample = {};   // "images of 3 x 224 x 224"
+  std::vector<std::string> refusals =
+      {};  // why it cannot be trained as it is; then all else is empty
+  std::vector<std::string> conditions = {};  // of fields of the config, without which it cannot be
+  std::string sample = {};                   // "images of 3 x 224 x 224"
   // Elements of what an optimizer moves, and of running statistics.
   int64_t parameters = 0, statistics = 0;
   int64_t flops = 0;  // of the forward pass of a sample

@@ -221,8 +221,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
                                      ops_to_plan_for(device),
                                      /*checkpoint=*/nullptr,
                                      /*may_assume_data=*/true);
-  const std::string advice = tensor_core_advice(assembly.config, *assembly.ops);
-  if (!advice.empty()) log_warn("{}", advice);
+  for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
   const double step_flops =
       static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
   print_plan(options, assembly, local, step_flops);

@@ -173,6 +173,8 @@ void describe(const Assembly& assembly, RunDevice& device, Session& session) {
         "the nodes do not have equally many ranks that follow each other: sums are made in one "
         "step, which sends more over the network; mpirun --map-by core or srun "
         "--distribution=block place them so");
+  if (session.communicator().rank() == 0)
+    for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
   log_debug("\n{}", memory_table(assembly.plan));
 }
 

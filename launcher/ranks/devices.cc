@@ -22,7 +22,6 @@
 #include "runtime/base/time.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cuda/planned_ops.h"
-#include "runtime/run/supported.h"
 
 namespace lockstep {
 namespace {
@@ -222,10 +221,7 @@ void RunDevice::open(const RunConfig& config, const Graph& training, const Topol
        }});
   recorded_ = &slices == &communicator ? nullptr : make_recorded(slices);
   slices_ = recorded_ ? recorded_.get() : &slices;
-  if (std::exchange(warned_, true)) return;
-  if (config.execution.bf16x3) warn_of_slow_products(communicator);
-  const std::string advice = training.ops.empty() ? "" : tensor_core_advice(config, device_->ops());
-  if (!advice.empty() && communicator.rank() == 0) log_warn("{}", advice);
+  if (config.execution.bf16x3 && !std::exchange(warned_, true)) warn_of_slow_products(communicator);
 }
 
 }  // namespace lockstep

@@ -124,8 +124,7 @@ struct Beforehand {
 Beforehand look_ahead(const ScaleCommandOptions& options, const RunConfig& config, int smallest) {
   const Assembly assembly = assemble(
       config, Topology::flat(smallest), RunPurpose::kTrain, ops_to_plan_for(options.common));
-  const std::string advice = tensor_core_advice(config, *assembly.ops);
-  if (!advice.empty()) log_warn("{}", advice);
+  for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
   return {scale::facts_of_config(options.common, config, assembly),
           assembly.ops->separate_memory ? "cuda" : "cpu",
           assembly.config.train.steps};

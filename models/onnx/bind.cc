@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
-#include <string_view>
 
 #include "models/onnx/binder.h"
 #include "models/onnx/input_extents.h"
+#include "models/onnx/unsupported_ops.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::onnx {
@@ -15,39 +14,6 @@ namespace {
 
 // The most bytes that one value computed before the start may have.
 constexpr int64_t kMostFoldedBytes = int64_t{256} << 20;
-
-const std::set<std::string_view> kControlFlow = {"If", "Loop", "Scan", "SequenceMap"};
-
-const std::set<std::string_view> kQuantized = {"DequantizeLinear",
-                                               "QuantizeLinear",
-                                               "DynamicQuantizeLinear",
-                                               "QLinearConv",
-                                               "QLinearMatMul",
-                                               "ConvInteger",
-                                               "MatMulInteger"};
-
-const std::set<std::string_view> kLosses = {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"};
-
-const std::set<std::string_view> kOfData = {"Unique", "Compress", "NonMaxSuppression"};
-
-[[noreturn]] void refuse_op(const Node& node) {
-  const std::vector<Value> none;
-  const NodeView view(node, none);
-  if (!node.domain.empty())
-    view.refuse("ops of the domain {} are not known; export with ops of ONNX's own alone",
-                node.domain);
-  if (kControlFlow.count(node.op) > 0)
-    view.refuse(
-        "control flow is not known; export with static control flow: torch.onnx.export(..., "
-        "dynamo=True) of a model whose branches and loops do not depend on tensors");
-  if (kQuantized.count(node.op) > 0)
-    view.refuse("quantized networks do not train; export the network before it is quantized");
-  if (kLosses.count(node.op) > 0)
-    view.refuse("a loss is no part of a network here; export the network without its loss");
-  if (kOfData.count(node.op) > 0)
-    view.refuse("the extents of its output depend on data; they must be known before the start");
-  view.refuse("the op is not known");
-}
 
 bool is_empty(const std::vector<Form>& forms) {
   return std::all_of(
@@ -124,6 +90,12 @@ void Binder::add(const Node& node) {
   }
 }
 
+bool Binder::lacks_input(const Node& node) const {
+  return std::ranges::any_of(node.inputs, [&](int input) {
+    return input >= 0 && !defined_[static_cast<size_t>(input)] && !sequences_.contains(input);
+  });
+}
+
 void Binder::require_inputs(const Node& node) const {
   const NodeView view(node, network_.values);
   for (size_t place = 0; place < node.inputs.size(); ++place) {
@@ -181,7 +153,7 @@ bool Binder::evaluate(const Node& node, const Op& op, const std::vector<Form>& f
 
 void Binder::add_computation(const Node& node) {
   const Op* op = find_op(node);
-  if (op == nullptr) refuse_op(node);
+  if (op == nullptr) NodeView(node, network_.values).refuse("{}", why_unknown(node));
   if (!node.unsupported_attributes.empty())
     NodeView(node, network_.values)
         .refuse("attribute {} is of a kind that is not known", node.unsupported_attributes[0]);
@@ -298,6 +270,23 @@ Network bind(const File& file, const Classes& classes, const BindOptions& option
   Binder binder(file, classes, options);
   for (const Node& node : file.nodes) binder.add(node);
   return binder.finish();
+}
+
+std::vector<std::string> bind_problems(const File& file,
+                                       const Classes& classes,
+                                       const BindOptions& options) {
+  Binder binder(file, classes, options);
+  std::vector<std::string> problems;
+  for (const Node& node : file.nodes) {
+    if (binder.lacks_input(node)) continue;
+    try {
+      binder.add(node);
+    } catch (const ConfigError& error) {
+      const bool known = find_op(node) != nullptr || node.op.find("Sequence") != std::string::npos;
+      if (known) problems.emplace_back(error.what());
+    }
+  }
+  return problems;
 }
 
 }  // namespace lockstep::onnx

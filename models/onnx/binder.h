@@ -16,6 +16,8 @@ class Binder {
 
   // The next node: known, computed, or resolved where it handles sequences.
   void add(const Node& node);
+  // Whether a node that would compute one of its inputs has not been added.
+  bool lacks_input(const Node& node) const;
   // What the outputs need.
   Network finish();
 

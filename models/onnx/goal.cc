@@ -141,11 +141,14 @@ int64_t output_count(const OnnxConfig& config, const Value& output) {
   return has_labels(config) ? extents.back() : elements(extents) / std::max<int64_t>(1, extents[0]);
 }
 
-void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const Network& network) {
+void check_outputs(const OnnxConfig& config,
+                   const NetworkInputs& inputs,
+                   const Network& network,
+                   int64_t samples) {
   const bool of_texts =
       config.task == Task::kSequenceClasses || config.task == Task::kSequenceValues;
   const bool of_tokens = inputs.kind() == ModelInput::kTokens && !of_texts;
-  Extents first = {1};  // before the classes or values
+  Extents first = {samples};  // before the classes or values
   if (of_tokens) first.push_back(inputs.context());
   std::string form = of_tokens ? "(N, T, O)" : has_labels(config) ? "(N, O)" : "(N, ...)";
   if (inputs.kind() == ModelInput::kTokens)
@@ -171,12 +174,13 @@ void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const 
     if (good &&
         (main || output_count(config, output) == output_count(config, output_at(places[0]))))
       continue;
-    throw ConfigError("{}: \"{}\" of {} is {} of extents {} for one sample; allowed: float {}{}{}",
+    throw ConfigError("{}: \"{}\" of {} is {} of extents {} for {}; allowed: float {}{}{}",
                       main ? "model.onnx.output" : "model.onnx.losses.output",
                       output.name,
                       config.file,
                       name_of(output.type),
                       to_string(extents),
+                      samples == 1 ? "one sample" : fmt::format("{} samples", samples),
                       form,
                       main ? "" : ", with as many outputs as model.onnx.output",
                       network.outputs.size() > 1 ? "; the file has other outputs" : "");

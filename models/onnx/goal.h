@@ -25,8 +25,12 @@ void check_goal(const OnnxConfig& config);
 // Classes, or values of a sample, that an output is of.
 int64_t output_count(const OnnxConfig& config, const Value& output);
 
-// Throws ConfigError where an output that the config names is not of the form that its loss takes.
-void check_outputs(const OnnxConfig& config, const NetworkInputs& inputs, const Network& network);
+// Throws ConfigError where an output that the config names is not of the form that its loss takes. `network`: of so many
+// samples.
+void check_outputs(const OnnxConfig& config,
+                   const NetworkInputs& inputs,
+                   const Network& network,
+                   int64_t samples);
 
 // Lowers the network, of which the inputs are set, and ends the graph. `outputs`: the values that the
 // losses are of, in the order of outputs_of().

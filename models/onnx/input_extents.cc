@@ -138,11 +138,13 @@ class AxisBinder {
         throw ConfigError(
             "{}: input \"{}\" has a batch of {} in the file, {} is wanted; export it with the batch "
             "left open: torch.onnx.export(..., dynamo=True, dynamic_shapes=({{0: "
-            "torch.export.Dim.DYNAMIC}},)), one entry for each input",
+            "torch.export.Dim.DYNAMIC}},)), one entry for each input; or let "
+            "train.global_batch / train.lanes be {}",
             file_.path,
             v.name,
             open.extent,
-            options_.batch);
+            options_.batch,
+            open.extent);
       return open.extent;
     }
     const auto by_place = names_.find(place_of(v, axis));

@@ -166,4 +166,9 @@ std::vector<MergedInitializer> merged_initializers(const File& file, const Class
 // Node::description(); extents that depend on data.
 Network bind(const File& file, const Classes& classes, const BindOptions& options);
 
+// Why it cannot be bound: the errors of all nodes of known ops, without those behind another such node.
+std::vector<std::string> bind_problems(const File& file,
+                                       const Classes& classes,
+                                       const BindOptions& options);
+
 }  // namespace lockstep::onnx

@@ -79,10 +79,16 @@ NetworkInputs::NetworkInputs(const OpenedFile& opened, const OnnxConfig& config)
       refuse_value("model.onnx.inputs.name", in_quotes(given.name), "each name once");
   }
   check_axes();
+  std::vector<size_t> unnamed;
   for (size_t place = 0; place < count; ++place) {
-    meanings_.push_back(meaning_of(place));
-    require_form(place);
+    const std::optional<Meaning> meaning = meaning_of(place);
+    meanings_.push_back(meaning.value_or(Meaning::kFeatures));
+    if (meaning)
+      require_form(place);
+    else
+      unnamed.push_back(place);
   }
+  if (!unnamed.empty()) refuse_unnamed(unnamed);
   require_together();
   context_ = find_context();
 }
@@ -156,7 +162,7 @@ const FileValue& NetworkInputs::value(size_t place) const {
   return opened_.file.values[static_cast<size_t>(opened_.file.inputs[place])];
 }
 
-Meaning NetworkInputs::meaning_of(size_t place) const {
+std::optional<Meaning> NetworkInputs::meaning_of(size_t place) const {
   const FileValue& input = value(place);
   for (const OnnxInput& given : config_.inputs)
     if (given.name == input.name) return given.is;
@@ -172,15 +178,28 @@ Meaning NetworkInputs::meaning_of(size_t place) const {
     if (is_floating(input.type) || !input.typed)
       return rank == 4 ? Meaning::kImages : Meaning::kFeatures;
   }
+  return std::nullopt;
+}
+
+void NetworkInputs::refuse_unnamed(const std::vector<size_t>& places) const {
+  std::string inputs;
+  for (const size_t place : places) {
+    const FileValue& input = value(place);
+    inputs += fmt::format("{}\"{}\" ({} with {} axes)",
+                          inputs.empty() ? "" : ", ",
+                          input.name,
+                          input.typed ? name_of(input.type) : "of no type",
+                          input.extents.size());
+  }
   throw ConfigError(
-      "model.onnx.inputs: nothing says what the input \"{}\" of {} is ({} with {} axes); allowed: "
-      "inputs {{ name: \"{}\" is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES, TIMES, "
-      "CLASSES",
-      input.name,
+      "model.onnx.inputs: nothing says what the input{} {} of {} {}; allowed: inputs {{ name: \"{}\" "
+      "is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES, TIMES, CLASSES{}",
+      places.size() == 1 ? "" : "s",
+      inputs,
       config_.file,
-      input.typed ? name_of(input.type) : "of no type",
-      rank,
-      input.name);
+      places.size() == 1 ? "is" : "are",
+      value(places[0]).name,
+      places.size() == 1 ? "" : ", for each of them");
 }
 
 void NetworkInputs::require_form(size_t place) const {
@@ -271,10 +290,10 @@ Array NetworkInputs::known(size_t place, int64_t batch, int64_t tokens) const {
   return array_of(value(place).type, {batch, tokens}, numbers);
 }
 
-Network NetworkInputs::bind(int64_t batch,
-                            int64_t tokens,
-                            const Extents& images,
-                            bool stream) const {
+BindOptions NetworkInputs::options_for(int64_t batch,
+                                       int64_t tokens,
+                                       const Extents& images,
+                                       bool stream) const {
   BindOptions options{.batch = batch,
                       .running_norms = config_.batch_norm == OnnxConfig::BatchNorm::kRunning,
                       .outputs = outputs_of(opened_, config_)};
@@ -301,7 +320,24 @@ Network NetworkInputs::bind(int64_t batch,
         (next_token && meaning == Meaning::kSegments))
       options.known[value(place).name] = known(place, batch, tokens);
   }
+  return options;
+}
+
+Network NetworkInputs::bind(int64_t batch,
+                            int64_t tokens,
+                            const Extents& images,
+                            bool stream,
+                            int64_t most_folded_bytes) const {
+  BindOptions options = options_for(batch, tokens, images, stream);
+  options.most_folded_bytes = most_folded_bytes;
   return onnx::bind(opened_.file, opened_.classes, options);
+}
+
+std::vector<std::string> NetworkInputs::problems(int64_t batch,
+                                                 int64_t tokens,
+                                                 const Extents& images,
+                                                 bool stream) const {
+  return bind_problems(opened_.file, opened_.classes, options_for(batch, tokens, images, stream));
 }
 
 }  // namespace lockstep::onnx

@@ -1,6 +1,7 @@
 #pragma once
 // What the inputs of a file take: which of them are tokens, masks and so on, and how long a sample is.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,16 +34,27 @@ class NetworkInputs {
   // Binds the axes of inputs of tokens to `tokens` of each sample, those of images to `images` (C, H, W).
   // `stream`: samples are pieces of one stream of tokens, so that masks are 1 and positions counted from
   // 0: constants, as are the segments of what predicts the next token. Throws ConfigError where the file
-  // fixes another number of tokens.
-  Network bind(int64_t batch, int64_t tokens, const Extents& images, bool stream) const;
+  // fixes another number of tokens. `most_folded_bytes`: see BindOptions.
+  Network bind(int64_t batch,
+               int64_t tokens,
+               const Extents& images,
+               bool stream,
+               int64_t most_folded_bytes = BindOptions().most_folded_bytes) const;
+  // Why it cannot be bound: see bind_problems() in network.h.
+  std::vector<std::string> problems(int64_t batch,
+                                    int64_t tokens,
+                                    const Extents& images,
+                                    bool stream) const;
 
  private:
   const FileValue& value(size_t place) const;
-  Meaning meaning_of(size_t place) const;
+  std::optional<Meaning> meaning_of(size_t place) const;
+  [[noreturn]] void refuse_unnamed(const std::vector<size_t>& places) const;
   void require_form(size_t place) const;
   void check_axes() const;
   void require_together() const;
   std::string words() const;  // of the meanings
+  BindOptions options_for(int64_t batch, int64_t tokens, const Extents& images, bool stream) const;
   Array known(size_t place, int64_t batch, int64_t tokens) const;
   int64_t fixed_tokens() const;
   int64_t find_context() const;

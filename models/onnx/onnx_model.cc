@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "models/model.h"
@@ -13,7 +12,10 @@
 #include "models/onnx/lowering/lowering.h"
 #include "models/onnx/network_inputs.h"
 #include "models/onnx/opened_file.h"
+#include "models/onnx/samples/mixing.h"
 #include "models/onnx/trained_file.h"
+#include "models/onnx/unsupported_ops.h"
+#include "models/onnx/usual_network.h"
 #include "models/onnx/write_file.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
@@ -24,11 +26,11 @@ namespace lockstep {
 namespace onnx {
 namespace {
 
-// Of images whose size neither the file nor the data have said: the first that the network takes.
-constexpr int64_t kUsualSides[] = {224, 32, 28, 64, 96};
-
 // Of each lane's, by which it is found out what masks say: a file does not tell one sample from another.
 constexpr int64_t kSamplesOfMasks = 3;
+
+// The largest batch in which mixing is looked for, and the bytes of it that may be known before the start.
+constexpr int64_t kMostSamplesToMix = 32, kMostBytesToMix = int64_t{256} << 20;
 
 class OnnxModel final : public Model {
  public:
@@ -39,8 +41,9 @@ class OnnxModel final : public Model {
     outputs_of(*opened, config_);
     check_goal(config_);
     const NetworkInputs inputs(*opened, config_);
-    const Network network = usual_network(inputs, *opened);
-    check_outputs(config_, inputs, network);
+    const auto [network, samples] = usual_network(inputs, *opened, config_);
+    check_outputs(config_, inputs, network, samples);
+    check_extents_of_outputs(inputs, *opened, network, samples);
     check_classes(inputs, network);
     check_vocabulary(inputs, network);
     check_positions(inputs, network);
@@ -49,12 +52,41 @@ class OnnxModel final : public Model {
     append(GraphOptions(Purpose::kInference), inputs, network, io_of(inputs, network));
   }
 
+  std::vector<std::string> problems() const override {
+    std::vector<std::string> found;
+    const auto tell = [&](const std::string& problem) {
+      if (std::ranges::count(found, problem) == 0) found.push_back(problem);
+    };
+    const auto attempt = [&](const auto& work) {
+      try {
+        work();
+      } catch (const ConfigError& error) {
+        tell(error.what());
+      }
+    };
+    attempt([&] {
+      const auto opened = open_file(config_);
+      attempt([&] { check_goal(config_); });
+      attempt([&] { check_shared(*opened, config_); });
+      attempt([&] {
+        std::ranges::for_each(unsupported_ops(opened->file, outputs_of(*opened, config_)), tell);
+      });
+      attempt([&] {
+        const NetworkInputs inputs(*opened, config_);
+        std::ranges::for_each(node_problems(inputs, *opened, config_), tell);
+      });
+    });
+    if (found.empty()) attempt([&] { check(); });
+    return found;
+  }
+
   ModelTraits traits() const override {
     if (config_.file.empty()) return {.loss = config_.loss};
     const auto opened = open_file(config_);
     const NetworkInputs inputs(*opened, config_);
-    const Network network = usual_network(inputs, *opened);
-    ModelTraits traits{.input = inputs.kind(),
+    const Network network = usual_network(inputs, *opened, config_).network;
+    ModelTraits traits{.file = config_.file,
+                       .input = inputs.kind(),
                        .loss = config_.loss,
                        .outputs = output_count(network),
                        .outputs_field = "file"};
@@ -81,7 +113,7 @@ class OnnxModel final : public Model {
   ModelConfig resolve(const ModelIo& io) const override {
     const auto opened = open_file(config_);
     const NetworkInputs inputs(*opened, config_);
-    const Network network = inputs.bind(1,
+    const Network network = inputs.bind(usual_network(inputs, *opened, config_).samples,
                                         inputs.context(),
                                         sample_of(inputs, *opened, io),
                                         is_stream(config_, Purpose::kInference));
@@ -108,14 +140,14 @@ class OnnxModel final : public Model {
   ModelIo io_of_weights(const ExtentsOf& /*extents_of*/) const override {
     const auto opened = open_file(config_);
     const NetworkInputs inputs(*opened, config_);
-    return io_of(inputs, usual_network(inputs, *opened));
+    return io_of(inputs, usual_network(inputs, *opened, config_).network);
   }
 
   // The file's initializers with the elements of trained parameters.
   std::map<std::string, Array> trained(const TrainedElements& elements_of_parameter) const {
     const auto opened = open_file(config_);
     const NetworkInputs inputs(*opened, config_);
-    const Network network = usual_network(inputs, *opened);
+    const Network network = usual_network(inputs, *opened, config_).network;
     std::map<std::string, Array> arrays;
     const Appended made =
         append(GraphOptions(Purpose::kInference), inputs, network, io_of(inputs, network));
@@ -142,15 +174,51 @@ class OnnxModel final : public Model {
     return append(options, inputs, network, io).graph;
   }
 
+  // In the global batch, or one of a usual size: how many samples mix may depend on it. The lane's is for a file that
+  // takes no other.
+  std::string mixing_node(const ModelIo& io,
+                          int64_t global_batch,
+                          int64_t lane_batch) const override {
+    const auto opened = open_file(config_);
+    const NetworkInputs inputs(*opened, config_);
+    const int64_t batch = std::clamp<int64_t>(global_batch, 2, kMostSamplesToMix);
+    std::vector<Network> networks;
+    std::vector<int64_t> batches;
+    for (const int64_t samples : {batch, batch > 3 ? batch / 2 : 2 * batch, lane_batch}) {
+      if (networks.size() == 2 || std::ranges::count(batches, samples) > 0) continue;
+      try {
+        networks.push_back(inputs.bind(samples,
+                                       inputs.context(),
+                                       sample_of(inputs, *opened, io),
+                                       is_stream(config_, Purpose::kInference),
+                                       kMostBytesToMix));
+        batches.push_back(samples);
+      } catch (const ConfigError&) {
+      }
+    }
+    if (networks.empty()) return "";
+    std::vector<onnx::BoundNetwork> bound;
+    for (size_t i = 0; i < networks.size(); ++i) bound.push_back({networks[i], batches[i]});
+    return onnx::mixing_node(
+        bound[0], bound.size() > 1 ? &bound[1] : nullptr, output_numbers(networks[0]));
+  }
+
+  int64_t fewest_samples() const override {
+    const auto opened = open_file(config_);
+    return usual_network(NetworkInputs(*opened, config_), *opened, config_).samples;
+  }
+
   // Products that no layer of its own computes count, too.
   double flops_per_sample(const ModelIo& io) const override {
-    const Graph graph = build(io, 1, 0, Purpose::kInference);
+    const int64_t samples = fewest_samples();
+    const Graph graph = build(io, samples, 0, Purpose::kInference);
     int64_t flops = 0;
     for (const Op& op : graph.ops) {
-      if (op.kind == OpKind::kBatchedMatmul || op.kind == OpKind::kAttention)
+      if (op.kind == OpKind::kConv2d || op.kind == OpKind::kLinear ||
+          op.kind == OpKind::kBatchedMatmul || op.kind == OpKind::kAttention)
         flops += schema_of(op.kind).flops(graph, op);
     }
-    return Model::flops_per_sample(io) + 3 * static_cast<double>(flops);
+    return 3 * static_cast<double>(flops) / static_cast<double>(samples);
   }
 
  private:
@@ -178,6 +246,38 @@ class OnnxModel final : public Model {
       refuse_value("model.onnx.context",
                    inputs.context(),
                    fmt::format("at most {}, the positions that {} knows", rows, config_.file));
+  }
+
+  // Similarities between samples would be taken for classes: there are as many as samples.
+  void check_extents_of_outputs(const NetworkInputs& inputs,
+                                const OpenedFile& opened,
+                                const Network& network,
+                                int64_t samples) const {
+    const std::vector<int> outputs = output_numbers(network);
+    Network twice;
+    try {
+      const Extents images =
+          inputs.kind() == ModelInput::kImages
+              ? with_open_ones(inputs, opened, config_, images_of(inputs, network))
+              : Extents();
+      twice = inputs.bind(
+          2 * samples, inputs.context(), images, is_stream(config_, Purpose::kInference));
+    } catch (const ConfigError&) {
+      return;  // it takes so many samples alone
+    }
+    for (const int number : outputs) {
+      const Value& one = network.values[static_cast<size_t>(number)];
+      const Extents& two = twice.values[static_cast<size_t>(number)].extents;
+      for (size_t axis = 1; axis < std::min(one.extents.size(), two.size()); ++axis)
+        if (one.extents[axis] != two[axis])
+          throw ConfigError(
+              "model.onnx.output: \"{}\" of {} has as many elements along axis {} as the batch has "
+              "samples, as similarities between samples have; a loss that compares samples with each "
+              "other is not supported; allowed: (N, ...) with the same extents for any batch N",
+              one.name,
+              config_.file,
+              axis);
+    }
   }
 
   // What a network is told of classes must be a table with a row for each of them.
@@ -211,6 +311,11 @@ class OnnxModel final : public Model {
     const int number = output_numbers(network).front();
     return onnx::output_count(config_, network.values[static_cast<size_t>(number)]);
   }
+  // (C, H, W).
+  Extents images_of(const NetworkInputs& inputs, const Network& network) const {
+    const Extents& extents = image_extents(inputs, network);
+    return {extents.begin() + 1, extents.end()};
+  }
   const Extents& image_extents(const NetworkInputs& inputs, const Network& network) const {
     return network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
   }
@@ -218,7 +323,8 @@ class OnnxModel final : public Model {
   int64_t feature_count(const Network& network) const {
     int64_t count = 0;
     for (const int number : network.inputs)
-      count += elements(network.values[static_cast<size_t>(number)].extents);
+      count += elements(network.values[static_cast<size_t>(number)].extents) /
+               network.values[static_cast<size_t>(number)].extents[0];
     return count;
   }
   // Of networks that take noise off images; 0: they are told of none.
@@ -252,26 +358,12 @@ class OnnxModel final : public Model {
     return rows > 0 ? rows : kOfPairs;
   }
 
-  // Of one sample, where nothing but the file is known.
-  Network usual_network(const NetworkInputs& inputs, const OpenedFile& opened) const {
-    if (inputs.kind() != ModelInput::kImages)
-      return inputs.bind(1, inputs.context(), {}, is_stream(config_, Purpose::kInference));
-    for (const int64_t side : kUsualSides) {
-      try {
-        return inputs.bind(1, 0, with_open_ones(inputs, opened, {3, side, side}), false);
-      } catch (const ConfigError&) {
-        if (side == std::end(kUsualSides)[-1]) throw;
-      }
-    }
-    LOCKSTEP_CHECK(false);
-    return {};
-  }
   Extents sample_of(const NetworkInputs& inputs,
                     const OpenedFile& opened,
                     const ModelIo& io) const {
     if (inputs.kind() != ModelInput::kImages) return {};
     const Extents images = {io.channels, io.height, io.width};
-    const Extents taken = with_open_ones(inputs, opened, images);
+    const Extents taken = with_open_ones(inputs, opened, config_, images);
     if (taken != images)
       throw ConfigError(
           "model.onnx.file: {} takes images of {} (channels, height, width); the data has {}",
@@ -280,24 +372,6 @@ class OnnxModel final : public Model {
           to_string(images));
     return images;
   }
-  // What the file or the config say of a sample's axes, and where they do not, `open`.
-  Extents with_open_ones(const NetworkInputs& inputs,
-                         const OpenedFile& opened,
-                         Extents open) const {
-    const FileValue& input =
-        opened.file.values[static_cast<size_t>(opened.file.inputs[inputs.images_place()])];
-    for (size_t axis = 1; axis < input.extents.size(); ++axis) {
-      const OpenExtent& extent = input.extents[axis];
-      if (extent.extent >= 0) open[axis - 1] = extent.extent;
-      for (const OnnxAxis& given : config_.axes) {
-        const std::string number = fmt::format("{}.{}", input.name, axis);
-        if (extent.extent < 0 && (given.name == number || given.name == extent.name))
-          open[axis - 1] = given.extent;
-      }
-    }
-    return open;
-  }
-
   // What data for this network would say.
   ModelIo io_of(const NetworkInputs& inputs, const Network& network) const {
     ModelIo io;

@@ -35,6 +35,7 @@ struct DiffusionTraits {
 
 struct ModelTraits {
   std::string section = {};  // of the config, below model: "gpt"
+  std::string file = {};     // the network's, if a file says what fields say of other models
   ModelInput input = ModelInput::kFeatures;
   // Says what the targets are: with softmax cross-entropy class labels (of tokens: the tokens that
   // follow), with the others values.
@@ -71,6 +72,16 @@ struct ModelTraits {
   bool has_accuracy() const { return loss != Loss::kMeanSquaredError; }
   // The path of a field of the model, for messages: "model.gpt.context".
   std::string field(const std::string& name) const { return "model." + section + "." + name; }
+  // How many there are by a field, and what says so: "model.mlp.outputs is 10", "'net.onnx' (model.onnx.file) has 10
+  // outputs". `what`: one of them, "output".
+  std::string told(const char* field_name, int64_t count, const char* what) const;
+  std::string outputs_told() const { return told(outputs_field, outputs, "output"); }
+  // Throws ConfigError: allowed is `allowed` or, for a field, what `open` says before it ("0, or ").
+  [[noreturn]] void refuse(const char* field_name,
+                           int64_t count,
+                           const char* what,
+                           const std::string& open,
+                           const std::string& allowed) const;
 };
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/config/limits.h"
 #include "runtime/data/file_names.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/flattened.h"
@@ -105,7 +106,10 @@ AssumedData MissingFile::with_outputs_of_model(const std::string& what) const {
   if (model_.outputs == 0)
     refuse(fmt::format("how many {} there are", what), fmt::format("set {}, or ", field));
   AssumedData assumed;
-  assumed.what = fmt::format("{} {}, as {} says", model_.outputs, what, field);
+  assumed.what = fmt::format("{} {}, as {} says",
+                             model_.outputs,
+                             what,
+                             model_.file.empty() ? field : in_quotes(model_.file));
   assumed.outputs = model_.outputs;
   assumed.vocabulary = model_.vocabulary;
   return assumed;

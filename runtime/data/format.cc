@@ -64,10 +64,9 @@ void check_eval_split(const std::string& section, const std::string& eval, float
 void use_classes_of_model(const ModelTraits& model, DataSummary* summary) {
   if (model.outputs == 0) return;
   if (summary->classes > model.outputs)
-    throw DataError("the data have {} classes; {} is {}, and must be at least that",
+    throw DataError("the data have {} classes; {}; allowed: an output for each class",
                     summary->classes,
-                    model.field(model.outputs_field),
-                    model.outputs);
+                    model.outputs_told());
   summary->classes = model.outputs;
 }
 

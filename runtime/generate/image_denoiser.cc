@@ -14,7 +14,7 @@ ImageDenoiser::ImageDenoiser(std::unique_ptr<Backend> backend,
     : images_(images),
       elements_(io.height * io.width * io.channels),
       backend_(std::move(backend)),
-      layout_(make_layout(build_model(config, io, 1, Purpose::kTraining), 1)),
+      layout_(make_layout(build_model(config, io, fewest_samples(config), Purpose::kTraining), 1)),
       graph_(build_model(config, io, images, Purpose::kInference)),
       plan_(plan_program(graph_,
                          [this](const Graph& graph, const Op& op) {

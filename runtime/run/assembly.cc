@@ -1,5 +1,7 @@
 #include "runtime/run/assembly.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -13,6 +15,7 @@
 #include "runtime/data/format.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/graph/parameter_groups.h"
+#include "runtime/run/norm_statistics.h"
 #include "runtime/run/supported.h"
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
@@ -211,7 +214,26 @@ Assembly assemble(RunConfig config,
   run.config = std::move(config);
   check_samples_have_lengths(run.config.execution, samples_are_packed(run));
   const int64_t global_batch = run.config.train.global_batch;
+  const int64_t lanes = run.config.train.lanes;
+  const std::string mixing =
+      mixing_node(run.config.model, run.io, global_batch, global_batch / lanes);
+  check_lanes(run.config.train, mixing);
   Program program = build_graphs(run, global_batch);
+  if (training) {
+    for (const Graph& shorter : program.shorter_training)
+      check_norm_statistics(run.config, shorter);
+    run.warnings = check_norm_statistics(run.config, program.training);
+  }
+  if (!mixing.empty() && run.data.eval &&
+      evaluated_samples(run.config.eval, *run.data.eval) % global_batch != 0)
+    run.warnings.push_back(fmt::format(
+        "the network mixes the samples of a batch at {}, and the last batch of an evaluation is filled "
+        "up with zeros: its results count samples that are not there, unless the evaluated samples "
+        "(eval.max_samples) are a multiple of train.global_batch, {}",
+        mixing,
+        global_batch));
+  if (std::string advice = tensor_core_advice(run.config, ops); !advice.empty())
+    run.warnings.push_back(std::move(advice));
   run.decisions = decide(run.config, placed, purpose, ops, program.training);
   run.config.comm.bucket_mib = run.decisions.bucket_mib;
   add_plan(run, global_batch, program);

@@ -2,6 +2,8 @@
 // From a config to everything that a run is made of.
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "models/registry.h"
 #include "runtime/config/run_config.h"
@@ -33,6 +35,7 @@ struct Assembly : Program {
   ModelIo io;
   const OpSet* ops = nullptr;
   RunDecisions decisions;
+  std::vector<std::string> warnings;  // for the user, once
 };
 
 // Opens the data, builds the graphs and plans the memory for ranks that are placed so, each with a

@@ -72,6 +72,16 @@ void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
   }
 }
 
+void check_lanes(const TrainConfig& train, const std::string& node) {
+  if (train.lanes == 1 || node.empty()) return;
+  throw ConfigError(
+      "train.lanes: value is {}; allowed: 1, which also limits the run to one rank, as the network "
+      "mixes the samples of a batch (or their places in it, or their number) at {}, and a lane "
+      "computes its samples alone",
+      train.lanes,
+      node);
+}
+
 void check_zero_stage(const CommConfig& comm, const Plan& plan) {
   const int ranks = plan.topology.ranks();
   if (!plan.shards_gradients || !plan.lanes_together || plan.lanes == ranks) return;

@@ -2,6 +2,8 @@
 // What a device cannot do is refused by the name of the config's field, before anything is
 // allocated. All of these throw ConfigError.
 
+#include <string>
+
 #include "collectives/topology.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/op_set.h"
@@ -23,6 +25,9 @@ void check_tree(const CommConfig& comm, const Topology& placed, const OpSet& ops
 
 // Every op of the model's graph.
 void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops);
+
+// train.lanes: 1 if samples of a batch mix at `node`, which is empty if they do not: see mixing_node().
+void check_lanes(const TrainConfig& train, const std::string& node);
 
 // The ZeRO stage: lanes that run together are summed together.
 void check_zero_stage(const CommConfig& comm, const Plan& plan);

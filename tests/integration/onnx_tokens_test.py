@@ -161,7 +161,7 @@ def commands(bench):
                       f'data {{ dir: "{bench.folder}" tokens {{ train: "tokens.u16" eval: "tokens.u16" }} }}\n{REST}')
     run, predictions = bench.folder / "commands", bench.folder / "predictions.safetensors"
     found = {}
-    for command in (["plan", config], ["inspect", bench.folder / "next.onnx"], ["train", config, "--run-dir", run],
+    for command in (["plan", config], ["inspect", bench.folder / "next.onnx", "--set", f"model.onnx.context={T}"], ["train", config, "--run-dir", run],
                     ["eval", config, "--checkpoint", run, "--json", bench.folder / "eval.json"],
                     ["predict", config, "--checkpoint", run, "--out", predictions, "--logits"]):
         done = lockstep_run.run(bench.binary, command, ranks=0)

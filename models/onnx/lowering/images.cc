@@ -160,6 +160,12 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
   if (scale.value < 0 || bias.value < 0)
     refuse(node, "scale and B: must be parameters of the file");
   const float momentum = 1 - node.number("momentum", 0.9f);
+  if (!(momentum > 0 && momentum <= 1))
+    refuse(
+        node,
+        fmt::format("momentum: value is {}; allowed: from 0 to below 1 (PyTorch's momentum is 1 - "
+                    "this, and 0 would leave the running statistics as they are)",
+                    1 - momentum));
   ops::BatchNormParameters parameters;
   parameters.gamma = lowering.unshared_parameter(scale.value);
   parameters.beta = lowering.unshared_parameter(bias.value);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/onnx/rules/reductions.h"
 #include "models/onnx/rules/strided.h"
 #include "models/onnx/rules/table.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Which axes are reduced. No axes: all, or none where the node says so.
+}  // namespace
+
 std::vector<bool> reduced_axes(const NodeView& node) {
   const auto list = node.list("axes", 1);
   std::vector<bool> reduced(node.extents(0).size(), false);
@@ -23,6 +25,8 @@ std::vector<bool> reduced_axes(const NodeView& node) {
   for (const size_t axis : node.axes(*list, node.rank(0))) reduced[axis] = true;
   return reduced;
 }
+
+namespace {
 
 std::vector<Form> rule_reduce(const NodeView& node) {
   node.require_inputs(1, 2);
@@ -160,7 +164,8 @@ size_t axis_of(const NodeView& node, int64_t otherwise) {
   return node.axis(node.integer("axis", otherwise), node.rank(0));
 }
 
-// Before opset 13 the input is a matrix whose rows begin at `axis`.
+}  // namespace
+
 std::vector<bool> softmax_axes(const NodeView& node) {
   const bool old = node.opset() < 13;
   std::vector<bool> axes(node.extents(0).size(), false);
@@ -168,6 +173,8 @@ std::vector<bool> softmax_axes(const NodeView& node) {
   for (size_t i = axis; i < (old ? axes.size() : axis + 1); ++i) axes[i] = true;
   return axes;
 }
+
+namespace {
 
 std::vector<Form> rule_softmax(const NodeView& node) {
   node.require_floating(0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "models/onnx/rules/slicing.h"
 #include "models/onnx/rules/strided.h"
 #include "models/onnx/rules/table.h"
 
@@ -49,7 +50,8 @@ std::vector<Array> evaluate_concat(const NodeView& node, const std::vector<Form>
   return {made.array};
 }
 
-// The extent of each part along the axis.
+}  // namespace
+
 std::vector<int64_t> parts_of(const NodeView& node, int64_t extent) {
   if (const auto list = node.list("split", 1)) return *list;
   const auto count = static_cast<int64_t>(node.outputs());
@@ -61,6 +63,8 @@ std::vector<int64_t> parts_of(const NodeView& node, int64_t extent) {
   if (count > 0) parts.back() = extent - part * (count - 1);
   return parts;
 }
+
+namespace {
 
 std::vector<Form> rule_split(const NodeView& node) {
   const Extents& from = node.extents(0);
@@ -93,13 +97,6 @@ std::vector<Array> evaluate_split(const NodeView& node, const std::vector<Form>&
   return parts;
 }
 
-// Along one axis: `count` elements from `start` on, each `step` after the one before.
-struct Cut {
-  int64_t start = 0;
-  int64_t step = 1;
-  int64_t count = 0;
-};
-
 Cut cut_of(int64_t extent, int64_t start, int64_t end, int64_t step) {
   if (extent == 0) return {0, step, 0};
   const bool back = step < 0;
@@ -116,6 +113,8 @@ Cut cut_of(int64_t extent, int64_t start, int64_t end, int64_t step) {
   step = std::clamp(step, -length, length);
   return {start, step, (length - 1) / (back ? -step : step) + 1};
 }
+
+}  // namespace
 
 std::vector<Cut> cuts_of(const NodeView& node) {
   const auto starts = node.list("starts", 1);
@@ -140,6 +139,8 @@ std::vector<Cut> cuts_of(const NodeView& node) {
   return cuts;
 }
 
+namespace {
+
 std::vector<Form> rule_slice(const NodeView& node) {
   Form to{node.type(0), {}};
   for (const Cut& cut : cuts_of(node)) to.extents.push_back(cut.count);
@@ -157,7 +158,8 @@ std::vector<Array> evaluate_slice(const NodeView& node, const std::vector<Form>&
   return {strided_copy(node.array(0), outputs[0].extents, strides, start)};
 }
 
-// Elements before and after each axis.
+}  // namespace
+
 std::vector<int64_t> pads_of(const NodeView& node) {
   const auto list = node.list("pads", 1);
   if (!list) node.refuse("has no pads");
@@ -178,6 +180,8 @@ std::vector<int64_t> pads_of(const NodeView& node) {
   return pads;
 }
 
+namespace {
+
 std::vector<Form> rule_pad(const NodeView& node) {
   const std::string mode = node.node().text("mode", "constant");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
@@ -196,7 +200,8 @@ std::vector<Form> rule_pad(const NodeView& node) {
   return {to};
 }
 
-// Where an element `at` (below 0 or beyond for what is added) comes from; -1: the constant.
+}  // namespace
+
 int64_t pad_source(const std::string& mode, int64_t at, int64_t extent) {
   if (at >= 0 && at < extent) return at;
   if (mode == "constant") return -1;
@@ -205,6 +210,8 @@ int64_t pad_source(const std::string& mode, int64_t at, int64_t extent) {
   at = (at % period + period) % period;
   return mode == "reflect" && at >= extent ? period - at : at;
 }
+
+namespace {
 
 std::vector<Array> evaluate_pad(const NodeView& node, const std::vector<Form>& outputs) {
   const Array& from = node.array(0);

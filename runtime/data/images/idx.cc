@@ -280,11 +280,10 @@ class Idx final : public DataFormat {
     }
     if (model.outputs > 0) {
       if (classes > model.outputs)
-        throw DataError("{}: the largest label is {}; {} is {}, and must be at least {}",
+        throw DataError("{}: the largest label is {}; {}, and must be at least {}",
                         idx_.train_labels,
                         classes - 1,
-                        model.field(model.outputs_field),
-                        model.outputs,
+                        model.outputs_told(),
                         classes);
       classes = model.outputs;
     }

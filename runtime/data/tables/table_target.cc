@@ -70,13 +70,12 @@ TableTarget::TableTarget(const TableSchema& schema,
   const bool fits =
       model.outputs == 0 || (is_label() ? outputs <= model.outputs : outputs == model.outputs);
   if (!fits)
-    throw DataError("{}: {} gives {} {}; {} is {}",
+    throw DataError("{}: {} gives {} {}; {}",
                     file_name,
                     column_name_,
                     outputs,
                     is_label() ? "classes" : "target",
-                    model.field(model.outputs_field),
-                    model.outputs);
+                    model.outputs_told());
 }
 
 double TableTarget::decode_name(const std::string& name) const {

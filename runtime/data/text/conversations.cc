@@ -159,11 +159,11 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     if (store->conversations() == 0) throw DataError("{}: has no conversation", file.name());
     for (int64_t times = bad.take_waiting(); times > 0; --times) store->add(last);
     if (model.outputs > 0 && store->largest_id() >= model.outputs)
-      throw DataError("{}: has a token {}; allowed: below {}, which is {}",
+      throw DataError("{}: has a token {}; allowed: below {}, as {}",
                       file.name(),
                       store->largest_id(),
                       model.outputs,
-                      model.field(model.outputs_field));
+                      model.outputs_told());
     if (store->cut() > 0)
       summary->doubts.push_back(fmt::format(
           "{}: {} of {} conversations are longer than the context of {} tokens (the longest has {}) "

@@ -41,9 +41,11 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
       throw ConfigError(
           "data.labelled_text.labels: given; allowed: none where the model predicts values");
     if (model.outputs > 1)
-      refuse_value(model.field(model.outputs_field),
+      model.refuse(model.outputs_field,
                    model.outputs,
-                   "0 or 1 with data.labelled_text, which has one value for each text");
+                   "output",
+                   "0 or ",
+                   "1 with data.labelled_text, which has one value for each text");
   }
 
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }

@@ -131,12 +131,13 @@ void check_vocabulary(const TokenSequence& tokens,
     if (largest_token(block) < vocabulary) continue;
     for (int64_t i = begin; i < end; ++i)
       if (tokens[i] >= vocabulary)
-        throw DataError("{}: token {} is {}; ids must be below the vocabulary of {} ({})",
-                        name,
-                        i,
-                        tokens[i],
-                        vocabulary,
-                        model.field(model.outputs_field));
+        throw DataError(
+            "{}: token {} is {}; ids must be below the vocabulary of {} ({})",
+            name,
+            i,
+            tokens[i],
+            vocabulary,
+            model.file.empty() ? model.field(model.outputs_field) : model.outputs_told());
   }
 }
 

@@ -33,9 +33,11 @@ class Text final : public FileFormat<TextConfig> {
           "data: value is data.text; allowed: with a model that predicts the next token; bytes have no "
           "token that hides others: `lockstep data tokenize` makes data.tokens of a text");
     if (model.outputs != 0 && model.outputs < kByteVocabulary)
-      refuse_value(model.field(model.outputs_field),
+      model.refuse(model.outputs_field,
                    model.outputs,
-                   "0 (from the data), or at least 256 with data.text, whose tokens are bytes");
+                   "output",
+                   "0 (from the data), or ",
+                   "at least 256 with data.text, whose tokens are bytes");
   }
 
   bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }

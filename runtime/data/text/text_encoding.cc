@@ -32,8 +32,10 @@ TextForm::TextForm(const Tokenizer& tokenizer,
         field);
   for (const TemplatePart& part : parts_)
     if (part.segment >= static_cast<uint32_t>(std::max<int64_t>(model.segments, 1)))
-      refuse_value(model.field(model.segments_field),
+      model.refuse(model.segments_field,
                    model.segments,
+                   "segment",
+                   "",
                    fmt::format("at least {}, as the tokenizer of {} has a segment {}",
                                part.segment + 1,
                                field,
@@ -43,11 +45,13 @@ TextForm::TextForm(const Tokenizer& tokenizer,
                  model.context,
                  fmt::format("above {}, the special tokens of a sample", model.context - room_));
   if (model.vocabulary > 0 && tokenizer.id_limit() > model.vocabulary)
-    refuse_value(model.field(model.vocabulary_field),
-                 model.vocabulary,
-                 fmt::format("0, or at least {}, the tokens that the tokenizer of {} has",
-                             tokenizer.id_limit(),
-                             field));
+    model.refuse(
+        model.vocabulary_field,
+        model.vocabulary,
+        "token",
+        "0, or ",
+        fmt::format(
+            "at least {}, the tokens that the tokenizer of {} has", tokenizer.id_limit(), field));
 }
 
 void TextForm::assemble(std::span<const uint32_t> first,

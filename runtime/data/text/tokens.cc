@@ -161,10 +161,12 @@ class Tokens final : public FileFormat<TokensConfig> {
     auto masking =
         std::make_shared<const Masking>(masking_of(*tokenizer, kField, config_.mask_share, seed));
     if (model.outputs > 0 && tokenizer->id_limit() > model.outputs)
-      refuse_value(model.field(model.outputs_field),
-                   model.outputs,
-                   fmt::format("0, or at least {}, the tokens that the tokenizer has",
-                               tokenizer->id_limit()));
+      model.refuse(
+          model.outputs_field,
+          model.outputs,
+          "output",
+          "0, or ",
+          fmt::format("at least {}, the tokens that the tokenizer has", tokenizer->id_limit()));
     return masking;
   }
 

@@ -113,16 +113,10 @@ bool is_layer_wise(const OptimizerConfig& config) {
 
 namespace {
 
-// All running statistics of a model have one momentum.
-MovingAverage moving_average(const ParameterLayout& layout) {
-  float momentum = 0;
-  for (const ParameterSlot& slot : layout.slots) {
-    if (slot.running_momentum == 0) continue;
-    LOCKSTEP_CHECK(momentum == 0 || momentum == slot.running_momentum, "{} ", slot.name);
-    momentum = slot.running_momentum;
-  }
-  return {.keep = static_cast<float>(1 - static_cast<double>(momentum)),
-          .weight = static_cast<float>(static_cast<double>(momentum) / layout.lanes)};
+// The lanes' gradients of a running statistic are summed: `weight` makes their mean of it.
+MovingAverage moving_average(const UpdateGroup& group, int lanes) {
+  const auto momentum = static_cast<double>(group.running_momentum);
+  return {.keep = static_cast<float>(1 - momentum), .weight = static_cast<float>(momentum / lanes)};
 }
 
 }  // namespace
@@ -161,7 +155,8 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   if (is_lamb(config) || is_muon(config))
     direction_updates_ = backend.host_array<OptimizerUpdate>(updates_.size());
   for (size_t g = 0; g < updates_.size(); ++g)
-    if (groups_.groups[g].statistics) updates_[g] = moving_average(layout);
+    if (groups_.groups[g].statistics())
+      updates_[g] = moving_average(groups_.groups[g], layout.lanes);
   prepare(0, 0, 1);  // the kind of each is known from here on
   cut_pieces(layout);
   prepare_updates(layout);
@@ -218,7 +213,7 @@ void Optimizer::cut_pieces(const ParameterLayout& layout) {
 // Whether an update of the group is along a direction that is found before: of all but running
 // statistics under LAMB, and of Muon's matrices.
 bool Optimizer::has_direction(const UpdateGroup& group) const {
-  return group.matrix || (is_lamb(config_) && !group.statistics);
+  return group.matrix || (is_lamb(config_) && !group.statistics());
 }
 
 void Optimizer::prepare_updates(const ParameterLayout& layout) {
@@ -229,7 +224,7 @@ void Optimizer::prepare_updates(const ParameterLayout& layout) {
     const UpdateGroup& group = groups_.groups[number];
     const bool directed_here = has_direction(group);  // then moments move with the direction
     OptimizerSlice slice =
-        slice_of(layout, pieces_[i], group.statistics || directed_here ? 0 : moments_);
+        slice_of(layout, pieces_[i], group.statistics() || directed_here ? 0 : moments_);
     slice.group = number;
     if (!directed_here) {
       slices.push_back(slice);
@@ -297,7 +292,7 @@ void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
   if (!rounding_.empty()) rounding_[0] = {memory_.seed, static_cast<uint32_t>(step)};
   for (size_t g = 0; g < updates_.size(); ++g) {
     const UpdateGroup& group = groups_.groups[g];
-    if (!group.statistics) updates_[g] = update_for(group, 1);
+    if (!group.statistics()) updates_[g] = update_for(group, 1);
     if (!direction_updates_.empty()) direction_updates_[g] = direction_for(group);
   }
 }

@@ -35,9 +35,8 @@ UpdateGroups::UpdateGroups(const OptimizerConfig& config, const ParameterLayout&
       continue;
     }
     UpdateGroup group;
-    if (slot.running_momentum > 0) {
-      group.statistics = true;
-    } else {
+    group.running_momentum = slot.running_momentum;
+    if (!group.statistics()) {
       group.decays = is_decayed(config, slot);
       group.lr_scale = slot.lr_scale;
       group.matrix = std::ranges::binary_search(matrices, i);

@@ -24,7 +24,7 @@ std::vector<size_t> adapted_slots(const OptimizerConfig& config, const Parameter
 struct UpdateGroup {
   static constexpr size_t kNotAdapted = static_cast<size_t>(-1);
 
-  bool statistics = false;       // running statistics, which no optimizer moves
+  float running_momentum = 0;    // above 0: running statistics, which no optimizer moves
   bool decays = false;           // weight decay touches them
   float lr_scale = 1;            // multiplies the rate
   float weight_decay = -1;       // -1: as the optimizer says
@@ -32,6 +32,7 @@ struct UpdateGroup {
   size_t adapted = kNotAdapted;  // place among adapted_slots(), of a group of one tensor
 
   bool operator==(const UpdateGroup&) const = default;
+  bool statistics() const { return running_momentum > 0; }
   // The step of these parameters, where that of all is `step`.
   UpdateStep of(UpdateStep step) const {
     step.lr *= lr_scale;

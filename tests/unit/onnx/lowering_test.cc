@@ -1,5 +1,7 @@
 // Catches: ops of files that compute something else than ONNX says, or whose gradient is not the slope.
 
+#include "models/onnx/rules/strided.h"
+#include "models/onnx/samples/node_labels.h"
 #include "tests/unit/onnx/lowered_case.h"
 
 namespace lockstep::onnx {
@@ -196,6 +198,57 @@ TEST_P(LoweredNode, ComputesWhatOnnxSays) {
 
 TEST_P(LoweredNode, HasTheSlopeAsItsGradient) {
   if (GetParam().slopes) expect_slopes(lowered_case(GetParam()));
+}
+
+// What labels (samples/labels.h) say of the output, where the rows of one input are samples.
+std::vector<Label> labels_of_output(const Network& network, size_t input) {
+  std::vector<Labels> labels;
+  for (const Value& value : network.values) labels.push_back(uniform(value.extents, kNoSample));
+  labels[input] = by_rows(network.values[input].extents);
+  for (size_t number = 0; number < network.nodes.size(); ++number) {
+    const Node& node = network.nodes[number];
+    const std::vector<Labels> made =
+        labels_of_outputs(NodeLabels(network, static_cast<int>(number), labels));
+    for (size_t place = 0; place < std::min(made.size(), node.outputs.size()); ++place)
+      if (node.outputs[place] >= 0) labels[static_cast<size_t>(node.outputs[place])] = made[place];
+  }
+  const Labels& found = labels[static_cast<size_t>(network.outputs[0])];
+  EXPECT_EQ(found.extents, network.values[static_cast<size_t>(network.outputs[0])].extents);
+  std::vector<Label> all;
+  for_each_offset(
+      found.extents,
+      broadcast_strides(found.stored, found.extents),
+      0,
+      0,
+      elements(found.extents),
+      [&](int64_t offset) { all.push_back(found.labels[static_cast<size_t>(offset)]); });
+  return all;
+}
+
+// Elements that another number in a row changes are of that sample, or mixed.
+TEST_P(LoweredNode, KnowsTheSampleOfEachElement) {
+  const LoweredCase of = lowered_case(GetParam());
+  Judge judge(of, 7);
+  const Network network = judge.network();
+  const std::vector<double> before = judge.outputs();
+  for (size_t k = 0; k < of.inputs.size(); ++k) {
+    const Extents& extents = of.inputs[k].extents;
+    if (!of.inputs[k].learns() || extents.empty()) continue;
+    const std::vector<Label> labels = labels_of_output(network, k);
+    ASSERT_EQ(labels.size(), before.size());
+    const auto row = static_cast<size_t>(elements(extents) / extents[0]);
+    for (size_t i = 0; i < judge.values(k).size(); ++i) {
+      const double value = judge.values(k)[i];
+      judge.values(k)[i] = value + 1e-3;
+      const std::vector<double> after = judge.outputs();
+      judge.values(k)[i] = value;
+      for (size_t at = 0; at < after.size(); ++at)
+        if (std::abs(after[at] - before[at]) > 1e-12)
+          EXPECT_TRUE(is_mixed(labels[at]) || labels[at] == static_cast<Label>(i / row))
+              << "input " << k << ", element " << i << " of the output's " << at << ": "
+              << labels[at];
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LoweredNode, ::testing::ValuesIn(cases()), [](const auto& info) {

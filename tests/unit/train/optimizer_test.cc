@@ -135,6 +135,13 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
                           .elements = 70,
                           .running_momentum = 0.25f});
   layout.elements += padded_elements(70, 4);
+  const int64_t other = layout.elements;  // of another norm
+  layout.slots.push_back({.name = "other.running_mean",
+                          .shape = {30},
+                          .offset = other,
+                          .elements = 30,
+                          .running_momentum = 0.5f});
+  layout.elements += padded_elements(30, 4);
   std::vector<Range> buckets = make_buckets({0, layout.statistics_begin}, 4, 512);
   buckets.push_back({layout.statistics_begin, layout.elements});
   for (OptimizerConfig config : optimizers()) {

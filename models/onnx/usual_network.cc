@@ -1,0 +1,90 @@
+#include "models/onnx/usual_network.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "models/onnx/goal.h"
+#include "runtime/base/error.h"
+
+namespace lockstep::onnx {
+namespace {
+
+// Sides of images whose size neither the file nor the data give: the first that the network takes.
+constexpr int64_t kUsualSides[] = {224, 32, 28, 64, 96};
+
+// Nodes may put samples together, in twos or more.
+constexpr int64_t kFewSamples[] = {1, 2, 4, 8};
+
+std::vector<int64_t> samples_to_try(const OpenedFile& opened) {
+  for (const int input : opened.file.inputs) {
+    const FileValue& value = opened.file.values[static_cast<size_t>(input)];
+    if (!value.extents.empty() && value.extents[0].extent > 0) return {value.extents[0].extent};
+  }
+  return {std::begin(kFewSamples), std::end(kFewSamples)};
+}
+
+// The images (C, H, W) of each size; for other inputs one that is empty.
+std::vector<Extents> images_to_try(const NetworkInputs& inputs,
+                                   const OpenedFile& opened,
+                                   const OnnxConfig& config) {
+  if (inputs.kind() != ModelInput::kImages) return {{}};
+  std::vector<Extents> sizes;
+  for (const int64_t side : kUsualSides)
+    sizes.push_back(with_open_ones(inputs, opened, config, {3, side, side}));
+  return sizes;
+}
+
+}  // namespace
+
+UsualNetwork usual_network(const NetworkInputs& inputs,
+                           const OpenedFile& opened,
+                           const OnnxConfig& config) {
+  std::optional<ConfigError> first;
+  for (const int64_t samples : samples_to_try(opened)) {
+    std::optional<ConfigError> last;
+    for (const Extents& images : images_to_try(inputs, opened, config)) {
+      try {
+        const bool stream = is_stream(config, Purpose::kInference);
+        return {inputs.bind(samples, inputs.context(), images, stream), samples};
+      } catch (const ConfigError& error) {
+        last = error;
+      }
+    }
+    if (!first) first = last;
+  }
+  throw *first;
+}
+
+std::vector<std::string> node_problems(const NetworkInputs& inputs,
+                                       const OpenedFile& opened,
+                                       const OnnxConfig& config) {
+  std::optional<std::vector<std::string>> fewest;
+  for (const int64_t samples : samples_to_try(opened))
+    for (const Extents& images : images_to_try(inputs, opened, config)) {
+      auto found = inputs.problems(
+          samples, inputs.context(), images, is_stream(config, Purpose::kInference));
+      if (!fewest || found.size() < fewest->size()) fewest = std::move(found);
+    }
+  return *fewest;
+}
+
+Extents with_open_ones(const NetworkInputs& inputs,
+                       const OpenedFile& opened,
+                       const OnnxConfig& config,
+                       Extents open) {
+  const FileValue& input =
+      opened.file.values[static_cast<size_t>(opened.file.inputs[inputs.images_place()])];
+  for (size_t axis = 1; axis < input.extents.size(); ++axis) {
+    const OpenExtent& extent = input.extents[axis];
+    if (extent.extent >= 0) open[axis - 1] = extent.extent;
+    for (const OnnxAxis& given : config.axes) {
+      const std::string number = fmt::format("{}.{}", input.name, axis);
+      if (extent.extent < 0 && (given.name == number || given.name == extent.name))
+        open[axis - 1] = given.extent;
+    }
+  }
+  return open;
+}
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,28 @@
+#include "runtime/config/model_traits.h"
+
+#include <fmt/format.h>
+
+#include "runtime/config/limits.h"
+
+namespace lockstep {
+
+std::string ModelTraits::told(const char* field_name, int64_t count, const char* what) const {
+  return file.empty() ? fmt::format("{} is {}", field(field_name), count)
+                      : fmt::format("{} ({}) has {} {}{}",
+                                    in_quotes(file),
+                                    field("file"),
+                                    count,
+                                    what,
+                                    count == 1 ? "" : "s");
+}
+
+void ModelTraits::refuse(const char* field_name,
+                         int64_t count,
+                         const char* what,
+                         const std::string& open,
+                         const std::string& allowed) const {
+  if (file.empty()) refuse_value(field(field_name), count, open + allowed);
+  throw ConfigError("{}; allowed: {}", told(field_name, count, what), allowed);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Catches: networks from ONNX files that are computed lane by lane although samples of a batch mix, or that are refused
+although they do not; batch norms that see one value, or of which each has a momentum of its own that is lost; and
+`lockstep inspect` that hides one reason behind another, or ends with 0 for a file that cannot be trained.
+
+onnx_lanes_test.py BINARY
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+import lockstep_run
+from onnx_train_test import REST, Bench, model, node, seeded
+
+FEATURES, HIDDEN, CLASSES = 6, 8, 4
+DATA = f"synthetic {{ samples: 64 features: {FEATURES} classes: {CLASSES} }}"
+WEIGHTS = {"first": seeded([HIDDEN, FEATURES], 1), "last": seeded([CLASSES, HIDDEN], 2), "val_0": ([1], [0]), "val_1": ([2], [-1, 16])}
+
+
+def network(path, *between, output=("y", ["batch", CLASSES]), batch="batch", weights=None, rest=()):
+    """Two layers, and between them nodes from h to k."""
+    nodes = [node("Gemm", ["x", "first"], ["h"], transB=1), *between, node("Gemm", ["k", "last"], ["y"], transB=1), *rest]
+    path.write_bytes(model(nodes, WEIGHTS | (weights or {}), [("x", [batch, FEATURES])], output, opset=18))
+    return path
+
+
+def text(path, fields="", lanes=4, batch=8):
+    return (f'model {{ onnx {{ file: "{path}" {fields} }} }}\ndata {{ {DATA} }}\n{REST}'.replace("lanes: 4", f"lanes: {lanes}")
+            .replace("global_batch: 8", f"global_batch: {batch}"))
+
+
+def samples_that_mix(bench):
+    centred = network(bench.folder / "centred.onnx", node("ReduceMean", ["h", "val_0"], ["m"]), node("Sub", ["h", "m"], ["k"]))
+    for lanes in (2, 4):
+        bench.refused(["train.lanes", "allowed: 1", "ReduceMean of m", "one rank"], text(centred, lanes=lanes))
+    bench.run("centred", text(centred, lanes=1))
+    apart = network(bench.folder / "apart.onnx", node("Relu", ["h"], ["k"]), node("ReduceMean", ["k", "val_0"], ["unread"]))
+    bench.run("apart", text(apart))
+    pairs = network(bench.folder / "pairs.onnx", node("Reshape", ["h", "val_1"], ["p"]), node("Softmax", ["p"], ["s"], axis=1),
+                    node("Reshape", ["s", "val_2"], ["k"]), weights={"val_2": ([2], [-1, HIDDEN])})
+    bench.refused(["train.lanes", "Softmax of s"], text(pairs))
+    bench.run("pairs", text(pairs, lanes=1))
+    found = bench.inspect(centred)
+    bench.expect(len(found["conditions"]) == 1 and "train.lanes must be 1" in found["conditions"][0], f"{found}")
+
+
+def norm(path, momenta):
+    """Batch norms after each other."""
+    nodes, weights, last = [], {}, "h"
+    for i, momentum in enumerate(momenta):
+        names = [f"norm{i}.{part}" for part in ("weight", "bias", "mean", "var")]
+        weights |= {name: ([HIDDEN], [0.0 if name.endswith(("bias", "mean")) else 1.0] * HIDDEN) for name in names}
+        last, before = ("k" if i + 1 == len(momenta) else f"n{i}"), last
+        nodes.append(node("BatchNormalization", [before, *names], [last], momentum=momentum))
+    return network(path, *nodes, weights=weights)
+
+
+def norms(bench):
+    one = norm(bench.folder / "one.onnx", [0.9])
+    bench.refused(["train.global_batch", "8 lanes", "1 sample", "norm0.weight", "SYNCHRONISED"], text(one, lanes=8))
+    bench.run("synchronised", text(one, "batch_norm: SYNCHRONISED", lanes=8))
+    bench.run("running", text(one, "batch_norm: RUNNING", lanes=8))
+    # After one step the statistics of the second norm tell of its own momentum: the first norm gives it 0 and nearly 1.
+    two = norm(bench.folder / "two.onnx", [0.5, 0.75])
+    bench.run("two", text(two, lanes=1, batch=32), "--max-steps", "1", "--set", "schedule.lr=1e-30")
+    found = bench.weights("two")
+    for value in found["norm1.var"][1]:  # unbiased: 32 / 31
+        bench.expect(abs(value - (0.75 + 0.25 * 32 / 31)) < 1e-3, f"a running variance of {value}")
+    bench.expect(bench.run("two-ranks", text(two, lanes=2), ranks=2) == bench.run("two-lanes", text(two, lanes=2)), "two momenta on 2 ranks")
+    still = norm(bench.folder / "still.onnx", [1.0])
+    bench.refused(["momentum", "below 1"], text(still, lanes=1))
+
+
+def inspect(bench):
+    relu = node("Relu", ["h"], ["k"])
+    fixed = network(bench.folder / "fixed.onnx", relu, batch=1, output=("y", [1, CLASSES]))
+    found = bench.inspect(fixed)
+    bench.expect(any("train.global_batch" in condition for condition in found["conditions"]), f"a fixed batch: {found}")
+    bench.refused(["batch of 1", "train.lanes"], text(fixed))
+    bench.run("fixed", text(fixed, lanes=8))
+    likeness = network(bench.folder / "likeness.onnx", relu, rest=[node("Transpose", ["y"], ["t"], perm=[1, 0]), node("MatMul", ["y", "t"], ["z"])],
+                       output=("z", ["batch", "batch"]))
+    bench.refused(["model.onnx.output", "axis 1", "similarities"], text(likeness, lanes=1))
+    # All reasons at once: two inputs that nothing says, and two ops that there are none of.
+    path = bench.folder / "much.onnx"
+    path.write_bytes(model([node("Add", ["a", "b"], ["h"]), node("NonMaxSuppression", ["h"], ["n"]), node("Hardmax", ["h"], ["k"]),
+                            node("Gemm", ["k", "last"], ["y"], transB=1)], WEIGHTS | {"last": seeded([CLASSES, FEATURES], 2)},
+                           [("a", ["batch", FEATURES]), ("b", ["batch", FEATURES])], ("y", ["batch", CLASSES])))
+    refusals = bench.inspect(path)["refusals"]
+    for parts in (('"a"', '"b"'), ("NonMaxSuppression",), ("Hardmax", "no such op")):
+        bench.expect(sum(all(part in refusal for part in parts) for refusal in refusals) == 1, f"{parts} in {refusals}")
+
+
+class Inspector(Bench):
+    def inspect(self, path):
+        out = self.folder / "inspected.json"
+        done = lockstep_run.run(self.binary, ["inspect", path, "--json", out], ranks=0)
+        found = json.loads(out.read_text())["training"]
+        self.expect(done.returncode == (2 if found["refusals"] else 0), f"inspect {path}: exit code {done.returncode}: {found}")
+        return found
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Inspector(sys.argv[1], pathlib.Path(folder))
+        samples_that_mix(bench)
+        norms(bench)
+        inspect(bench)
+        return 1 if bench.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
