@@ -18,7 +18,6 @@
 #include "runtime/graph/schema.h"
 #include "runtime/run/assembly.h"
 #include "runtime/run/memory_check.h"
-#include "runtime/run/supported.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep {

@@ -25,7 +25,6 @@
 #include "runtime/config/parse.h"
 #include "runtime/run/assembly.h"
 #include "runtime/run/read_config.h"
-#include "runtime/run/supported.h"
 #include "runtime/train/folder/run_folder.h"
 
 namespace lockstep {
