@@ -39,7 +39,6 @@ void count_tensors(const Graph& graph, OnnxTraining& found) {
     if (tensor.role != Role::kParameter) continue;
     const bool statistic = tensor.running_momentum > 0;
     (statistic ? found.statistics : found.parameters) += tensor.shape.elements();
-    found.tensors[tensor.name] = statistic ? "statistic" : "learns";
   }
 }
 
@@ -54,7 +53,9 @@ OnnxTraining training_of_onnx(const OnnxConfig& config) {
     const ModelIo io = io_of_weights(run.model, [](const std::string&) { return std::nullopt; });
     found.sample = sample_of(traits_of(run.model), io);
     const Graph graph = build_model(run.model, io, 1, GraphOptions(Purpose::kInference));
-    count_tensors(graph, found);
+    const Graph with_losses = build_model(run.model, io, 1, GraphOptions(Purpose::kEvaluation));
+    count_tensors(with_losses, found);
+    found.roles = onnx::roles_of(config, with_losses);
     for (const Op& op : graph.ops) {
       if (op.kind == OpKind::kReshape) continue;  // other extents of the same elements
       found.flops += schema_of(op.kind).flops(graph, op);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "models/onnx/roles.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
@@ -18,8 +19,7 @@ struct OnnxTraining {
   // How many ops of each kind the forward pass has: those that are made for one layer, and those that
   // do a part of one, as the file's nodes do.
   std::map<std::string, int64_t> ops = {}, generic = {};
-  // Names of the file's initializers: "learns" or "statistic"; what is not there is constant.
-  std::map<std::string, std::string> tensors = {};
+  onnx::FileRoles roles = {};  // what it does with each initializer
 };
 
 // Throws nothing for a network that cannot be trained.
