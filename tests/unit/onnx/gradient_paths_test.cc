@@ -16,7 +16,7 @@ ValueKind kind_of(const Network& network, int number) {
 // By any differentiable path, but not by steps, conditions or whole numbers.
 TEST(OnnxGradientPaths, ParametersBehindFunctionsLearn) {
   FileBuilder b;
-  const int x = b.input("x", {{2}, {3}});
+  const int x = b.input("x", {{-1, "batch"}, {3}});
   const int reached = b.floats("reached", {3}), rounded = b.floats("rounded", {3}),
             compared = b.floats("compared", {3}), unused = b.floats("unused", {3}),
             aside = b.floats("aside", {3});
