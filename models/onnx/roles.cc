@@ -54,6 +54,7 @@ FileRoles roles_of(const OnnxConfig& config, const Graph& graph) {
   const auto opened = open_file(config);
   const File& file = opened->file;
   FileRoles roles{
+      .declares = file.declares,
       .declared = file.declares && config.parameters == OnnxConfig::Parameters::kDeclared,
       .folded_norms = file.folded_norms};
   const auto add = [&](size_t number, bool constant_node) {
@@ -98,6 +99,10 @@ std::vector<std::string> lines_of(const FileRoles& roles) {
   };
   if (roles.declared)
     add(Kind::kLearns, "learns, as the file declares", "learn, as the file declares");
+  else if (roles.declares)
+    add(Kind::kLearns,
+        "learns by its place, whatever the file declares (model.onnx.parameters: GUESSED)",
+        "learn by their places, whatever the file declares (model.onnx.parameters: GUESSED)");
   else
     add(Kind::kLearns,
         "learns by its place, as the file does not declare its parameters",

@@ -30,7 +30,8 @@ const char* name_of(InitializerRole::Kind kind);
 const char* name_of(Source source);
 
 struct FileRoles {
-  bool declared = false;  // what learns is what the file declares
+  bool declares = false;  // the file does
+  bool declared = false;  // and what learns is what it declares
   // In the file's order, and behind them Constant nodes that learn.
   std::vector<InitializerRole> initializers = {};
   std::vector<FoldedNorm> folded_norms = {};

@@ -469,6 +469,7 @@ def compare(lockstep, name, steps, modes, optimizers):
                 each = {k: (update_distance(v, true_updates[k]), update_distance(own_updates[k], true_updates[k]))
                         for k, v in updates.items() if k in true_updates}
                 excess = lambda pair: pair[0] / max(LIMIT, OWN * pair[1])
+                each = each or {"none that can be compared": (0.0, 0.0)}
                 worst = max(each, key=lambda k: (excess(each[k]) > 1, each[k][0] if each[k][1] < LIMIT else 0))
                 good = learned == wanted and here <= max(LIMIT, OWN * there) and excess(each[worst]) <= 1
                 good_in_all &= good
