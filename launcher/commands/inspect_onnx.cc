@@ -177,8 +177,8 @@ void print(const File& file, const OnnxTraining& training, bool tensors) {
                          nodes == 0 ? "" : ": ",
                          text_of(count_ops(file))));
   print(training, constants_of(file, training));
-  const std::string warning = onnx::warning_of_folded_norms(file.folded_norms);
-  if (!warning.empty()) print_line("warning: " + warning);
+  for (const std::string& warning : onnx::warnings_of(training.roles))
+    print_line("warning: " + warning);
   if (!tensors) return;
   const Roles roles = roles_by_name(training);
   for (const Initializer& initializer : file.initializers) {
@@ -276,7 +276,8 @@ OnnxConfig onnx_config_of(const std::string& path, const std::vector<std::string
 void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) {
   const File file = onnx::read_file(config.file);
   fmt::print("{}\n", escape_controls(config.file));
-  const OnnxTraining training = training_of_onnx(config);
+  OnnxTraining training = training_of_onnx(config);
+  training.roles.folded_norms = file.folded_norms;  // also of one that cannot be trained
   print(file, training, tensors);
   std::fflush(stdout);
   if (json.empty()) return;

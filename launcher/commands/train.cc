@@ -180,8 +180,8 @@ void describe(const Assembly& assembly, RunDevice& device, Session& session) {
   if (const auto* onnx = std::get_if<OnnxConfig>(&assembly.config.model)) {
     const onnx::FileRoles roles = onnx::roles_of(*onnx, assembly.training);
     for (const std::string& line : onnx::lines_of(roles)) log_info("{}: {}", onnx->file, line);
-    const std::string warning = onnx::warning_of_folded_norms(roles.folded_norms);
-    if (!warning.empty() && session.communicator().rank() == 0)
+    if (session.communicator().rank() > 0) return;
+    for (const std::string& warning : onnx::warnings_of(roles))
       log_warn("{}: {}", onnx->file, warning);
   }
 }

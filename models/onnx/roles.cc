@@ -26,6 +26,17 @@ std::string counted(size_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
+// Of norms that the file has no more.
+std::string warning_of_folded_norms(const std::vector<FoldedNorm>& norms) {
+  const FoldedNorm& first = norms.front();
+  return escape_controls(fmt::format(
+      "the exporter has folded {} into the layers before, such as {}{}; the network is trained without "
+      "them. To train with them, export with torch.onnx.export(..., dynamo=True, optimize=False)",
+      counted(norms.size(), "batch norm"),
+      first.layer,
+      first.norm.empty() ? "" : fmt::format(", which stands for {}", first.norm)));
+}
+
 }  // namespace
 
 const char* name_of(Kind kind) {
@@ -82,12 +93,8 @@ FileRoles roles_of(const OnnxConfig& config, const Graph& graph) {
 
 std::vector<std::string> lines_of(const FileRoles& roles) {
   std::map<Kind, std::vector<std::string>> names;
-  std::vector<std::string> replaced;
-  for (const InitializerRole& role : roles.initializers) {
+  for (const InitializerRole& role : roles.initializers)
     if (role.numbers) names[role.kind].push_back(role.name);
-    if (role.kind == Kind::kLearns && !role.made_of.empty())
-      replaced.push_back(fmt::format("{} ({})", role.name, fmt::join(role.made_of, ", ")));
-  }
   std::vector<std::string> lines;
   const auto add = [&](Kind kind, const char* one, const char* several) {
     const std::vector<std::string>& of = names[kind];
@@ -111,24 +118,24 @@ std::vector<std::string> lines_of(const FileRoles& roles) {
   add(Kind::kNoGradient,
       "is a parameter that no gradient reaches, and does not learn",
       "are parameters that no gradient reaches, and do not learn");
-  if (!replaced.empty())
-    lines.push_back(fmt::format(
-        "in the place of parameters of which the exporter computed them, {} learn: {}; with "
-        "optimize=False it exports the parameters themselves",
-        replaced.size(),
-        some_of(replaced)));
   return lines;
 }
 
-std::string warning_of_folded_norms(const std::vector<FoldedNorm>& norms) {
-  if (norms.empty()) return "";
-  const FoldedNorm& first = norms.front();
-  return escape_controls(fmt::format(
-      "the exporter has folded {} into the layers before, such as {}{}; the network is trained without "
-      "them. To train with them, export with torch.onnx.export(..., dynamo=True, optimize=False)",
-      counted(norms.size(), "batch norm"),
-      first.layer,
-      first.norm.empty() ? "" : fmt::format(", which stands for {}", first.norm)));
+std::vector<std::string> warnings_of(const FileRoles& roles) {
+  std::vector<std::string> warnings;
+  if (!roles.folded_norms.empty()) warnings.push_back(warning_of_folded_norms(roles.folded_norms));
+  std::vector<std::string> replaced;
+  for (const InitializerRole& role : roles.initializers)
+    if (role.kind == Kind::kLearns && !role.made_of.empty())
+      replaced.push_back(fmt::format("{} ({})", role.name, fmt::join(role.made_of, ", ")));
+  if (!replaced.empty())
+    warnings.push_back(fmt::format(
+        "the exporter has computed {} of parameters, and they learn in their place: {}; where they are more "
+        "than the parameters' elements in another order, the network learns otherwise than the module. To "
+        "train the parameters, export with torch.onnx.export(..., dynamo=True, optimize=False)",
+        counted(replaced.size(), "initializer"),
+        some_of(replaced)));
+  return warnings;
 }
 
 }  // namespace lockstep::onnx

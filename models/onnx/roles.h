@@ -43,7 +43,8 @@ FileRoles roles_of(const OnnxConfig& config, const Graph& graph);
 // What learns and what does not by name, some of them: a line for each kind.
 std::vector<std::string> lines_of(const FileRoles& roles);
 
-// A warning of norms that the file has no more; empty where it has lost none.
-std::string warning_of_folded_norms(const std::vector<FoldedNorm>& norms);
+// What the exporter has done to the network that changes how it is trained: norms that the file has no more,
+// parameters that were computed into others.
+std::vector<std::string> warnings_of(const FileRoles& roles);
 
 }  // namespace lockstep::onnx
