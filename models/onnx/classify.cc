@@ -104,6 +104,13 @@ bool is_mask(const Array& array) {
   return forgets;
 }
 
+// At most one axis is longer than 1.
+bool is_vector(const Array& array) {
+  return std::count_if(array.extents.begin(), array.extents.end(), [](int64_t extent) {
+           return extent > 1;
+         }) <= 1;
+}
+
 class Classifier {
  public:
   Classifier(const File& file, bool declared)
@@ -288,13 +295,6 @@ class Classifier {
     if (at == nodes.end() || *at != node) nodes.insert(at, node);
   }
 
-  // At most one axis is longer than 1.
-  static bool is_vector(const Array& array) {
-    return std::count_if(array.extents.begin(), array.extents.end(), [](int64_t extent) {
-             return extent > 1;
-           }) <= 1;
-  }
-
   const File& file_;
   bool declares_;             // and its word counts
   std::vector<int> source_;   // by value: the node that computes it, or -1
@@ -329,9 +329,28 @@ class Overrides {
       if (selection_.constant && selection_.constant(value.name))
         set(classes, i, false, Source::kConfig);
     }
+    if (selection_.declared && file_.optimized && !file_.lost_parameters.empty())
+      add_readers(classes);
   }
 
  private:
+  // The exporter may have merged declared parameters wherever they stand.
+  void add_readers(Classes& classes) const {
+    for (size_t i = 0; i < file_.nodes.size(); ++i) {
+      for (const int input : file_.nodes[i].inputs) {
+        if (input < 0) continue;
+        const auto number = static_cast<size_t>(input);
+        if (!classes.parameter[number] || classes.source[number] != Source::kFile ||
+            !is_vector(*elements_of(number)))
+          continue;
+        std::vector<int>& nodes = classes.vector_nodes[input];
+        const auto node = static_cast<int>(i);
+        const auto at = std::lower_bound(nodes.begin(), nodes.end(), node);
+        if (at == nodes.end() || *at != node) nodes.insert(at, node);
+      }
+    }
+  }
+
   const Array* elements_of(size_t number) const {
     const FileValue& value = file_.values[number];
     if (value.initializer >= 0)

@@ -87,6 +87,7 @@ void read_declarations(const schema::GraphProto& graph,
   read(graph.input());
   read(graph.value_info());
   file.declares = !kinds.empty();
+  file.optimized = !folded.empty();
 
   std::set<std::string> kept;  // parameters that the file has, or something that is made of them
   for (const auto& [name, number] : by_name) {

@@ -103,6 +103,7 @@ struct File {
   std::vector<int> inputs;  // without those that an initializer fills
   std::vector<int> outputs;
   bool declares = false;                     // says which initializers are parameters
+  bool optimized = false;                    // the exporter has computed some of its values
   std::vector<std::string> lost_parameters;  // that it lists, but does not have any more
   std::vector<FoldedNorm> folded_norms;
 };

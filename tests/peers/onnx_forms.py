@@ -65,6 +65,19 @@ def batch_norm(m, h, gain, bias):
     return F.batch_norm(h, m.running_mean, m.running_var, gain, bias, m.training, 0.1)
 
 
+def filled(m):
+    """A triangular matrix from its elements."""
+    matrix = torch.zeros(WIDTH, WIDTH, dtype=m.w.dtype)
+    matrix[*torch.tril_indices(WIDTH, WIDTH)] = m.w
+    return matrix
+
+
+def directed(m):
+    """A low-rank change of a direction, with a length of its own, as in DoRA."""
+    v = m.v + m.a @ m.b
+    return m.size[:, None] * v / v.norm(dim=1, keepdim=True)
+
+
 INDEX = torch.tensor([[0, 1, 2, 3], [4, 0, 1, 2], [5, 4, 0, 1], [6, 5, 4, 0]])
 BLUR = torch.tensor([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]]).div(16).expand(2, 1, 3, 3).contiguous()
 SINES = torch.cat([f(torch.arange(4)[:, None] * torch.tensor([1.0, 0.1, 0.01, 0.001])) for f in (torch.sin, torch.cos)], 1)
@@ -117,6 +130,13 @@ FORMS = {
     "permuted": lambda: Form(lambda m, h: torch.tanh(h @ m.w.permute(2, 0, 1).reshape(WIDTH, -1)), w=drawn(2, 3, WIDTH)),
     "experts": lambda: Form(lambda m, h: torch.einsum("nk,kij,ni->nj", torch.softmax(h @ m.gate, 1), m.w, h), gate=drawn(WIDTH, 3), w=drawn(3, WIDTH, WIDTH)),
     "mixed_experts": lambda: Form(lambda m, h: h @ (torch.softmax(m.mix, 0)[:, None, None] * m.w).sum(0), mix=drawn(3), w=drawn(3, WIDTH, WIDTH)),
+    "packed": lambda: Form(lambda m, h: h @ filled(m), w=drawn(WIDTH * (WIDTH + 1) // 2)),
+    "filled": lambda: Form(lambda m, h: F.linear(h, m.w.masked_fill(m.fixed, 0.25)), w=square(), fixed=drawn(WIDTH, WIDTH, seed=5) > 0),
+    "outer": lambda: Form(lambda m, h: h @ torch.outer(m.a, m.b) + h, a=row(), b=row(4)),
+    "magnitude_and_direction": lambda: Form(lambda m, h: F.linear(h, directed(m)), v=square(), a=drawn(WIDTH, 2), b=drawn(2, WIDTH, seed=4), size=row(5)),
+    "made_by_a_layer": lambda: Form(lambda m, h: h @ m.layer(m.e).reshape(WIDTH, WIDTH), e=drawn(4), layer=nn.Linear(4, WIDTH * WIDTH)),
+    "bilinear": lambda: Form(lambda m, h: m.layer(h, h.tanh()), layer=nn.Bilinear(WIDTH, WIDTH, 3)),
+    "binary": lambda: Form(lambda m, h: F.linear(h, (m.w.sign() - m.w).detach() + m.w), w=square()),
     "straight_through": lambda: Form(lambda m, h: F.linear(h, m.w + ((m.w * 4).round() / 4 - m.w).detach()), w=square()),
     # Tables, tokens and states.
     "relative_places": lambda: Form(lambda m, h: attention(h, m.table[m.fixed.flatten()].reshape(4, 4, 2).permute(2, 0, 1)), table=drawn(7, 2), fixed=INDEX),
@@ -142,6 +162,8 @@ FORMS = {
     "weight_norm_kernel": lambda: Form(lambda m, h: m.conv(h[:, None]), conv=weight_norm(nn.Conv1d(1, 3, 3))),
     "weight_norm_transposed": lambda: Form(lambda m, h: m.conv(pixels(h)), conv=weight_norm(nn.ConvTranspose2d(2, 3, 2, 2))),
     "volume_kernel": lambda: Form(lambda m, h: F.conv3d(pixels(h).reshape(-1, 1, 2, 4, 4), m.w.exp()), w=kernel(2, 1, 2, 3, 3)),
+    "separable_kernel": lambda: Form(lambda m, h: F.conv2d(pixels(h), torch.outer(m.a, m.b).expand(2, 1, 3, 3), groups=2), a=drawn(3), b=drawn(3, seed=4)),
+    "turned_kernels": lambda: Form(lambda m, h: F.conv2d(pixels(h), torch.cat((m.w, m.w.flip(2, 3), m.w.transpose(2, 3)))), w=kernel(2, 2, 3, 3)),
     "kernel_and_penalty": lambda: Form(lambda m, h: F.conv2d(pixels(h), m.w) * m.w.square().sum(), w=kernel()),
     "blur": lambda: Form(lambda m, h: F.conv2d(pixels(h), m.fixed, groups=2, padding=1), fixed=BLUR),
     "fixed_bias_of_kernel": lambda: Form(lambda m, h: F.conv2d(pixels(h), m.w, m.fixed), w=kernel(), fixed=drawn(4)),
@@ -153,6 +175,10 @@ FORMS = {
     "fixed_sines": lambda: Form(lambda m, h: tokens(h) + m.fixed, fixed=SINES),
     "fixed_grid": lambda: Form(lambda m, h: torch.cat((pixels(h), m.fixed.expand(h.shape[0], -1, -1, -1)), 1), fixed=torch.linspace(-1, 1, 32).reshape(1, 2, 4, 4)),
     "fixed_table": lambda: Form(lambda m, h: h + m.fixed[(h.sum(1) > 0).long()], fixed=drawn(2, WIDTH)),
+    "fixed_batch_norm": lambda: Form(lambda m, h: batch_norm(m, h, m.fixed, m.b), b=row(), fixed=row(4), running_mean=torch.zeros(WIDTH),
+                                     running_var=torch.ones(WIDTH)),
+    "fixed_state": lambda: Form(lambda m, h: m.gru(tokens(h), m.fixed.expand(-1, h.shape[0], -1).contiguous())[0][:, -1],
+                                fixed=drawn(1, 1, WIDTH), gru=nn.GRU(WIDTH, WIDTH, batch_first=True)),
     "fixed_slope": lambda: Form(lambda m, h: F.prelu(h, m.fixed), fixed=torch.tensor([0.1])),
     "numbers_of_the_code": lambda: Form(lambda m, h: h * torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8]) + torch.linspace(0, 1, WIDTH)),
     "not_kept": lambda: Form(lambda m, h: m.layer(h), layer=NotKept()),

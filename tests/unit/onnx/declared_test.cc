@@ -109,6 +109,21 @@ TEST(OnnxDeclared, WhatTheExporterComputedCountsAsWhatItIsMadeOf) {
   EXPECT_TRUE(file.lost_parameters.empty());
 }
 
+// Two gains 1 + w that were equal at first are one value in the file.
+TEST(OnnxDeclared, MergedParametersAreFoundInAnyPlace) {
+  constexpr const char* kFrom = "pkg.onnxscript.optimizer.folded_from";
+  Graph graph = sum_of({"val_7"});
+  graph.nodes = {node("Mul", {"x", "val_7"}, {"h"}), node("Mul", {"h", "val_7"}, {"y"})};
+  graph.values = {info("val_7", kFrom, "['one', 'first.w']")};
+  const auto merged = [&](const std::string& signature) {
+    graph.more = entry(16, "pkg.torch.export.ExportedProgram.graph_signature", signature);
+    const onnx::File file = parsed(model(graph));
+    return merged_initializers(file, classify(file)).size();
+  };
+  EXPECT_EQ(merged("a: PARAMETER target='first.w'\nb: PARAMETER target='second.w'\n"), 1u);
+  EXPECT_EQ(merged("a: PARAMETER target='first.w'\n"), 0u);
+}
+
 TEST(OnnxDeclared, FoldedNormsAreFoundByMetadataAndByNames) {
   const std::string classes = entry(
       9,
