@@ -233,7 +233,8 @@ std::string newest_state(const std::filesystem::path& run_dir, std::string& wher
 }
 
 // If it says what learns: the state of the checkpoint that --resume names, in the run's folder or elsewhere;
-// `config` has the parameters that it recorded, and `older` is its name where an older revision wrote it. All ranks together; throws AgreedError.
+// `config` has the parameters that it recorded, and `older` is its name if an older revision wrote it. All ranks
+// together; throws AgreedError.
 std::optional<CheckpointState> find_state(Session& session,
                                           const TrainOptions& options,
                                           RunConfig& config,

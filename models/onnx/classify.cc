@@ -304,6 +304,23 @@ class Classifier {
   Classes classes_;
 };
 
+// Null of what is computed.
+const Array* elements_of(const File& file, size_t number) {
+  const FileValue& value = file.values[number];
+  if (value.initializer >= 0)
+    return &file.initializers[static_cast<size_t>(value.initializer)].array;
+  return value.constant ? &*value.constant : nullptr;
+}
+
+// Whether a pattern may make the value learn: an initializer, or a Constant node that is no number of the
+// arithmetic.
+bool may_be_chosen(const File& file, size_t number) {
+  const FileValue& value = file.values[number];
+  return value.initializer >= 0 ||
+         (value.constant && !is_invented(value.name, value.constant->size() == 1) &&
+          !is_number_of(value.name, *value.constant));
+}
+
 // What the file and the config say, in the place of what the rule has found.
 class Overrides {
  public:
@@ -318,13 +335,13 @@ class Overrides {
 
   void apply(Classes& classes) const {
     for (size_t i = 0; i < file_.values.size(); ++i) {
-      const Array* const array = elements_of(i);
+      const Array* const array = elements_of(file_, i);
       if (array == nullptr || !is_floating(array->type) || array->size() == 0) continue;
       const FileValue& value = file_.values[i];
       if (selection_.declared && value.declared != Declared::kNothing)
         set(classes, i, value.declared == Declared::kParameter, Source::kFile);
       if (value.of_function) continue;
-      if (selection_.trainable && selection_.trainable(value.name))
+      if (selection_.trainable && may_be_chosen(file_, i) && selection_.trainable(value.name))
         set(classes, i, true, Source::kConfig);
       if (selection_.constant && selection_.constant(value.name))
         set(classes, i, false, Source::kConfig);
@@ -341,7 +358,7 @@ class Overrides {
         if (input < 0) continue;
         const auto number = static_cast<size_t>(input);
         if (!classes.parameter[number] || classes.source[number] != Source::kFile ||
-            !is_vector(*elements_of(number)))
+            !is_vector(*elements_of(file_, number)))
           continue;
         std::vector<int>& nodes = classes.vector_nodes[input];
         const auto node = static_cast<int>(i);
@@ -349,13 +366,6 @@ class Overrides {
         if (at == nodes.end() || *at != node) nodes.insert(at, node);
       }
     }
-  }
-
-  const Array* elements_of(size_t number) const {
-    const FileValue& value = file_.values[number];
-    if (value.initializer >= 0)
-      return &file_.initializers[static_cast<size_t>(value.initializer)].array;
-    return value.constant ? &*value.constant : nullptr;
   }
 
   void set(Classes& classes, size_t number, bool learns, Source source) const {
@@ -375,6 +385,18 @@ Classes classify(const File& file, const Selection& selection) {
   Classes classes = Classifier(file, selection.declared).run();
   Overrides(file, selection).apply(classes);
   return classes;
+}
+
+std::vector<std::string> names_of_numbers(const File& file, bool trainable) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < file.values.size(); ++i) {
+    const Array* const array = elements_of(file, i);
+    if (array == nullptr || file.values[i].of_function || !is_floating(array->type) ||
+        array->size() == 0 || (trainable && !may_be_chosen(file, i)))
+      continue;
+    names.push_back(file.values[i].name);
+  }
+  return names;
 }
 
 std::vector<MergedInitializer> merged_initializers(const File& file, const Classes& classes) {

@@ -196,6 +196,9 @@ struct Selection {
 // which a gradient comes back. Not statistics, masks, nor operands by whose names an exporter calls what it
 // computed itself. Running statistics of batch norms are never parameters.
 Classes classify(const File& file, const Selection& selection = {});
+// Names of initializers that hold numbers, and of Constant nodes that do, in the file's order. `trainable`: without
+// Constant nodes that an exporter has written for numbers of the arithmetic, which no pattern makes learn.
+std::vector<std::string> names_of_numbers(const File& file, bool trainable);
 // In the order of values. Parameters of modules that a model calls several times are among them.
 std::vector<MergedInitializer> merged_initializers(const File& file, const Classes& classes);
 

@@ -33,20 +33,6 @@ void add_output(File& file, const std::string& name) {
   }
 }
 
-// Names of what may learn, in the order of the file.
-std::vector<std::string> names_of_floats(const File& file) {
-  std::vector<std::string> names;
-  for (const FileValue& value : file.values) {
-    const Array* const array =
-        value.initializer >= 0 ? &file.initializers[static_cast<size_t>(value.initializer)].array
-        : value.constant       ? &*value.constant
-                               : nullptr;
-    if (array != nullptr && !value.of_function && is_floating(array->type) && array->size() > 0)
-      names.push_back(value.name);
-  }
-  return names;
-}
-
 // How alike two texts are, from 0 to 1: the share of their letters that stand in both in the same order.
 double likeness(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1, 0);  // of the letters of a so far and each beginning of b
@@ -77,9 +63,9 @@ std::string near_names(std::vector<std::string> names, const std::string& text) 
 // Whether one of the patterns is found in a name. Throws ConfigError where one is found in none.
 std::function<bool(const std::string&)> found_by(const std::vector<std::string>& texts,
                                                  const std::string& field,
-                                                 const File& file) {
+                                                 const std::string& path,
+                                                 const std::vector<std::string>& names) {
   if (texts.empty()) return nullptr;
-  const std::vector<std::string> names = names_of_floats(file);
   auto patterns = std::make_shared<std::vector<Pattern>>();
   for (const std::string& text : texts) {
     patterns->emplace_back(field, text);
@@ -90,7 +76,7 @@ std::function<bool(const std::string&)> found_by(const std::vector<std::string>&
           "numbers, such as {}",
           field,
           in_quotes(text),
-          file.path,
+          path,
           near_names(names, text));
   }
   return [patterns](const std::string& name) {
@@ -100,11 +86,14 @@ std::function<bool(const std::string&)> found_by(const std::vector<std::string>&
 }
 
 Selection selection_of(const OnnxConfig& config, const File& file) {
-  Selection selection{.declared = config.parameters == OnnxConfig::Parameters::kDeclared,
-                      .trainable = found_by(config.trainable, "model.onnx.trainable", file),
-                      .constant = found_by(config.constant, "model.onnx.constant", file)};
+  const std::vector<std::string> trainable = names_of_numbers(file, true);
+  Selection selection{
+      .declared = config.parameters == OnnxConfig::Parameters::kDeclared,
+      .trainable = found_by(config.trainable, "model.onnx.trainable", file.path, trainable),
+      .constant = found_by(
+          config.constant, "model.onnx.constant", file.path, names_of_numbers(file, false))};
   if (!selection.trainable || !selection.constant) return selection;
-  for (const std::string& name : names_of_floats(file))
+  for (const std::string& name : trainable)
     if (selection.trainable(name) && selection.constant(name))
       throw ConfigError(
           "model.onnx.constant: finds {}, which model.onnx.trainable finds, too; allowed: names that "

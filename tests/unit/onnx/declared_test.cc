@@ -76,6 +76,25 @@ TEST(OnnxDeclared, TheConfigGoesBeforeTheFile) {
   EXPECT_TRUE(learns(file, "layer.bias", turned));
 }
 
+// A pattern for a module finds the numbers of its arithmetic, too, as TorchScript's exporter names them.
+TEST(OnnxDeclared, NumbersOfTheArithmeticCannotBeChosen) {
+  Graph graph = sum_of({"layer.table"});
+  graph.nodes.insert(graph.nodes.begin(),
+                     {node("Constant",
+                           {},
+                           {"/layer/Constant_output_0"},
+                           "",
+                           {tensor_attribute("value", raw_tensor("", {5, 6}))}),
+                      node("Mul", {"x", "/layer/Constant_output_0"}, {"h"})});
+  graph.nodes.back() = node("Add", {"h", "layer.table"}, {"y"});
+  const onnx::File file = parsed(model(graph));
+  const auto all = [](const std::string&) { return true; };
+  EXPECT_FALSE(learns(file, "/layer/Constant_output_0", {.trainable = all}));
+  EXPECT_TRUE(learns(file, "layer.table", {.trainable = all}));
+  EXPECT_EQ(onnx::names_of_numbers(file, true), (std::vector<std::string>{"layer.table"}));
+  EXPECT_EQ(onnx::names_of_numbers(file, false).size(), 2u);
+}
+
 // Files whose values lost their entries, or whose exporter wrote them elsewhere.
 TEST(OnnxDeclared, TheSignatureAndOtherPlacesTellToo) {
   Graph graph = sum_of({"w", "pe", "own"});
