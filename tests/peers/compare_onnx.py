@@ -7,8 +7,8 @@ Each network is made from a seed, exported and trained from the file and by PyTo
 same batches. What learns must be what PyTorch's named_parameters() have a gradient for, and nothing else.
 
 The judge is PyTorch in double precision. Compared are losses, and the updates of each tensor, which are its last
-elements less its first ones: the norm of the difference from the judge's update, over the norm of that. The
-weights themselves would hide a tensor that never moves. Printed are the largest relative difference of losses and
+elements less its first ones: the norm of the difference from the judge's update, over the norm of that, of elements
+whose gradient is more than rounding. The weights themselves would hide a tensor that never moves. Printed are the largest relative difference of losses and
 the updates of the worst tensor, beside those of PyTorch in single precision. Ends with 1 if ours are above the limits and
 far above PyTorch's own: a tensor whose gradient is 0 but for rounding, as a bias before a batch norm, moves by
 chance in both, and a network with many batch norms makes much of the last bit.
@@ -42,6 +42,7 @@ from torch import nn
 
 import compare_transformers
 import onnx_forms
+import onnx_updates
 import onnx_zoo
 
 warnings.filterwarnings("ignore")
@@ -307,15 +308,10 @@ def loss_of(outputs, labels):
     return nn.functional.cross_entropy(outputs.flatten(0, -2), labels.flatten(), ignore_index=-1)
 
 
-def statistics_of(model):
-    return {k: v for k, v in model.named_buffers() if k.split(".")[-1] in ("running_mean", "running_var")}
-
-
 def train(model, batches, make_optimizer):
-    """Losses, and the updates of what has moved or could, of a copy of the model. Weights that are tied have all
-    their names."""
+    """Losses and updates of a copy of the model."""
     model = copy.deepcopy(model).train()
-    first = {k: v.detach().clone() for k, v in (*model.named_parameters(remove_duplicate=False), *statistics_of(model).items())}
+    updates = onnx_updates.Updates(model)
     optimizer = make_optimizer(model.parameters())
     losses = []
     for x, labels in batches:
@@ -323,27 +319,14 @@ def train(model, batches, make_optimizer):
         loss = model.losses(outputs, labels) if hasattr(model, "losses") else loss_of(outputs, labels)
         optimizer.zero_grad()
         loss.backward()
+        updates.watch()
         optimizer.step()
         losses.append(loss.item())
-    learned = {k: v for k, v in model.named_parameters(remove_duplicate=False) if v.grad is not None}
-    return losses, {k: v.detach() - first[k] for k, v in {**learned, **statistics_of(model)}.items()}
-
-
-def aliases_of(model):
-    """By each name of a parameter or running statistic the first of its names."""
-    first = {}
-    return {k: first.setdefault(id(v), k) for k, v in (*model.named_parameters(remove_duplicate=False), *statistics_of(model).items())}
+    return losses, updates
 
 
 def loss_distance(losses, true_losses):
     return max(abs(a - b) / abs(b) for a, b in zip(losses, true_losses, strict=True))
-
-
-def update_distance(update, true_update):
-    """A tensor that does not move where the judge does not is right."""
-    update, true_update = update.double(), true_update.double()
-    away = (update - true_update).norm().item()
-    return away / true_update.norm().item() if away > 0 else 0.0
 
 
 def run(lockstep, *arguments):
@@ -376,27 +359,6 @@ output {{ tensorboard: false }}
     for name in before.keys() - names:
         assert torch.equal(before[name], after[name]), f"{name} is constant, but another one in the trained file"
     return [row["loss"] for row in rows if "loss" in row], {name: (before[name], after[name]) for name in names}, roles.get("made_of", {})
-
-
-def named_as_pytorch(ours, made_of, model):
-    """Our updates by the names that PyTorch has, and the names of all parameters that learn in some form. An exporter
-    may transpose a matrix and rename it, or compute something of it."""
-    aliases = aliases_of(model)
-    known = {**dict(model.named_parameters()), **statistics_of(model)}
-    updates, covered = {}, set()
-    for name, (first, last) in ours.items():
-        update = last - first
-        found = aliases.get(name)
-        if found is None:
-            for other, value in known.items():
-                if torch.equal(value.detach(), first):
-                    found = other
-                elif value.dim() == 2 and torch.equal(value.detach().T, first):
-                    found, update = other, update.T
-        covered |= {aliases[part] for part in made_of.get(name, [])} or {found or name}
-        if found:
-            updates[found] = update
-    return updates, covered
 
 
 def samples_of(name, folder, steps):
@@ -459,13 +421,15 @@ def compare(lockstep, name, steps, modes, optimizers):
                     good_in_all &= mode in ("default", "script")
                     print(f"{name:22} {mode:7} {optimizer:5} refused: {refusal}", flush=True)
                     continue
-                updates, learned = named_as_pytorch(ours, made_of, model)
-                true_losses, true_updates = train(copy.deepcopy(model).double(), doubled(batches), make)
-                own_losses, own_updates = train(model, batches, make)
-                wanted = {aliases_of(model)[k] for k in true_updates}
+                updates, learned = onnx_updates.named_as_pytorch(ours, made_of, model)
+                true_losses, true = train(copy.deepcopy(model).double(), doubled(batches), make)
+                own_losses, own = train(model, batches, make)
+                true_updates, own_updates, aliases = true.taken(), own.taken(), onnx_updates.aliases_of(model)
+                wanted = {aliases[k] for k in true_updates}
                 here, there = loss_distance(losses, true_losses), loss_distance(own_losses, true_losses)
-                each = {k: (update_distance(v, true_updates[k]), update_distance(own_updates[k], true_updates[k]))
-                        for k, v in updates.items() if k in true_updates}
+                away = lambda update, k: onnx_updates.distance(update, true_updates[k], true.clear.get(k))
+                each = {k: (away(v, k), away(own_updates[k], k)) for k, v in updates.items() if k in true_updates}
+                each = each or {"none that can be compared": (0.0, 0.0)}
                 excess = lambda pair: pair[0] / max(LIMIT, OWN * pair[1])
                 each = each or {"none that can be compared": (0.0, 0.0)}
                 worst = max(each, key=lambda k: (excess(each[k]) > 1, each[k][0] if each[k][1] < LIMIT else 0))
