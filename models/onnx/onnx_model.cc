@@ -157,7 +157,15 @@ class OnnxModel final : public Model {
                                         tokens > 0 ? tokens : inputs.context(),
                                         sample_of(inputs, *opened, io),
                                         is_stream(config_, options));
-    return append(options, inputs, network, io).graph;
+    Graph graph = append(options, inputs, network, io).graph;
+    const bool learns = std::ranges::any_of(
+        graph.parameters, [&](TensorId id) { return graph[id].running_momentum == 0; });
+    if (options.purpose == Purpose::kTraining && !learns)
+      throw ConfigError(
+          "model.onnx.file: no initializer of {} learns; allowed: a file with parameters, or "
+          "model.onnx.trainable and constant that leave one or more",
+          config_.file);
+    return graph;
   }
 
   // Products that no layer of its own computes count, too.

@@ -107,6 +107,7 @@ def patterns(bench, text):
     bench.refused(["model.onnx.trainable", "'haed'", "such as 'head'"], text('trainable: "b" trainable: "haed"'))
     bench.refused(["model.onnx.constant", "'nothing'", "initializer"], text('constant: "nothing"'))
     bench.refused(["model.onnx.constant", "'m'", "model.onnx.trainable"], text('constant: "^m$" trainable: "m"'))
+    bench.refused(["no initializer", "model.onnx.trainable"], text('constant: "."'))
     groups = lambda match: text(rest=REST.replace("train {", f'train {{ groups {{ match: "{match}" freeze: true }}'))
     bench.run("grouped", groups("val_3"))
     bench.expect(bench.weights("grouped")["val_3"] == stored("val_3"), "train.groups does not find a parameter behind a function")
