@@ -2,6 +2,8 @@
 // What a family of models says of one of its configs. README.md tells how to add a family.
 
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,11 @@ class Model {
   // See registry.h of these.
   virtual ModelConfig resolve(const ModelIo& io) const = 0;
   virtual ModelIo io_of_weights(const ExtentsOf& extents_of) const = 0;
+  // See registry.h.
+  virtual std::optional<ModelConfig> with_recorded_parameters(
+      const std::set<std::string>& /*names*/) const {
+    return std::nullopt;
+  }
   // Of a resolved config. `tokens`: length of the sequences, 0: the whole context; for models that
   // take tokens.
   virtual Graph build(const ModelIo& io,

@@ -90,6 +90,11 @@ ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io) {
   return model_of(model)->resolve(io);
 }
 
+std::optional<ModelConfig> with_recorded_parameters(const ModelConfig& model,
+                                                    const std::set<std::string>& names) {
+  return model_of(model)->with_recorded_parameters(names);
+}
+
 Graph build_model(const ModelConfig& model,
                   const ModelIo& io,
                   int64_t lane_batch,

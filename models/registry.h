@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,12 @@ void check_class_weights(const TrainConfig& train, const ModelTraits& traits);
 // The config with what it leaves to the data filled in (outputs, vocabulary). Throws ConfigError
 // where both are given and do not agree.
 ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io);
+
+// The config with which the model has the parameters of these names, where it has others by itself: those that
+// a checkpoint of an older revision recorded, which had another rule. Nothing where no such config is known, or
+// none is needed.
+std::optional<ModelConfig> with_recorded_parameters(const ModelConfig& model,
+                                                    const std::set<std::string>& names);
 
 // Builds the graph of one lane of `lane_batch` samples; a training graph is differentiated. `model`
 // must be resolved. `tokens` shortens the sequences of a language model below its context; 0: the

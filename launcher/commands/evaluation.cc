@@ -2,6 +2,7 @@
 
 #include "collectives/agreement.h"
 #include "collectives/find_topology.h"
+#include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/results.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
@@ -40,11 +41,15 @@ EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options,
   communicator.set_files_timeout_s(config.comm.files_timeout_s);
   run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(config, share));
-    // The checkpoint of a LoRA says what learned beside it.
-    const bool has_lora = config.adapter.lora.has_value();
-    if (has_lora) state_ = read_state(resolve_checkpoint(options.checkpoint));
+    const bool asks = depends_on_checkpoint(config);
+    if (asks) {
+      const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
+      state_ = read_state(folder);
+      if (adopt_recorded_parameters(state_, config.model) && communicator.rank() == 0)
+        warn_of_older_revision(folder.string());
+    }
     assembly_ = assemble(
-        std::move(config), topology, purpose, device_.device().ops(), has_lora ? &state_ : nullptr);
+        std::move(config), topology, purpose, device_.device().ops(), asks ? &state_ : nullptr);
     take_contents(assembly_.data);
     check_fit();
   });

@@ -88,17 +88,34 @@ std::string text_of(const std::map<std::string, int64_t>& counts) {
   return text;
 }
 
-std::string role_of(const Initializer& initializer, const OnnxTraining& training) {
-  if (!training.refusals.empty()) return "";
-  const auto found = training.tensors.find(initializer.name);
-  return found == training.tensors.end() ? ", constant" : ", " + found->second;
+using Roles = std::map<std::string, const onnx::InitializerRole*>;  // by name
+
+Roles roles_by_name(const OnnxTraining& training) {
+  Roles roles;
+  for (const onnx::InitializerRole& role : training.roles.initializers) roles[role.name] = &role;
+  return roles;
+}
+
+bool is_trained(const onnx::InitializerRole& role) {
+  using Kind = onnx::InitializerRole::Kind;
+  return role.kind == Kind::kLearns || role.kind == Kind::kStatistic;
+}
+
+std::string text_of(const onnx::InitializerRole& role) {
+  return fmt::format(
+      ", {}{}",
+      onnx::name_of(role.kind),
+      role.made_of.empty() ? "" : fmt::format(" for {}", fmt::join(role.made_of, ", ")));
 }
 
 // Elements of the initializers that training leaves as they are.
 int64_t constants_of(const File& file, const OnnxTraining& training) {
+  const Roles roles = roles_by_name(training);
   int64_t constants = 0;
-  for (const Initializer& initializer : file.initializers)
-    if (!training.tensors.contains(initializer.name)) constants += initializer.array.size();
+  for (const Initializer& initializer : file.initializers) {
+    const auto role = roles.find(initializer.name);
+    if (role == roles.end() || !is_trained(*role->second)) constants += initializer.array.size();
+  }
   return constants;
 }
 
@@ -118,6 +135,7 @@ void print(const OnnxTraining& training, int64_t constants) {
                   training.parameters,
                   training.statistics,
                   constants));
+  for (const std::string& line : onnx::lines_of(training.roles)) print_line(line);
   print_line("as " + text_of(training.ops));
   if (!training.generic.empty()) print_line("and, node by node, as " + text_of(training.generic));
   print_line(large(static_cast<double>(training.flops)) + "FLOPs in the forward pass of a sample");
@@ -159,13 +177,18 @@ void print(const File& file, const OnnxTraining& training, bool tensors) {
                          nodes == 0 ? "" : ": ",
                          text_of(count_ops(file))));
   print(training, constants_of(file, training));
+  for (const std::string& warning : onnx::warnings_of(training.roles))
+    print_line("warning: " + warning);
   if (!tensors) return;
-  for (const Initializer& initializer : file.initializers)
+  const Roles roles = roles_by_name(training);
+  for (const Initializer& initializer : file.initializers) {
+    const auto role = roles.find(initializer.name);
     print_line(fmt::format("  {:<43} {} {}{}",
                            initializer.name,
                            onnx::name_of(initializer.array.type),
                            onnx::to_string(initializer.array.extents),
-                           role_of(initializer, training)));
+                           role == roles.end() ? "" : text_of(*role->second)));
+  }
 }
 
 Json json_of(const FileValue& value, bool input) {
@@ -192,8 +215,16 @@ Json json_of(const OnnxTraining& training, int64_t constants) {
   for (const auto& [op, count] : training.ops) json["ops"][op] = count;
   json["generic_ops"] = Json::object();
   for (const auto& [op, count] : training.generic) json["generic_ops"][op] = count;
+  json["declared"] = training.roles.declared;
   json["tensors"] = Json::object();
-  for (const auto& [name, role] : training.tensors) json["tensors"][name] = role;
+  json["held"] = Json::object();
+  json["chosen_by"] = Json::object();
+  json["made_of"] = Json::object();
+  for (const onnx::InitializerRole& role : training.roles.initializers) {
+    json[is_trained(role) ? "tensors" : "held"][role.name] = onnx::name_of(role.kind);
+    json["chosen_by"][role.name] = onnx::name_of(role.source);
+    if (!role.made_of.empty()) json["made_of"][role.name] = role.made_of;
+  }
   return json;
 }
 
@@ -215,6 +246,9 @@ Json json_of(const File& file, const OnnxTraining& training) {
   json["bytes"] = static_cast<int64_t>(totals.bytes);
   json["nodes"] = Json::object();
   for (const auto& [op, count] : count_ops(file)) json["nodes"][op] = count;
+  json["folded_norms"] = Json::array();
+  for (const onnx::FoldedNorm& norm : file.folded_norms)
+    json["folded_norms"].push_back(Json::object({{"norm", norm.norm}, {"layer", norm.layer}}));
   json["training"] = json_of(training, constants_of(file, training));
   return json;
 }
@@ -244,7 +278,8 @@ OnnxConfig onnx_config_of(const std::string& path, const std::vector<std::string
 void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) {
   const File file = onnx::read_file(config.file);
   fmt::print("{}\n", escape_controls(config.file));
-  const OnnxTraining training = training_of_onnx(config);
+  OnnxTraining training = training_of_onnx(config);
+  training.roles.folded_norms = file.folded_norms;  // also of one that cannot be trained
   print(file, training, tensors);
   std::fflush(stdout);
   if (!json.empty()) {

@@ -40,7 +40,6 @@ void count_tensors(const Graph& graph, OnnxTraining& found) {
     if (tensor.role != Role::kParameter) continue;
     const bool statistic = tensor.running_momentum > 0;
     (statistic ? found.statistics : found.parameters) += tensor.shape.elements();
-    found.tensors[tensor.name] = statistic ? "statistic" : "learns";
   }
 }
 
@@ -78,7 +77,10 @@ OnnxTraining training_of_onnx(const OnnxConfig& config) {
     found.sample = sample_of(traits_of(run.model), io);
     const int64_t samples = fewest_samples(run.model);
     const Graph graph = build_model(run.model, io, samples, GraphOptions(Purpose::kInference));
-    count_tensors(graph, found);
+    const Graph with_losses =
+        build_model(run.model, io, samples, GraphOptions(Purpose::kEvaluation));
+    count_tensors(with_losses, found);
+    found.roles = onnx::roles_of(config, with_losses);
     for (const Op& op : graph.ops) {
       if (op.kind == OpKind::kReshape) continue;  // other extents of the same elements
       found.flops += schema_of(op.kind).flops(graph, op) / samples;

@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "models/onnx/roles.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
 
 struct OnnxTraining {
-  std::vector<std::string> refusals =
-      {};  // why it cannot be trained as it is; then all else is empty
+  // Why it cannot be trained as it is; if there are any, all else is empty.
+  std::vector<std::string> refusals = {};
   std::vector<std::string> conditions = {};  // of fields of the config, without which it cannot be
   std::string sample = {};                   // "images of 3 x 224 x 224"
   // Elements of what an optimizer moves, and of running statistics.
@@ -21,8 +22,7 @@ struct OnnxTraining {
   // How many ops of each kind the forward pass has: those that are made for one layer, and those that
   // do a part of one, as the file's nodes do.
   std::map<std::string, int64_t> ops = {}, generic = {};
-  // Names of the file's initializers: "learns" or "statistic"; what is not there is constant.
-  std::map<std::string, std::string> tensors = {};
+  onnx::FileRoles roles = {};  // what it does with each initializer
 };
 
 // Throws nothing for a network that cannot be trained.

@@ -9,6 +9,7 @@
 
 #include "collectives/agreement.h"
 #include "collectives/find_topology.h"
+#include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
@@ -162,6 +163,8 @@ class Replay {
     config_.comm.tune_buckets = false;  // which changes no bit
     checkpoint_ = checkpoint_before(folder, options_.step);
     if (!checkpoint_.empty()) state_ = read_state(checkpoint_);
+    if (state_ && adopt_recorded_parameters(*state_, config_.model) && communicator_.rank() == 0)
+      warn_of_older_revision(checkpoint_);
     first_ = state_ ? state_->step : 0;
     recorded_ = read_record(folder / "metrics.jsonl", first_, options_.step);
   }

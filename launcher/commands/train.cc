@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <variant>
 
 #include "collectives/agreement.h"
 #include "collectives/find_topology.h"
 #include "launcher/bench/tune_buckets.h"
+#include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/commands/run_folder.h"
@@ -16,6 +18,7 @@
 #include "launcher/commands/watch_run.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/transport.h"
+#include "models/onnx/roles.h"
 #include "runtime/base/duration.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
@@ -176,6 +179,13 @@ void describe(const Assembly& assembly, RunDevice& device, Session& session) {
   if (session.communicator().rank() == 0)
     for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
   log_debug("\n{}", memory_table(assembly.plan));
+  if (const auto* onnx = std::get_if<OnnxConfig>(&assembly.config.model)) {
+    const onnx::FileRoles roles = onnx::roles_of(*onnx, assembly.training);
+    for (const std::string& line : onnx::lines_of(roles)) log_info("{}: {}", onnx->file, line);
+    if (session.communicator().rank() > 0) return;
+    for (const std::string& warning : onnx::warnings_of(roles))
+      log_warn("{}: {}", onnx->file, warning);
+  }
 }
 
 // With comm.tune_buckets: `assembly` is planned for the size of buckets that trains fastest, and
@@ -209,26 +219,44 @@ bool fits_snapshot(Session& session, const RunDevice& device, const Assembly& as
   return false;
 }
 
-// Of a LoRA, which says itself what learns beside it: the state of the checkpoint that --resume names,
-// where there is one in the run's folder or elsewhere. All ranks together; throws AgreedError.
+// The newest state of a run folder that can be read; empty: there is none. The checkpoint itself may be
+// damaged, of which the trainer decides.
+std::string newest_state(const std::filesystem::path& run_dir, std::string& where) {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(run_dir / "checkpoints");
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    try {
+      where = entry->path;
+      return to_text(read_state(entry->path));
+    } catch (const CheckpointError&) {
+      continue;
+    }
+  }
+  return "";
+}
+
+// If it says what learns: the state of the checkpoint that --resume names, in the run's folder or elsewhere;
+// `config` has the parameters that it recorded, and `older` is its name if an older revision wrote it. All ranks
+// together; throws AgreedError.
 std::optional<CheckpointState> find_state(Session& session,
                                           const TrainOptions& options,
-                                          const RunConfig& config) {
-  if (!config.adapter.lora || options.resume == "none") return std::nullopt;
-  std::string text;
-  run_on_root(session.communicator(), [&] {
-    std::filesystem::path folder;
-    if (options.resume == "auto") {
-      const std::filesystem::path run_dir = config.output.run_dir;
-      if (const auto latest = find_latest(run_dir / "checkpoints")) folder = latest->path;
-    } else {
-      folder = resolve_checkpoint(options.resume);
-    }
-    if (!folder.empty()) text = to_text(read_state(folder));
+                                          RunConfig& config,
+                                          std::string& older) {
+  if (!depends_on_checkpoint(config) || options.resume == "none") return std::nullopt;
+  Communicator& communicator = session.communicator();
+  std::string text, where = options.resume;
+  run_on_root(communicator, [&] {
+    if (options.resume == "auto")
+      text = newest_state(config.output.run_dir, where);
+    else
+      text = to_text(read_state(where = resolve_checkpoint(options.resume)));
   });
-  text = broadcast_text(session.communicator(), text);
+  text = broadcast_text(communicator, text);
   if (text.empty()) return std::nullopt;
-  return parse_state(text, "--resume");
+  const CheckpointState state = parse_state(text, "--resume");
+  run_on_all(communicator, [&] {
+    if (adopt_recorded_parameters(state, config.model)) older = where;
+  });
+  return state;
 }
 
 ExitCode train(Session& session, const TrainOptions& options) {
@@ -253,7 +281,8 @@ ExitCode train(Session& session, const TrainOptions& options) {
           ? NodeMemory::join(communicator, topology)
           : nullptr;
   topology.shares_memory = node != nullptr;
-  const std::optional<CheckpointState> state = find_state(session, options, config);
+  std::string older;
+  const std::optional<CheckpointState> state = find_state(session, options, config, older);
   Assembly assembly;
   bool has_snapshot = true;
   const auto assemble_run = [&] {
@@ -275,6 +304,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   });
   check_same_data(communicator, assembly.data.summary);
   const std::unique_ptr<RunFolder> folder = open_run_folder(session, assembly.config);
+  if (!older.empty() && communicator.rank() == 0) warn_of_older_revision(older);
   RunWatch watch(session, assembly.config);
   std::optional<RunParts> parts;
   std::unique_ptr<Trainer> trainer;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "models/onnx/binder.h"
+#include "models/onnx/gradient_paths.h"
 #include "models/onnx/input_extents.h"
 #include "models/onnx/unsupported_ops.h"
 #include "runtime/base/error.h"
@@ -261,6 +262,7 @@ Network Binder::finish() {
   }
   std::reverse(nodes.begin(), nodes.end());
   network_.nodes = std::move(nodes);
+  hold_unreached(network_, wanted_outputs_);
   for (size_t i = 0; i < needed.size(); ++i)
     if (!needed[i]) network_.values[i].array = {};
   return std::move(network_);

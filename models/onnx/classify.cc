@@ -1,5 +1,6 @@
-// Which initializers may learn: those that stand in the place of a parameter of a node whose other
-// inputs depend on the network's.
+// Which initializers may learn: those that the config names, those that the file declares and, where neither
+// says anything, those that stand in the place of a parameter of a node whose other inputs depend on the
+// network's.
 
 #include <algorithm>
 #include <set>
@@ -103,15 +104,24 @@ bool is_mask(const Array& array) {
   return forgets;
 }
 
+// At most one axis is longer than 1.
+bool is_vector(const Array& array) {
+  return std::count_if(array.extents.begin(), array.extents.end(), [](int64_t extent) {
+           return extent > 1;
+         }) <= 1;
+}
+
 class Classifier {
  public:
-  explicit Classifier(const File& file)
+  Classifier(const File& file, bool declared)
       : file_(file),
+        declares_(declared && file.declares),
         source_(file.values.size(), -1),
         varies_(file.values.size(), false),
         flows_(file.values.size(), true),
         by_pytorch_(file.producer.starts_with("pytorch")) {
     classes_.parameter.resize(file.values.size(), false);
+    classes_.source.resize(file.values.size(), Source::kRule);
     for (size_t i = 0; i < file.nodes.size(); ++i)
       for (const int output : file.nodes[i].outputs)
         if (output >= 0) source_[static_cast<size_t>(output)] = static_cast<int>(i);
@@ -244,7 +254,8 @@ class Classifier {
       const Initializer& stored = file_.initializers[static_cast<size_t>(known.initializer)];
       return may_learn(stored.array, stored.name, slot) ? &stored.array : nullptr;
     }
-    if (!known.constant) return nullptr;
+    // A file that declares its parameters has none in Constant nodes.
+    if (!known.constant || declares_) return nullptr;
     const bool weight = slot == Slot::kWeight || slot == Slot::kTable;
     const bool named = !by_pytorch_ && !known.of_function && !known.constant->extents.empty() &&
                        !is_invented(known.name, false);
@@ -264,9 +275,10 @@ class Classifier {
     }
   }
 
-  static bool may_learn(const Array& array, const std::string& name, Slot slot) {
+  bool may_learn(const Array& array, const std::string& name, Slot slot) const {
     if (!is_floating(array.type) || array.size() == 0) return false;
     if (slot == Slot::kTable) return array.extents.size() >= 2;
+    if (slot == Slot::kVector && declares_) return !is_invented(name, array.size() == 1);
     if (slot != Slot::kOperand) return true;
     return !is_invented(name, array.size() == 1) && !is_number_of(name, array) && !is_mask(array);
   }
@@ -283,14 +295,8 @@ class Classifier {
     if (at == nodes.end() || *at != node) nodes.insert(at, node);
   }
 
-  // At most one axis is longer than 1.
-  static bool is_vector(const Array& array) {
-    return std::count_if(array.extents.begin(), array.extents.end(), [](int64_t extent) {
-             return extent > 1;
-           }) <= 1;
-  }
-
   const File& file_;
+  bool declares_;             // and its word counts
   std::vector<int> source_;   // by value: the node that computes it, or -1
   std::vector<bool> varies_;  // by value: whether it depends on an input of the network
   std::vector<bool> flows_;   // by value: whether a gradient comes back to it
@@ -298,9 +304,100 @@ class Classifier {
   Classes classes_;
 };
 
+// Null of what is computed.
+const Array* elements_of(const File& file, size_t number) {
+  const FileValue& value = file.values[number];
+  if (value.initializer >= 0)
+    return &file.initializers[static_cast<size_t>(value.initializer)].array;
+  return value.constant ? &*value.constant : nullptr;
+}
+
+// Whether a pattern may make the value learn: an initializer, or a Constant node that is no number of the
+// arithmetic.
+bool may_be_chosen(const File& file, size_t number) {
+  const FileValue& value = file.values[number];
+  return value.initializer >= 0 ||
+         (value.constant && !is_invented(value.name, value.constant->size() == 1) &&
+          !is_number_of(value.name, *value.constant));
+}
+
+// What the file and the config say, in the place of what the rule has found.
+class Overrides {
+ public:
+  Overrides(const File& file, const Selection& selection)
+      : file_(file), selection_(selection), statistic_(file.values.size(), false) {
+    for (const Node& node : file.nodes) {
+      if (node.op != "BatchNormalization" || !node.domain.empty()) continue;
+      for (const size_t place : {size_t{3}, size_t{4}})
+        if (node.input(place) >= 0) statistic_[static_cast<size_t>(node.input(place))] = true;
+    }
+  }
+
+  void apply(Classes& classes) const {
+    for (size_t i = 0; i < file_.values.size(); ++i) {
+      const Array* const array = elements_of(file_, i);
+      if (array == nullptr || !is_floating(array->type) || array->size() == 0) continue;
+      const FileValue& value = file_.values[i];
+      if (selection_.declared && value.declared != Declared::kNothing)
+        set(classes, i, value.declared == Declared::kParameter, Source::kFile);
+      if (value.of_function) continue;
+      if (selection_.trainable && may_be_chosen(file_, i) && selection_.trainable(value.name))
+        set(classes, i, true, Source::kConfig);
+      if (selection_.constant && selection_.constant(value.name))
+        set(classes, i, false, Source::kConfig);
+    }
+    if (selection_.declared && file_.optimized && !file_.lost_parameters.empty())
+      add_readers(classes);
+  }
+
+ private:
+  // The exporter may have merged declared parameters wherever they stand.
+  void add_readers(Classes& classes) const {
+    for (size_t i = 0; i < file_.nodes.size(); ++i) {
+      for (const int input : file_.nodes[i].inputs) {
+        if (input < 0) continue;
+        const auto number = static_cast<size_t>(input);
+        if (!classes.parameter[number] || classes.source[number] != Source::kFile ||
+            !is_vector(*elements_of(file_, number)))
+          continue;
+        std::vector<int>& nodes = classes.vector_nodes[input];
+        const auto node = static_cast<int>(i);
+        const auto at = std::lower_bound(nodes.begin(), nodes.end(), node);
+        if (at == nodes.end() || *at != node) nodes.insert(at, node);
+      }
+    }
+  }
+
+  void set(Classes& classes, size_t number, bool learns, Source source) const {
+    classes.source[number] = source;
+    classes.parameter[number] = learns && !statistic_[number];
+    if (!classes.parameter[number]) classes.vector_nodes.erase(static_cast<int>(number));
+  }
+
+  const File& file_;
+  const Selection& selection_;
+  std::vector<bool> statistic_;  // by value: a running mean or variance
+};
+
 }  // namespace
 
-Classes classify(const File& file) { return Classifier(file).run(); }
+Classes classify(const File& file, const Selection& selection) {
+  Classes classes = Classifier(file, selection.declared).run();
+  Overrides(file, selection).apply(classes);
+  return classes;
+}
+
+std::vector<std::string> names_of_numbers(const File& file, bool trainable) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < file.values.size(); ++i) {
+    const Array* const array = elements_of(file, i);
+    if (array == nullptr || file.values[i].of_function || !is_floating(array->type) ||
+        array->size() == 0 || (trainable && !may_be_chosen(file, i)))
+      continue;
+    names.push_back(file.values[i].name);
+  }
+  return names;
+}
 
 std::vector<MergedInitializer> merged_initializers(const File& file, const Classes& classes) {
   std::vector<MergedInitializer> merged;

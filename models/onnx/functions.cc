@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "models/onnx/declared.h"
 #include "models/onnx/schema/onnx.pb.h"
 #include "models/onnx/scope.h"
 #include "runtime/base/checksum.h"
@@ -138,6 +139,7 @@ Node NodeReader::describe(const Surroundings& around, const schema::NodeProto& p
   node.name = around.prefix.empty() ? proto.name() : around.prefix + "/" + proto.name();
   node.scope = scope_of(proto);
   if (node.scope.empty()) node.scope = around.scope;
+  node.detached = is_detach(proto);
   const auto opset = around.opsets.find(node.domain);
   if (opset != around.opsets.end()) node.opset = opset->second;
   return node;
@@ -175,6 +177,7 @@ void NodeReader::read_node(Surroundings& around, const schema::NodeProto& proto)
   for (const std::string& input : proto.input()) node.inputs.push_back(value(around, input));
   for (const std::string& output : proto.output()) node.outputs.push_back(value(around, output));
   if (function != nullptr) return expand(around, proto, node);
+  if (has_folded_norm(proto)) file_.folded_norms.push_back({node.scope, what});
   for (const int output : node.outputs) give(output, what);
   if (!take_constant(node)) file_.nodes.push_back(std::move(node));
 }

@@ -3,6 +3,7 @@
 // every extent known (Network), which is what is trained. Plain data.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct Node {
   std::vector<int> outputs;
   std::map<std::string, Attribute> attributes;
   std::vector<std::string> unsupported_attributes = {};  // subgraphs and the like, by name
+  bool detached = false;  // PyTorch's detach(): no gradient comes back through it
 
   bool has(const std::string& attribute) const { return attributes.count(attribute) > 0; }
   // The attribute, or `otherwise` where there is none. Throws ConfigError where it is of another kind.
@@ -54,6 +56,13 @@ struct OpenExtent {
   std::string name = {};  // of an open one; may be empty
 };
 
+// What the file itself says of an initializer, as torch.onnx.export(dynamo=True) writes it.
+enum class Declared : uint8_t {
+  kNothing,
+  kParameter,
+  kConstant,  // a buffer, or a tensor of the module's code
+};
+
 struct FileValue {
   std::string name;
   bool typed = false;  // whether the file says its type
@@ -65,12 +74,20 @@ struct FileValue {
   std::optional<Array> constant = {};
   // Within a function of the file: it has this name nowhere in the file, and may stand for several.
   bool of_function = false;
+  Declared declared = Declared::kNothing;
+  std::vector<std::string> made_of = {};  // parameters of which the exporter has computed it
 };
 
 struct Initializer {
   std::string name;
   Array array;
   bool external = false;  // whether its elements lie beside the file
+};
+
+// A batch norm that the file had before its exporter multiplied the weights of the layer before by it.
+struct FoldedNorm {
+  std::string norm;   // the module's name; may be empty
+  std::string layer;  // Node::description()
 };
 
 // A file as it is, checked: names are resolved, functions replaced by their nodes, nodes in an order
@@ -85,6 +102,10 @@ struct File {
   std::vector<Node> nodes;
   std::vector<int> inputs;  // without those that an initializer fills
   std::vector<int> outputs;
+  bool declares = false;                     // says which initializers are parameters
+  bool optimized = false;                    // the exporter has computed some of its values
+  std::vector<std::string> lost_parameters;  // that it lists, but does not have any more
+  std::vector<FoldedNorm> folded_norms;
 };
 
 // Reads the file and its external data, which are mapped. Throws ConfigError in the form
@@ -137,10 +158,18 @@ struct BindOptions {
   std::vector<size_t> outputs = {};         // places of those that are wanted; none: all are
 };
 
+// Whose word it is that an initializer learns, or does not.
+enum class Source : uint8_t {
+  kRule,    // its place in the network: a guess
+  kFile,    // Declared
+  kConfig,  // model.onnx.trainable or constant
+};
+
 // What the file's own values are: which initializers may learn. By number of a value of the file.
 struct Classes {
   std::vector<bool>
       parameter;  // by value: an initializer (or Constant node's output) in the place of a parameter
+  std::vector<Source> source = {};
   // The nodes (their places in File::nodes, ascending) that have the parameter as bias, gain, or scale or
   // bias of a normalization. Parameters without such nodes are not there.
   std::map<int, std::vector<int>> vector_nodes = {};
@@ -153,11 +182,23 @@ struct MergedInitializer {
   std::vector<std::string> nodes;  // Node::description() of each
 };
 
-// Floating-point initializers that stand in the place of a parameter of some node whose other inputs depend on
-// the network's (weights, biases, gains, tables; Constant nodes in the place of weights and tables), directly or
-// through nodes that only move their elements, and to which a gradient comes back. Not statistics, masks, nor operands by whose names an exporter
-// calls what it computed itself.
-Classes classify(const File& file);
+// What goes before the rule of classify().
+struct Selection {
+  bool declared = true;  // what the file says
+  std::function<bool(const std::string&)> trainable =
+      nullptr;  // and before that names of the config
+  std::function<bool(const std::string&)> constant = nullptr;
+};
+
+// Where the file and the selection say nothing: floating-point initializers that stand in the place of a
+// parameter of some node whose other inputs depend on the network's (weights, biases, gains, tables; Constant
+// nodes in the place of weights and tables), directly or through nodes that only move their elements, and to
+// which a gradient comes back. Not statistics, masks, nor operands by whose names an exporter calls what it
+// computed itself. Running statistics of batch norms are never parameters.
+Classes classify(const File& file, const Selection& selection = {});
+// Names of initializers that hold numbers, and of Constant nodes that do, in the file's order. `trainable`: without
+// Constant nodes that an exporter has written for numbers of the arithmetic, which no pattern makes learn.
+std::vector<std::string> names_of_numbers(const File& file, bool trainable);
 // In the order of values. Parameters of modules that a model calls several times are among them.
 std::vector<MergedInitializer> merged_initializers(const File& file, const Classes& classes);
 

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "models/model.h"
@@ -143,6 +146,21 @@ class OnnxModel final : public Model {
     return io_of(inputs, usual_network(inputs, *opened, config_).network);
   }
 
+  // An older revision went by the rule of files that declare nothing.
+  std::optional<ModelConfig> with_recorded_parameters(
+      const std::set<std::string>& names) const override {
+    if (config_.parameters != OnnxConfig::Parameters::kDeclared ||
+        !open_file(config_)->file.declares || parameter_names() == names)
+      return std::nullopt;
+    OnnxConfig guessed = config_;
+    guessed.parameters = OnnxConfig::Parameters::kGuessed;
+    try {
+      if (OnnxModel(guessed).parameter_names() == names) return guessed;
+    } catch (const ConfigError&) {  // it cannot be trained so
+    }
+    return std::nullopt;
+  }
+
   // The file's initializers with the elements of trained parameters.
   std::map<std::string, Array> trained(const TrainedElements& elements_of_parameter) const {
     const auto opened = open_file(config_);
@@ -150,7 +168,7 @@ class OnnxModel final : public Model {
     const Network network = usual_network(inputs, *opened, config_).network;
     std::map<std::string, Array> arrays;
     const Appended made =
-        append(GraphOptions(Purpose::kInference), inputs, network, io_of(inputs, network));
+        append(GraphOptions(Purpose::kTraining), inputs, network, io_of(inputs, network));
     for (const LoweredParameter& parameter : made.parameters) {
       const Value& value = network.values[static_cast<size_t>(parameter.value)];
       arrays[value.name] =
@@ -171,7 +189,15 @@ class OnnxModel final : public Model {
                                         tokens > 0 ? tokens : inputs.context(),
                                         sample_of(inputs, *opened, io),
                                         is_stream(config_, options));
-    return append(options, inputs, network, io).graph;
+    Graph graph = append(options, inputs, network, io).graph;
+    const bool learns = std::ranges::any_of(
+        graph.parameters, [&](TensorId id) { return graph[id].running_momentum == 0; });
+    if (options.purpose == Purpose::kTraining && !learns)
+      throw ConfigError(
+          "model.onnx.file: no initializer of {} learns; allowed: a file with parameters, or "
+          "model.onnx.trainable and constant that leave one or more",
+          config_.file);
+    return graph;
   }
 
   // In the global batch, or one of a usual size: how many samples mix may depend on it. The lane's is for a file that
@@ -228,6 +254,18 @@ class OnnxModel final : public Model {
     Graph graph;
     std::vector<LoweredParameter> parameters;
   };
+
+  // Running statistics are among them.
+  std::set<std::string> parameter_names() const {
+    const auto opened = open_file(config_);
+    const NetworkInputs inputs(*opened, config_);
+    const Network network = usual_network(inputs, *opened);
+    const Graph graph =
+        append(GraphOptions(Purpose::kTraining), inputs, network, io_of(inputs, network)).graph;
+    std::set<std::string> names;
+    for (const TensorId id : graph.parameters) names.insert(graph[id].name);
+    return names;
+  }
 
   void check_vocabulary(const NetworkInputs& inputs, const Network& network) const {
     if (inputs.kind() != ModelInput::kTokens || !predicts_tokens(config_)) return;

@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/pattern.h"
 #include "runtime/graph/ops/total_loss.h"
 
 namespace lockstep::onnx {
@@ -29,34 +33,115 @@ void add_output(File& file, const std::string& name) {
   }
 }
 
-}  // namespace
+// How alike two texts are, from 0 to 1: the share of their letters that stand in both in the same order.
+double likeness(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1, 0);  // of the letters of a so far and each beginning of b
+  for (const char letter : a) {
+    size_t diagonal = 0;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = letter == b[j - 1] ? diagonal + 1 : std::max(above, row[j - 1]);
+      diagonal = above;
+    }
+  }
+  return 2.0 * static_cast<double>(row.back()) / static_cast<double>(a.size() + b.size() + 1);
+}
 
-std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config) {
-  static std::mutex mutex;
-  static std::map<std::vector<std::string>, std::shared_ptr<const OpenedFile>> opened;  // by names
-  if (config.file.empty()) refuse_value("model.onnx.file", "\"\"", "the path of an ONNX file");
-  const std::lock_guard lock(mutex);
-  std::vector<std::string> names = {config.file, config.output};
-  for (const OnnxLoss& loss : config.losses) names.push_back(loss.output);
-  std::shared_ptr<const OpenedFile>& found = opened[names];
+// The names most like the text, some of them.
+std::string near_names(std::vector<std::string> names, const std::string& text) {
+  constexpr size_t kMostNames = 5;
+  std::ranges::stable_sort(
+      names, std::greater(), [&](const std::string& name) { return likeness(name, text); });
+  const size_t others = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - others);
+  for (std::string& name : names) name = in_quotes(name);
+  return fmt::format("{}{}",
+                     fmt::join(names, ", "),
+                     others > 0 ? fmt::format(" or one of {} others", others) : "");
+}
+
+// Whether one of the patterns is found in a name. Throws ConfigError where one is found in none.
+std::function<bool(const std::string&)> found_by(const std::vector<std::string>& texts,
+                                                 const std::string& field,
+                                                 const std::string& path,
+                                                 const std::vector<std::string>& names) {
+  if (texts.empty()) return nullptr;
+  auto patterns = std::make_shared<std::vector<Pattern>>();
+  for (const std::string& text : texts) {
+    patterns->emplace_back(field, text);
+    if (std::ranges::none_of(
+            names, [&](const std::string& name) { return patterns->back().found_in(name); }))
+      throw ConfigError(
+          "{}: value is {}; allowed: what is found in the name of an initializer of {} that holds "
+          "numbers, such as {}",
+          field,
+          in_quotes(text),
+          path,
+          near_names(names, text));
+  }
+  return [patterns](const std::string& name) {
+    return std::ranges::any_of(*patterns,
+                               [&](const Pattern& pattern) { return pattern.found_in(name); });
+  };
+}
+
+Selection selection_of(const OnnxConfig& config, const File& file) {
+  const std::vector<std::string> trainable = names_of_numbers(file, true);
+  Selection selection{
+      .declared = config.parameters == OnnxConfig::Parameters::kDeclared,
+      .trainable = found_by(config.trainable, "model.onnx.trainable", file.path, trainable),
+      .constant = found_by(
+          config.constant, "model.onnx.constant", file.path, names_of_numbers(file, false))};
+  if (!selection.trainable || !selection.constant) return selection;
+  for (const std::string& name : trainable)
+    if (selection.trainable(name) && selection.constant(name))
+      throw ConfigError(
+          "model.onnx.constant: finds {}, which model.onnx.trainable finds, too; allowed: names that "
+          "only one of them finds",
+          in_quotes(name));
+  return selection;
+}
+
+// A file that is read once for all configs that name it and the same outputs.
+std::shared_ptr<const File> read_once(const std::vector<std::string>& names) {
+  static std::map<std::vector<std::string>, std::shared_ptr<const File>> files;  // by names
+  std::shared_ptr<const File>& found = files[names];
   if (found == nullptr) {
-    auto fresh = std::make_shared<OpenedFile>();
-    fresh->file = read_file(config.file);
-    for (const std::string& name : std::span(names).subspan(1)) add_output(fresh->file, name);
-    fresh->classes = classify(fresh->file);
+    auto fresh = std::make_shared<File>(read_file(names.front()));
+    for (const std::string& name : std::span(names).subspan(1)) add_output(*fresh, name);
     found = std::move(fresh);
   }
   return found;
 }
 
+}  // namespace
+
+std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config) {
+  using Key = std::pair<std::vector<std::string>, std::array<std::vector<std::string>, 2>>;
+  static std::mutex mutex;
+  static std::map<std::pair<Key, OnnxConfig::Parameters>, std::shared_ptr<const OpenedFile>> opened;
+  if (config.file.empty()) refuse_value("model.onnx.file", "\"\"", "the path of an ONNX file");
+  const std::lock_guard lock(mutex);
+  std::vector<std::string> names = {config.file, config.output};
+  for (const OnnxLoss& loss : config.losses) names.push_back(loss.output);
+  std::shared_ptr<const OpenedFile>& found =
+      opened[{{names, {config.trainable, config.constant}}, config.parameters}];
+  if (found == nullptr) {
+    const std::shared_ptr<const File> file = read_once(names);
+    found = std::make_shared<OpenedFile>(file, classify(*file, selection_of(config, *file)));
+  }
+  return found;
+}
+
 void check_shared(const OpenedFile& opened, const OnnxConfig& config) {
-  if (config.allow_shared) return;
+  // An exporter that merges parameters leaves out the names of all but one.
+  if (config.allow_shared || (opened.file.declares && opened.file.lost_parameters.empty())) return;
   const std::vector<MergedInitializer> merged = merged_initializers(opened.file, opened.classes);
   if (merged.empty()) return;
   throw ConfigError(
       "{}: \"{}\" is shared by {} nodes, as exporters do with parameters that are equal at first, and "
       "would be trained as one; export with torch.onnx.export(..., dynamo=True, optimize=False), or "
-      "say model.onnx.allow_shared: true where it is meant so",
+      "set model.onnx.allow_shared: true if the module shares it",
       config.file,
       merged.front().name,
       merged.front().nodes.size());

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/onnx/network.h"
@@ -11,12 +12,17 @@
 namespace lockstep::onnx {
 
 struct OpenedFile {
-  File file;
+  OpenedFile(std::shared_ptr<const File> file_of, Classes classes_of)
+      : owned(std::move(file_of)), file(*owned), classes(std::move(classes_of)) {}
+
+  std::shared_ptr<const File> owned;
+  const File& file;
   Classes classes;
 };
 
 // The config's file, whose outputs have the value that model.onnx.output names among them. Throws
-// ConfigError, as read_file(), where it is no network or other fields do not go with it; see check_shared.
+// ConfigError, as read_file(), where it is no network or other fields do not go with it, and where a pattern of
+// model.onnx.trainable or constant finds nothing; see check_shared.
 std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config);
 
 // Refuses parameters that several nodes share as bias or gain, where the config does not allow it.

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "models/onnx/declared.h"
 #include "models/onnx/functions.h"
 #include "models/onnx/network.h"
 #include "models/onnx/parse_file.h"
@@ -107,8 +108,10 @@ class Reader {
       const auto known = by_name_.find(info.name());
       if (known != by_name_.end()) describe(file_.values[known->second], info);
     }
+    read_declarations(graph_, by_name_, file_);
     check_sources();
     sort_nodes(file_);
+    find_folded_norms_by_names(file_);
   }
 
  private:

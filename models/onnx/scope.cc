@@ -1,24 +1,9 @@
 #include "models/onnx/scope.h"
 
-#include <vector>
-
 #include "models/onnx/schema/onnx.pb.h"
 
 namespace lockstep::onnx {
 namespace {
-
-// The texts of a list as Python prints it: ['', 'layer1', 'layer1.0', 'conv2d'].
-std::vector<std::string> texts_of(const std::string& list) {
-  std::vector<std::string> texts;
-  size_t at = 0;
-  while ((at = list.find_first_of("'\"", at)) != std::string::npos) {
-    const size_t end = list.find(list[at], at + 1);
-    if (end == std::string::npos) break;
-    texts.push_back(list.substr(at + 1, end - at - 1));
-    at = end + 1;
-  }
-  return texts;
-}
 
 // From "/layer1/layer1.0/conv1/Conv": a module in a list repeats the list's name.
 std::string from_name(const std::string& name) {
@@ -37,6 +22,18 @@ std::string from_name(const std::string& name) {
 }
 
 }  // namespace
+
+std::vector<std::string> texts_of(const std::string& list) {
+  std::vector<std::string> texts;
+  size_t at = 0;
+  while ((at = list.find_first_of("'\"", at)) != std::string::npos) {
+    const size_t end = list.find(list[at], at + 1);
+    if (end == std::string::npos) break;
+    texts.push_back(list.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  return texts;
+}
 
 std::string scope_of(const schema::NodeProto& node) {
   for (const schema::StringStringEntryProto& entry : node.metadata_props()) {

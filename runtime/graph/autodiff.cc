@@ -24,7 +24,7 @@ std::vector<bool> find_trainable(const Graph& graph) {
     bool any = false;
     for (TensorId id : op.inputs) any |= id != kNoTensor && trainable[static_cast<size_t>(id)];
     for (TensorId id : op.outputs) {
-      if (id != kNoTensor) trainable[static_cast<size_t>(id)] = any;
+      if (id != kNoTensor) trainable[static_cast<size_t>(id)] = any && !graph[id].detached;
     }
   }
   return trainable;

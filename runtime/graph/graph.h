@@ -69,6 +69,7 @@ struct Tensor {
   // are where one product computes them; none where it is one matrix.
   std::vector<int64_t> row_parts;
   std::shared_ptr<const std::vector<std::byte>> constant;  // constants only: bytes() of it
+  bool detached = false;       // activations only: no gradient comes back through it
   int64_t padded_columns = 0;  // elements from row to row where rows are padded; 0: they are not
 
   int64_t row_stride() const { return padded_columns > 0 ? padded_columns : shape.columns(); }

@@ -266,8 +266,6 @@ def train_ours(lockstep, folder, kind, case, data, model, steps):
     else:
         write_onnx(model, folder / "net.onnx")
         section, first = f'onnx {{ file: "{folder}/net.onnx" diffusion {{ {how} }} }}', ""
-        if hasattr(model, "pos_embed"):  # a file does not tell that PyTorch's buffers do not learn
-            first = 'groups { match: "pos_embed" freeze: true }'
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "first.safetensors")
     config = folder / "config.textproto"
     config.write_text(f"""

@@ -80,20 +80,49 @@ void set_images(Lowering& lowering, const Node& node, TensorId y) {
   lowering.set(node.output(0), y, /*channels_last=*/true);
 }
 
+namespace {
+
+// A kernel that is computed, (O, I, ...), as a parameter would lie.
+TensorId computed_kernel(Lowering& lowering, int number) {
+  GraphBuilder& builder = lowering.builder();
+  const Value& value = lowering.value(number);
+  const TensorId plain = lowering.plain(number);
+  const std::string name = value.name + ".kernel";
+  const auto rank = static_cast<int>(value.extents.size());
+  std::vector<int> order = {0};  // the depth of a volume lies beside the channels
+  for (int axis = rank == 5 ? 3 : 2; axis < rank; ++axis) order.push_back(axis);
+  if (rank == 5) order.push_back(2);
+  order.push_back(1);
+  const TensorId kernel = ops::transpose(builder, name, plain, order);
+  const Shape stored = stored_shape(value, Storage::kKernel);
+  return builder.shape(kernel) == stored ? kernel
+                                         : ops::reshape(builder, name + ".rows", kernel, stored);
+}
+
+}  // namespace
+
 TensorId weight_of_images(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
   const Lowering::Source source = lowering.source_of(node.input(1));
-  if (source.value < 0) refuse(node, "W: is computed; only weights of the file are known here");
-  const TensorId weight = lowering.parameter(source.value, Storage::kKernel);
-  lowering.builder().set_channels_last(weight, kernel_order(lowering.value(source.value)));
-  return weight;
+  if (source.value >= 0 && lowering.can_have(source.value, Storage::kKernel)) {
+    const TensorId weight = lowering.parameter(source.value, Storage::kKernel);
+    builder.set_channels_last(weight, kernel_order(lowering.value(source.value)));
+    return weight;
+  }
+  const Value& known = lowering.value(lowering.origin_of(node.input(1)));
+  if (known.kind != ValueKind::kConstant) return computed_kernel(lowering, node.input(1));
+  return builder.constant(known.name + ".kernel",
+                          stored_shape(known, Storage::kKernel),
+                          elements_of(known, Storage::kKernel));
 }
 
 TensorId bias_of_images(Lowering& lowering, const Node& node) {
   if (node.input(2) < 0) return kNoTensor;
   if (filling_of(lowering.value(lowering.origin_of(node.input(2)))) == 0) return kNoTensor;
   const Lowering::Source source = lowering.source_of(node.input(2));
-  if (source.value < 0) refuse(node, "B: is computed; only biases of the file are known here");
-  return lowering.parameter(source.value);
+  return source.value >= 0 && lowering.can_have(source.value, Storage::kAsInFile)
+             ? lowering.parameter(source.value)
+             : lowering.plain(node.input(2));
 }
 
 }  // namespace lockstep::onnx

@@ -153,12 +153,20 @@ void lower_conv(Lowering& lowering, const Node& node) {
   set_images(lowering, node, y);
 }
 
+namespace {
+
+// One number for each channel: a parameter that is this norm's alone, or what is computed or known.
+TensorId norm_vector(Lowering& lowering, int number) {
+  const Lowering::Source source = lowering.source_of(number);
+  const bool own = source.value >= 0 && lowering.can_have(source.value, Storage::kAsInFile) &&
+                   lowering.only_reader(source.value) != nullptr;
+  return own ? lowering.unshared_parameter(source.value) : lowering.plain(number);
+}
+
+}  // namespace
+
 // With the activation that alone reads it, where that is ReLU.
 void lower_batch_normalization(Lowering& lowering, const Node& node) {
-  const Lowering::Source scale = lowering.source_of(node.input(1)),
-                         bias = lowering.source_of(node.input(2));
-  if (scale.value < 0 || bias.value < 0)
-    refuse(node, "scale and B: must be parameters of the file");
   const float momentum = 1 - node.number("momentum", 0.9f);
   if (!(momentum > 0 && momentum <= 1))
     refuse(
@@ -167,8 +175,8 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
                     "this, and 0 would leave the running statistics as they are)",
                     1 - momentum));
   ops::BatchNormParameters parameters;
-  parameters.gamma = lowering.unshared_parameter(scale.value);
-  parameters.beta = lowering.unshared_parameter(bias.value);
+  parameters.gamma = norm_vector(lowering, node.input(1));
+  parameters.beta = norm_vector(lowering, node.input(2));
   parameters.running_mean =
       lowering.running_statistic(node, lowering.origin_of(node.input(3)), momentum);
   parameters.running_variance =

@@ -7,6 +7,7 @@
 #include "models/onnx/lowering/axes.h"
 #include "models/onnx/lowering/layers.h"
 #include "models/onnx/lowering/pointwise_functions.h"
+#include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/gather.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rearrange.h"
@@ -145,6 +146,41 @@ void lower_gather_nd(Lowering& lowering, const Node& node) {
                ops::reshape(builder,
                             name + ".extents",
                             ops::gather(builder, name, x, numbers, 0),
+                            shape_of(lowering.value(node.output(0)))));
+}
+
+// Rows of x, some of which give way to those of the updates: each row of the result is picked of both.
+void lower_scatter_nd(Lowering& lowering, const Node& node) {
+  GraphBuilder& builder = lowering.builder();
+  const std::string name = lowering.name_of(node);
+  const Value& indices = lowering.value(lowering.origin_of(node.input(1)));
+  if (indices.kind != ValueKind::kConstant)
+    refuse(node, "indices: are computed; must be a constant");
+  if (node.text("reduction", "none") != "none")
+    refuse(node, fmt::format("reduction: {}; allowed: none", node.text("reduction", "")));
+  const NamedRows rows =
+      named_rows(lowering.value(node.input(0)).extents, indices.extents, /*batch_axes=*/0);
+  if (rows.places() + rows.count > std::numeric_limits<int32_t>::max())
+    refuse(node, fmt::format("names {} places; allowed: fewer than 2^31", rows.places()));
+  std::vector<int32_t> picked(static_cast<size_t>(rows.places()));
+  std::iota(picked.begin(), picked.end(), 0);
+  auto update = static_cast<int32_t>(rows.places());
+  for (const int32_t row : row_numbers(rows, indices.array.as_int64()))
+    picked[static_cast<size_t>(row)] = update++;
+  const TensorId x = ops::reshape(builder,
+                                  name + ".rows",
+                                  lowering.plain(node.input(0)),
+                                  {rows.places(), rows.inner}),
+                 updates = ops::reshape(builder,
+                                        name + ".updates",
+                                        lowering.plain(node.input(2)),
+                                        {rows.count, rows.inner});
+  const TensorId numbers = builder.constant(name + ".places", {rows.places()}, picked);
+  const TensorId both = ops::concat(builder, name + ".both", {x, updates}, 0);
+  lowering.set(node.output(0),
+               ops::reshape(builder,
+                            name + ".extents",
+                            ops::gather(builder, name, both, numbers, 0),
                             shape_of(lowering.value(node.output(0)))));
 }
 

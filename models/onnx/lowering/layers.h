@@ -26,6 +26,7 @@ void lower_gather(Lowering& lowering, const Node& node);
 void lower_gather_elements(Lowering& lowering, const Node& node);
 void lower_gather_nd(Lowering& lowering, const Node& node);
 void lower_one_hot(Lowering& lowering, const Node& node);
+void lower_scatter_nd(Lowering& lowering, const Node& node);
 void lower_tile(Lowering& lowering, const Node& node);
 void lower_depth_to_space(Lowering& lowering, const Node& node);
 void lower_space_to_depth(Lowering& lowering, const Node& node);

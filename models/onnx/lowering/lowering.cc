@@ -50,6 +50,11 @@ bool is_copy(const Node& node, const Value& from, const Value& to) {
                                    is_whole(from.type) == is_whole(to.type));
 }
 
+// A copy through which no gradient comes back.
+bool stops_gradient(const Node& node, const Value& to) {
+  return node.detached && is_floating(to.type);
+}
+
 bool is_plain_transpose(const Node& node, size_t rank) {
   return node.op == "Transpose" && rank == 2 &&
          node.integers("perm", {1, 0}) == std::vector<int64_t>{1, 0};
@@ -100,10 +105,11 @@ void Lowering::trace(size_t number) {
   for (const int output : node.outputs)
     if (output >= 0) producers_[static_cast<size_t>(output)] = static_cast<int>(number);
   const bool known = node.input(0) >= 0 && node.output(0) >= 0;
-  const bool copies = known && is_copy(node, value(node.input(0)), value(node.output(0)));
+  const bool stops = known && stops_gradient(node, value(node.output(0)));
+  const bool copies = known && !stops && is_copy(node, value(node.input(0)), value(node.output(0)));
   for (const int input : node.inputs) {
     if (input < 0) continue;
-    if (learns(input))
+    if (learns(input) && !stops)
       for (const int output : node.outputs)
         if (output >= 0 && is_floating(value(output).type))
           learns_[static_cast<size_t>(output)] = true;
@@ -152,10 +158,19 @@ void Lowering::lower_node(size_t number) {
   const Node& node = network_.nodes[number];
   if (const auto found = replacements_.find(number); found != replacements_.end())
     return found->second(*this, node);
+  if (node.output(0) >= 0 && stops_gradient(node, value(node.output(0)))) return detach(node);
   const LowerNode lower = lower_of(node);
   if (lower == nullptr) refuse_op(number);
   lower(*this, node);
   require_outputs(node);
+}
+
+void Lowering::detach(const Node& node) {
+  PointwiseProgram same;
+  same.input(0);
+  const TensorId y = ops::pointwise(builder_, name_of(node), {plain(node.input(0))}, same);
+  builder_[y].detached = true;
+  set(node.output(0), y);
 }
 
 bool Lowering::lower_ahead(int number, const Node& node) {

@@ -160,6 +160,7 @@ class Lowering {
 
   bool is_done(size_t number) const;
   void lower_node(size_t number);
+  void detach(const Node& node);
   [[noreturn]] void refuse_op(size_t number) const;
   void trace(size_t number);
   void append_deferred(int number);

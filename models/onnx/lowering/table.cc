@@ -57,6 +57,7 @@ LowerNode lower_of(const Node& node) {
       {"Resize", lower_resize},
       {"RNN", lower_recurrent},
       {"RotaryEmbedding", lower_rotary_embedding},
+      {"ScatterND", lower_scatter_nd},
       {"Slice", lower_slice},
       {"Softmax", lower_softmax},
       {"SpaceToDepth", lower_space_to_depth},

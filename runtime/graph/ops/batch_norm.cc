@@ -108,8 +108,12 @@ std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
         {OpKind::kBatchNormBackward, op.name, std::move(inputs), outputs, op.attributes});
   }
   const TensorId reaches_delta = masked ? d_delta : d_y;
+  const TensorId d_gamma = passed_on(builder, op.name, op.inputs[2], outputs[2]);
+  const TensorId d_beta = passed_on(builder, op.name, op.inputs[3], outputs[3]);
   std::vector<TensorId> gradients(op.inputs.size(), kNoTensor);
   gradients[0] = d_x;
+  gradients[2] = d_gamma;
+  gradients[3] = d_beta;
   if (to_delta) gradients[1] = reaches_delta;
   return gradients;
 }

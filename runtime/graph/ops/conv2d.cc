@@ -63,14 +63,16 @@ std::vector<TensorId> conv2d_gradient(GradientBuilder& builder,
   const TensorId d_pre = append_activation_backward(
       builder, op.name, d_outputs[0], op.outputs[0], attributes.activation);
   const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
-  const auto [d_weight, accumulate_weight] = builder.parameter_gradient(weight);
-  const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
+  const auto [d_weight, accumulate_weight] = weight_gradient(builder, weight);
+  const auto [d_bias, accumulate_bias] = weight_gradient(builder, bias);
   builder.append({OpKind::kConv2dBackward,
                   op.name,
                   {d_pre, x, weight},
                   {d_x, d_weight, d_bias},
                   Conv2dBackwardAttributes{attributes, accumulate_weight, accumulate_bias}});
-  return {d_x, kNoTensor, kNoTensor};
+  return {d_x,
+          passed_on(builder, op.name, weight, d_weight),
+          passed_on(builder, op.name, bias, d_bias)};
 }
 
 // Taps in the padding count: the usual convention.

@@ -44,15 +44,17 @@ std::vector<TensorId> conv_transpose2d_gradient(GradientBuilder& builder,
                                                 const std::vector<TensorId>& d_outputs) {
   const TensorId x = op.inputs[0], weight = op.inputs[1], bias = op.inputs[2];
   const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
-  const auto [d_weight, accumulate_weight] = builder.parameter_gradient(weight);
-  const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
+  const auto [d_weight, accumulate_weight] = weight_gradient(builder, weight);
+  const auto [d_bias, accumulate_bias] = weight_gradient(builder, bias);
   builder.append({OpKind::kConvTranspose2dBackward,
                   op.name,
                   {d_outputs[0], x, weight},
                   {d_x, d_weight, d_bias},
                   ConvTranspose2dBackwardAttributes{
                       op.as<Conv2dAttributes>(), accumulate_weight, accumulate_bias}});
-  return {d_x, kNoTensor, kNoTensor};
+  return {d_x,
+          passed_on(builder, op.name, weight, d_weight),
+          passed_on(builder, op.name, bias, d_bias)};
 }
 
 // Each pixel of x meets all weights of its channel.

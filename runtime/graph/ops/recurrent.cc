@@ -2,7 +2,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
-#include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
@@ -47,33 +46,6 @@ std::pair<TensorId, TensorId> ops::recurrent(GraphBuilder& builder,
 
 namespace {
 
-bool is_computed(const Graph& graph, TensorId weight) {
-  return weight != kNoTensor && graph[weight].role != Role::kParameter;
-}
-
-// Where the kernels write the gradient of a weight, and whether they add to it: floats, also of one that
-// is no parameter.
-std::pair<TensorId, bool> weight_gradient(GradientBuilder& builder, const Op& op, size_t place) {
-  const TensorId weight = op.inputs[place];
-  if (!is_computed(builder.graph(), weight)) return builder.parameter_gradient(weight);
-  if (!builder.needs_gradient(weight)) return {kNoTensor, false};
-  const Tensor& tensor = builder.graph()[weight];
-  return {builder.new_statistics("d_" + tensor.name, tensor.shape), false};
-}
-
-// The gradient of a weight that is no parameter, in the type of activations.
-TensorId passed_on(GradientBuilder& builder, const Op& op, size_t place, TensorId gradient) {
-  const TensorId weight = op.inputs[place];
-  if (gradient == kNoTensor || !is_computed(builder.graph(), weight)) return kNoTensor;
-  if (builder.graph()[weight].dtype == DType::kF32) return gradient;
-  const Shape shape = builder.graph().shape(weight);
-  const TensorId rounded = builder.new_gradient(weight);
-  PointwiseProgram same;
-  same.input(0);
-  builder.append(pointwise_op(op.name + ".rounded", {{gradient, shape}}, same, rounded));
-  return rounded;
-}
-
 std::vector<TensorId> recurrent_gradient(GradientBuilder& builder,
                                          const Op& op,
                                          const std::vector<TensorId>& d_outputs) {
@@ -83,9 +55,9 @@ std::vector<TensorId> recurrent_gradient(GradientBuilder& builder,
   };
   const TensorId d_x = of_activation(op.inputs[0]);
   const TensorId d_h = of_activation(op.inputs[4]), d_c = of_activation(op.inputs[5]);
-  const auto [d_w, accumulate_w] = weight_gradient(builder, op, 1);
-  const auto [d_r, accumulate_r] = weight_gradient(builder, op, 2);
-  const auto [d_bias, accumulate_bias] = weight_gradient(builder, op, 3);
+  const auto [d_w, accumulate_w] = weight_gradient(builder, op.inputs[1]);
+  const auto [d_r, accumulate_r] = weight_gradient(builder, op.inputs[2]);
+  const auto [d_bias, accumulate_bias] = weight_gradient(builder, op.inputs[3]);
   builder.append({OpKind::kRecurrentBackward,
                   op.name,
                   {d_outputs[0],
@@ -102,9 +74,9 @@ std::vector<TensorId> recurrent_gradient(GradientBuilder& builder,
                   RecurrentBackwardAttributes{
                       op.as<RecurrentAttributes>(), accumulate_w, accumulate_r, accumulate_bias}});
   return {d_x,
-          passed_on(builder, op, 1, d_w),
-          passed_on(builder, op, 2, d_r),
-          passed_on(builder, op, 3, d_bias),
+          passed_on(builder, op.name, op.inputs[1], d_w),
+          passed_on(builder, op.name, op.inputs[2], d_r),
+          passed_on(builder, op.name, op.inputs[3], d_bias),
           d_h,
           d_c};
 }

@@ -2,6 +2,7 @@
 // Pieces that several ops' rules share.
 
 #include <string>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/graph/activation.h"
@@ -16,13 +17,24 @@ TensorId append_activation_backward(GradientBuilder& builder,
                                     TensorId saved,
                                     Activation activation);
 
+// Where kernels write the gradient of a weight, in f32, and whether they add to it: of a parameter its own
+// gradient, of a weight that is computed a new tensor; kNoTensor where nothing that learns lies behind it.
+std::pair<TensorId, bool> weight_gradient(GradientBuilder& builder, TensorId weight);
+
+// What a backward rule returns of a weight once the op is appended that writes `gradient`: of a computed one
+// the gradient in the weight's type, of a parameter kNoTensor.
+TensorId passed_on(GradientBuilder& builder,
+                   const std::string& name,
+                   TensorId weight,
+                   TensorId gradient);
+
 // The gradient of a parameter that no other op may use, so that it is always overwritten; kNoTensor
-// for kNoTensor. Of a frozen one, and of a constant in its place, an activation, which nobody reads: a
-// row that the kernels of norms find on their way.
+// for kNoTensor. Of a frozen one, and of a tensor in its place, an activation: a row that the kernels of
+// norms find on their way.
 inline TensorId unshared_gradient(GradientBuilder& builder, const Op& op, TensorId parameter) {
   if (parameter != kNoTensor && builder.graph()[parameter].frozen)
     return builder.new_gradient(parameter);
-  if (parameter != kNoTensor && builder.graph()[parameter].role == Role::kConstant)
+  if (parameter != kNoTensor && builder.graph()[parameter].role != Role::kParameter)
     return builder.new_statistics("d_" + builder.graph()[parameter].name,
                                   builder.graph().shape(parameter));
   const auto [gradient, accumulate] = builder.parameter_gradient(parameter);

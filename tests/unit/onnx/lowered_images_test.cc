@@ -1,6 +1,7 @@
 // Catches: convolutions, transposed ones and pools of one, two or three axes that read other places than ONNX
 // says, on any axis, at either end or in another group, or whose gradient is not the slope; images resized along
-// an axis that is not theirs.
+// an axis that is not theirs; kernels and biases that are computed or constant, not parameters, and lose a gradient or
+// get one.
 
 #include <algorithm>
 #include <functional>
@@ -138,8 +139,11 @@ struct ImageCase {
   std::function<Doubles(const std::vector<Doubles>& inputs, const Extents& to)> judge;
 };
 
+// What weights and biases are.
+enum class Weights { kParameters, kComputed, kConstants };
+
 // The result, and for each element of each input the slope of the mean square of its distance from half of it.
-void check(const ImageCase& of) {
+void check(const ImageCase& of, Weights weights = Weights::kParameters) {
   FileBuilder builder;
   Classes classes;
   std::vector<int> numbers;
@@ -154,9 +158,13 @@ void check(const ImageCase& of) {
                             array_of(ElementType::kFloat, drawn.extents, drawn_values)));
     values.push_back(drawn_values);
   }
-  builder.output(builder.node(of.op, numbers, of.attributes));
+  std::vector<int> operands = numbers;
+  for (size_t k = 1; weights == Weights::kComputed && k < numbers.size(); ++k)
+    operands[k] = builder.node("Neg", {builder.node("Neg", {numbers[k]})});
+  builder.output(builder.node(of.op, operands, of.attributes));
   classes.parameter.resize(builder.file().values.size(), false);
-  for (const int number : numbers) classes.parameter[static_cast<size_t>(number)] = true;
+  const size_t learn = weights == Weights::kConstants ? 1 : numbers.size();
+  for (size_t k = 0; k < learn; ++k) classes.parameter[static_cast<size_t>(numbers[k])] = true;
   const Network network = bind(builder.file(), classes, {});
   const Extents to = network.values[static_cast<size_t>(network.outputs[0])].extents;
   const Doubles wanted = of.judge(values, to);
@@ -174,7 +182,7 @@ void check(const ImageCase& of) {
     return sum / static_cast<double>(all.size());
   };
   const testing::LoweredNetwork lowered(network, 0, Purpose::kTraining, target);
-  for (size_t k = 0; k < values.size(); ++k) {
+  for (size_t k = 0; k < learn; ++k) {
     const Doubles gradient = lowered.gradient(numbers[k]);
     ASSERT_EQ(gradient.size(), values[k].size());
     for (size_t i = 0; i < gradient.size(); i += 1 + gradient.size() / 60) {
@@ -203,9 +211,14 @@ void check_convolution(const std::string& op,
                      back ? outputs : channels / window.group};
   weight.insert(weight.end(), window.kernel.begin(), window.kernel.end());
   const std::vector<Drawn> inputs = {{image}, {weight}, {{outputs * window.group}}};
-  check({inputs, op, window.attributes(), [=](const std::vector<Doubles>& in, const Extents& to) {
-           return (back ? transposed : convolution)(window, inputs, in, to);
-         }});
+  for (const Weights weights : {Weights::kParameters, Weights::kComputed, Weights::kConstants})
+    check({inputs,
+           op,
+           window.attributes(),
+           [=](const std::vector<Doubles>& in, const Extents& to) {
+             return (back ? transposed : convolution)(window, inputs, in, to);
+           }},
+          weights);
 }
 
 TEST(LoweredImages, ConvolutionsOfOneAxis) {

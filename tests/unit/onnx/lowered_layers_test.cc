@@ -60,6 +60,32 @@ TEST(LoweredNorm, OverSeveralAxesOrWithConstantsIsSteps) {
   }
 }
 
+// In training, of gains and biases that are computed of parameters, or constant.
+TEST(LoweredBatchNorm, GainsAndBiasesMayBeNoParameters) {
+  const Drawn zeros{{3}, 0, 0, ElementType::kDouble, {0, 0, 0}},
+      ones{{3}, 0, 0, ElementType::kDouble, {1, 1, 1}},
+      fixed{{3}, 0, 0, ElementType::kDouble, {0.5, -2, 1.5}};
+  const auto gain = [](FileBuilder& builder, const Inputs& in) {
+    return builder.node("Add", {in[1], number(builder, 1)});
+  };
+  const AddNodes norm = [=](FileBuilder& builder, const Inputs& in) {
+    const int bias = builder.node("Neg", {in[2]});
+    return builder.node("BatchNormalization",
+                        {in[0], gain(builder, in), bias, in[3], in[4]},
+                        {{"epsilon", 0.125f}});
+  };
+  const AddNodes judge = [=](FileBuilder& builder, const Inputs& in) {
+    const int y = norm_in_steps(true, {0})(builder, {in[0], gain(builder, in)});
+    return builder.node("Sub", {y, in[2]});
+  };
+  for (const auto& [w, b] :
+       {std::pair(Drawn{{3}}, Drawn{{3}}), {fixed, Drawn{{3}}}, {fixed, zeros}}) {
+    const LoweredCase of = {{{{6, 3}}, w, b, zeros, ones}, norm, judge};
+    EXPECT_EQ(ops_of(of, OpKind::kBatchNorm), 1u);
+    expect_slopes(of);
+  }
+}
+
 // ---- Rotary embedding ----
 
 // Of x (B, H, T, D) whose first 2 P elements turn.

@@ -162,6 +162,8 @@ std::vector<Case> cases() {
       {"GatherElements", {{{3, 4}}, whole({0, 2, -1, 1, 0, 2}, {2, 3})}, {{"axis", int64_t{0}}}});
   all.push_back({"GatherND", {x, whole({0, 1, 1, -1, 0, 1}, {3, 2})}});
   all.push_back({"GatherND", {x, whole({1, 2}, {2, 1})}, {{"batch_dims", int64_t{1}}}});
+  all.push_back({"ScatterND", {x, whole({0, 1, 1, -1, 0, 0}, {3, 2}), {{3, 4}}}});
+  all.push_back({"ScatterND", {{{5}}, whole({4, 0, -2}, {3, 1}), {{3}}}});
   all.push_back({"Tile", {x, list({1, 2, 3})}});
   all.push_back({"DepthToSpace", {{{2, 8, 2, 3}}}, {{"blocksize", int64_t{2}}}});
   all.push_back({"DepthToSpace",

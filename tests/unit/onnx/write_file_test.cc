@@ -52,7 +52,7 @@ std::string odd_model() {
            "Odd", {"x", "w", "h", "c"}, {"y"}, "n", {bytes(777, "?") + integer_attribute("i", 1)}) +
            bytes(99, "unknown"),
        node("Constant", {}, {"c"}, "", {tensor_attribute("value", raw_tensor("", {5, 6}))})},
-      {bytes(12, "first the comment") + raw_tensor("w", {1, 2}) + bytes(16, "more"),
+      {bytes(12, "first the comment") + raw_tensor("w", {1, 2}) + bytes(116, "more"),
        tensor("h", {2}, kHalf, bytes(5, packed({0x3c00, 0x4000})))}};
   graph.more = bytes(10, "about the graph") + integer(333, 4);
   return bytes(6, "about") + model(graph) + bytes(14, bytes(1, "key") + bytes(2, "value"));
