@@ -259,7 +259,7 @@ class OnnxModel final : public Model {
   std::set<std::string> parameter_names() const {
     const auto opened = open_file(config_);
     const NetworkInputs inputs(*opened, config_);
-    const Network network = usual_network(inputs, *opened);
+    const Network network = usual_network(inputs, *opened, config_).network;
     const Graph graph =
         append(GraphOptions(Purpose::kTraining), inputs, network, io_of(inputs, network)).graph;
     std::set<std::string> names;
