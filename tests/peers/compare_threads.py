@@ -32,13 +32,13 @@ ONE = ["train.global_batch=1", "train.lanes=1"]
 # Config, its steps here, the section of data in place of its own ("" keeps that), and settings.
 CASES = [
     ("benchmarks/mlp_784_512_512_10", 300, "", []),
-    ("benchmarks/table_64_32_1", 5000, "", []),
+    ("benchmarks/table_64_32_1", 20000, "", []),
     ("benchmarks/gpt2_124m", 1, "", []),
     ("benchmarks/smollm_135m", 1, "", ONE),
     ("benchmarks/resnet50_224", 2, "", ["train.global_batch=4"]),
     ("quickstart/fashion_mnist_mlp", 300, "", []),
     ("quickstart/tiny_gpt_licences", 8, "", []),
-    ("models/adult_mlp", 1500, "synthetic { samples: 26048 features: 104 }", []),
+    ("models/adult_mlp", 6000, "synthetic { samples: 26048 features: 104 }", []),
     ("models/char_gpt", 8, "synthetic { samples: 4096 classes: 65 }", []),
     ("models/gpt2_124m", 1, "synthetic { samples: 64 classes: 50257 }", ONE),
     ("models/smollm_135m", 1, "synthetic { samples: 64 classes: 49152 }", [*ONE, "model.llama.context=512"]),
@@ -55,8 +55,8 @@ CASES = [
     ("vision/resnext50_imagenet", 1, IMAGES, ["train.global_batch=8"]),
     ("vision/mobilenet_v2_imagenet", 2, IMAGES, ["train.global_batch=8"]),
     # A regression of 442 rows and 10 columns, as in scikit-learn's diabetes table.
-    ("models/adult_mlp", 1000, "synthetic { samples: 442 features: 10 classes: 1 }",
-     ["model.mlp.hidden=32", "model.mlp.loss=MEAN_SQUARED_ERROR", "train.global_batch=32"]),
+    ("models/adult_mlp", 10000, "synthetic { samples: 442 features: 10 classes: 1 }",
+     ["model.mlp.hidden=32", "model.mlp.loss=MEAN_SQUARED_ERROR", "eval.best=LOSS", "train.global_batch=32"]),
     # A classifier of sentences of the size of MiniLM.
     ("models/bert_base", 2, "synthetic { samples: 256 classes: 2 }",
      ["model.bert.task=SEQUENCE_CLASSES", "model.bert.layers=6", "model.bert.width=384",
