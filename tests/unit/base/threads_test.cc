@@ -87,7 +87,8 @@ class HeldThreads {
 };
 
 TEST(Threads, LoopsEndThoughNoOtherThreadRuns) {
-  if (&__tsan_init != nullptr) GTEST_SKIP() << "ThreadSanitizer delays signals to threads that wait";
+  if (&__tsan_init != nullptr)
+    GTEST_SKIP() << "ThreadSanitizer delays signals to threads that wait";
   set_compute_threads(3);
   std::vector<int> hits(100, 0);
   {
