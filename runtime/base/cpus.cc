@@ -8,9 +8,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <memory>
+#include <string_view>
 
 #include "runtime/base/control_group.h"
 
@@ -43,14 +43,19 @@ std::string identity_of(const std::filesystem::path& folder) {
   return fmt::format("{}:{}", status.st_dev, status.st_ino);
 }
 
-// The number that a variable begins with ("4,2" gives one for each level of nesting); none if it is
-// not set or not above 0.
+// The number of a variable, of "4,2", a list for each level of nesting, the first; none if it is not
+// set, or is anything else.
 std::optional<int> number_in_environment(const char* name) {
-  const char* const text = std::getenv(name);
+  constexpr std::string_view kSpaces = " \t";
+  const char* const value = std::getenv(name);
+  std::string_view text = value == nullptr ? "" : value;
+  text = text.substr(0, text.find(','));
+  text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
+  text = text.substr(0, text.find_last_not_of(kSpaces) + 1);
   int number = 0;
-  if (text == nullptr || std::from_chars(text, text + std::strlen(text), number).ec != std::errc{})
-    return std::nullopt;
-  return number > 0 ? std::optional(number) : std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number <= 0) return std::nullopt;
+  return number;
 }
 
 }  // namespace
@@ -100,7 +105,10 @@ CpuShare share_of(const CpuLimits& limits, double cpus, int on_cpus, int in_grou
   };
   if (limits.quota)
     limit(whole(std::ceil(limits.quota->cpus - kRounding) / in_group),
-          fmt::format("a quota of {:.3g} CPUs{}", limits.quota->cpus, ranks(in_group)));
+          fmt::format("a quota of {:.3g} CPU{}{}",
+                      limits.quota->cpus,
+                      limits.quota->cpus == 1 ? "" : "s",
+                      ranks(in_group)));
   if (limits.slurm_cpus_per_task)
     limit(*limits.slurm_cpus_per_task,
           fmt::format("SLURM_CPUS_PER_TASK={}", *limits.slurm_cpus_per_task));

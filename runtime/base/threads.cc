@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "runtime/base/error.h"
@@ -45,15 +46,21 @@ class ThreadPool {
   explicit ThreadPool(int threads) {
     for (int part = 1; part < threads; ++part) {
       Seat& seat = seats_.emplace_back();
-      seat.thread = std::thread([this, &seat, part] { work(seat, part); });
+      try {
+        seat.thread = std::thread([this, &seat, part] { work(seat, part); });
+      } catch (const std::system_error& error) {
+        seats_.pop_back();
+        stop();
+        throw ConfigError(
+            "execution.threads: cannot start thread {} of {}: {}; set fewer, or raise the limit of "
+            "processes (ulimit -u, docker --pids-limit)",
+            part + 1,
+            threads,
+            error.code().message());
+      }
     }
   }
-  ~ThreadPool() {
-    body_ = nullptr;
-    ++loop_;
-    for (Seat& seat : seats_) open(seat);
-    for (Seat& seat : seats_) seat.thread.join();
-  }
+  ~ThreadPool() { stop(); }
 
   void run(int64_t count, int team, void (*body)(void*, int64_t, int64_t), void* context) {
     const double start_ms = now_ms();
@@ -86,6 +93,14 @@ class ThreadPool {
   };
   static constexpr uint32_t kFree = 0, kOpen = 1, kClaimed = 2;
   static constexpr int kPhaseBits = 2;
+
+  // Ends the workers.
+  void stop() {
+    body_ = nullptr;
+    ++loop_;
+    for (Seat& seat : seats_) open(seat);
+    for (Seat& seat : seats_) seat.thread.join();
+  }
 
   uint32_t state_of(uint32_t phase) const { return loop_ << kPhaseBits | phase; }
   static uint32_t phase_of(uint32_t state) { return state & ((1U << kPhaseBits) - 1); }
@@ -145,8 +160,9 @@ void set_compute_threads(int threads) {
   LOCKSTEP_CHECK(threads >= 1);
   if (threads == g_threads) return;
   g_pool.reset();
-  g_threads = threads;
+  g_threads = 1;  // also if the pool does not start
   if (threads > 1) g_pool = std::make_unique<ThreadPool>(threads);
+  g_threads = threads;
 }
 
 int compute_threads() { return g_threads; }

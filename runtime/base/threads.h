@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// Sets the number of threads that parallel_for uses (>= 1), and starts them. Not during a parallel
-// loop.
+// Sets the number of threads that parallel_for uses (>= 1), and starts them. Throws ConfigError if
+// they cannot be started; then there is one. Not during a parallel loop.
 void set_compute_threads(int threads);
 int compute_threads();
 

@@ -104,12 +104,13 @@ def write_data(folder):
         "model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12,
         "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 30522,
         "max_position_embeddings": 512, "type_vocab_size": 2, "hidden_act": "gelu"}))
-    return data, ["--set", f"model.from={model}"]
+    return data, model
 
 
 def configs_fit_their_hardware(binary, folder):
     """The comment of each config names its hardware by a line `lockstep plan CONFIG ...`, with
-    nothing else to set; where it names ranks to start, the plan is for as many."""
+    nothing else to set but data and model that it needs; where it names ranks to start, the plan is
+    for as many."""
     data, model = write_data(folder)
     for config in CONFIGS:
         comment = "".join(line[1:] for line in config.read_text().splitlines(keepends=True)
@@ -119,17 +120,16 @@ def configs_fit_their_hardware(binary, folder):
         assert lines, f"{name}: its comment names no hardware: `lockstep plan {name} ...`"
         for line in lines:
             words = shlex.split(line)
-            assert words[0] == name and "--ranks" in words and "--set" not in words, line
+            assert words[0] == name and "--ranks" in words, line
+            assert all(word in ("--set", "model.from=MODEL") for word in words
+                       if "set" in word or "=" in word), line
             assert "--gpu" in words or "--host-memory" in words, line
             ranks = words[words.index("--ranks") + 1]
             assert all(n == ranks for n in re.findall(r"mpirun -n (\d+)", comment)), name
             if "--gpu" not in words:
                 words += ["--device", "cpu"]
-            if config.stem in data:
-                words += ["--data", data[config.stem]]
-            if config.stem == "text_classification":
-                words += model
-            plan(binary, *words)
+            places = {"DIR": data.get(config.stem), "model.from=MODEL": f"model.from={model}"}
+            plan(binary, *(places.get(word, word) for word in words))
 
 
 def size(binary, folder, config, arguments):

@@ -94,6 +94,8 @@ TEST(CpuShare, OfTheQuota) {
   limits.quota = {0.2, ""};
   EXPECT_EQ(share_of(limits, 1).cpus, 1);
   EXPECT_EQ(share_of(limits, 1).reason, "a quota of 0.2 CPUs");
+  limits.quota->cpus = 1;
+  EXPECT_EQ(share_of(limits, 1).reason, "a quota of 1 CPU");
   limits.quota->cpus = 2.5;
   EXPECT_EQ(share_of(limits, 1).cpus, 3);
   // Bound to a core each, but under one quota.
@@ -122,9 +124,13 @@ TEST(CpuLimits, OfTheEnvironment) {
   };
   EXPECT_EQ(omp("3"), 3);
   EXPECT_EQ(omp("4,2"), 4);
+  EXPECT_EQ(omp(" 4 , 2"), 4);
   EXPECT_EQ(omp(""), 0);
   EXPECT_EQ(omp("all"), 0);
   EXPECT_EQ(omp("-1"), 0);
+  // No number of threads, though they begin with one.
+  for (const char* const text : {"1e9", "1.5", "2threads", "1 2", " ", ","})
+    EXPECT_EQ(omp(text), 0) << text;
 }
 
 }  // namespace

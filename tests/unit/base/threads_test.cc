@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/base/sharing_account.h"
 #include "tests/reference/sanitizers.h"
 
@@ -101,6 +103,20 @@ TEST(Threads, LoopsEndThoughNoOtherThreadRuns) {
   }
   set_compute_threads(1);
   EXPECT_EQ(hits, std::vector<int>(100, 50));
+}
+
+TEST(Threads, ThatCannotStartAreRefused) {
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 48), 0);  // beyond the address space
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  EXPECT_THROW(set_compute_threads(3), ConfigError);
+  EXPECT_EQ(compute_threads(), 1);
+  pthread_setattr_default_np(&before);
+  set_compute_threads(3);
+  EXPECT_EQ(compute_threads(), 3);
+  set_compute_threads(1);
 }
 
 TEST(SharingAccount, PausesTenTimesAsLongAsWasLost) {
