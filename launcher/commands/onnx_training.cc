@@ -79,6 +79,8 @@ OnnxTraining training_of_onnx(const OnnxConfig& config) {
     const Graph graph = build_model(run.model, io, samples, GraphOptions(Purpose::kInference));
     const Graph with_losses =
         build_model(run.model, io, samples, GraphOptions(Purpose::kEvaluation));
+    build_model(
+        run.model, io, samples, GraphOptions(Purpose::kTraining));  // throws if nothing learns
     count_tensors(with_losses, found);
     found.roles = onnx::roles_of(config, with_losses);
     for (const Op& op : graph.ops) {

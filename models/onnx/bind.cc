@@ -84,10 +84,29 @@ void Binder::add(const Node& node) {
       add_masking(node);
     else if (running_norms_ && node.op == "BatchNormalization" && node.domain.empty())
       add_running_norm(node);
-    else
+    else {
+      require_own_statistics(node);
       add_computation(node);
+    }
   } catch (const ConfigError& error) {
     throw ConfigError("{}: {}", file_.path, error.what());
+  }
+}
+
+// A norm that a module calls twice reads a copy of its statistics the second time, which would move apart from them.
+void Binder::require_own_statistics(const Node& node) const {
+  if (node.op != "BatchNormalization" || !node.domain.empty()) return;
+  for (const size_t place : {size_t{3}, size_t{4}}) {
+    const int number = node.input(place);
+    if (number < 0 || !defined_[static_cast<size_t>(number)]) continue;
+    const FileValue& origin = file_.values[static_cast<size_t>(number)];
+    const Value& known = network_.values[static_cast<size_t>(number)];
+    if (known.kind == ValueKind::kConstant && origin.initializer < 0 && !origin.constant)
+      NodeView(node, network_.values)
+          .refuse(
+              "its statistic \"{}\" is computed, as if a module calls a norm twice; must be a constant of the file "
+              "alone, or set model.onnx.batch_norm: RUNNING, which keeps the statistics",
+              origin.name);
   }
 }
 

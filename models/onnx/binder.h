@@ -27,6 +27,7 @@ class Binder {
   // Any op but those of sequences.
   void add_computation(const Node& node);
   void require_inputs(const Node& node) const;
+  void require_own_statistics(const Node& node) const;
   bool evaluate(const Node& node, const Op& op, const std::vector<Form>& forms);
   void require_plausible(const NodeView& view, const std::vector<Form>& forms, bool known) const;
 

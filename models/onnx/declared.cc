@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -17,6 +18,7 @@ constexpr const char* kSignature = "pkg.torch.export.ExportedProgram.graph_signa
 constexpr const char* kFoldedFrom = "pkg.onnxscript.optimizer.folded_from";
 constexpr const char* kRule = "pkg.onnxscript.rewriter.rule_name";
 constexpr const char* kHierarchy = "pkg.torch.onnx.class_hierarchy";
+constexpr const char* kFxNode = "pkg.torch.onnx.fx_node";
 
 template <typename Message>
 std::string text_of(const Message& message, std::string_view key) {
@@ -33,8 +35,11 @@ Declared declared_by(std::string_view kind) {
 
 using Kinds = std::map<std::string, Declared>;  // by name
 
-// Lines such as "p_head_weight: PARAMETER target='head.weight'", before those of outputs.
-void read_signature(const std::string& text, Kinds& kinds) {
+// Lines such as "p_head_weight: PARAMETER target='head.weight'", before those of outputs. `names`: by "head.weight"
+// the name that nodes have for it, "p_head_weight".
+void read_signature(const std::string& text,
+                    Kinds& kinds,
+                    std::map<std::string, std::string>& names) {
   constexpr std::string_view kTarget = " target='";
   const std::string_view inputs = std::string_view(text).substr(0, text.find("# outputs"));
   for (size_t begin = 0; begin < inputs.size();) {
@@ -44,8 +49,11 @@ void read_signature(const std::string& text, Kinds& kinds) {
     const size_t colon = line.find(": "), target = line.find(kTarget);
     if (colon == std::string_view::npos || target == std::string_view::npos) continue;
     const Declared kind = declared_by(line.substr(colon + 2));
-    const std::string_view name = line.substr(target + kTarget.size());
-    if (kind != Declared::kNothing) kinds[std::string(name.substr(0, name.find('\'')))] = kind;
+    const std::string_view rest = line.substr(target + kTarget.size());
+    if (kind == Declared::kNothing) continue;
+    const std::string name(rest.substr(0, rest.find('\'')));
+    kinds[name] = kind;
+    names[name] = line.substr(0, colon);
   }
 }
 
@@ -53,6 +61,21 @@ void read_signature(const std::string& text, Kinds& kinds) {
 std::string aten_op(const schema::NodeProto& node) {
   const std::vector<std::string> classes = texts_of(text_of(node, kHierarchy));
   return classes.empty() ? "" : classes.back();
+}
+
+// What the nodes read before the exporter's optimizer, as "%p_head_weight" in the texts of PyTorch's nodes. Nodes with
+// a batch norm folded into them are left out: FoldedNorm has these.
+std::set<std::string> read_by_nodes(const schema::GraphProto& graph) {
+  std::set<std::string> names;
+  for (const schema::NodeProto& node : graph.node()) {
+    if (has_folded_norm(node)) continue;
+    const std::string text = text_of(node, kFxNode);
+    for (size_t begin = text.find('%'); begin != std::string::npos; begin = text.find('%', begin)) {
+      const size_t end = text.find_first_of(" ,:()[]{}", ++begin);
+      names.insert(text.substr(begin, end - begin));
+    }
+  }
+  return names;
 }
 
 // The number behind "onnx::Conv_".
@@ -72,7 +95,8 @@ void read_declarations(const schema::GraphProto& graph,
                        const std::map<std::string, size_t>& by_name,
                        File& file) {
   Kinds kinds;
-  read_signature(text_of(graph, kSignature), kinds);
+  std::map<std::string, std::string> names;
+  read_signature(text_of(graph, kSignature), kinds, names);
   const Kinds signature = kinds;
   std::map<std::string, std::vector<std::string>> folded;
   const auto read = [&](const auto& messages) {
@@ -109,6 +133,11 @@ void read_declarations(const schema::GraphProto& graph,
   }
   for (const auto& [name, kind] : signature)
     if (kind == Declared::kParameter && !kept.contains(name)) file.lost_parameters.push_back(name);
+  if (file.lost_parameters.empty()) return;
+  const std::set<std::string> read_names = read_by_nodes(graph);
+  std::ranges::copy_if(file.lost_parameters,
+                       std::back_inserter(file.dropped_parameters),
+                       [&](const std::string& name) { return read_names.contains(names[name]); });
 }
 
 bool is_detach(const schema::NodeProto& node) {

@@ -16,7 +16,7 @@ class NodeProto;
 }  // namespace schema
 
 // Sets FileValue::declared and FileValue::made_of of the graph's values, and File::declares,
-// optimized and lost_parameters. `by_name`: numbers of the graph's values.
+// optimized, lost_parameters and dropped_parameters. `by_name`: numbers of the graph's values.
 //
 // A value's own entry goes first, then the graph's list of all parameters and buffers, by its name. What the
 // exporter's optimizer has computed counts as what it was computed of: as a parameter where one is among it.

@@ -105,6 +105,8 @@ struct File {
   bool declares = false;                     // says which initializers are parameters
   bool optimized = false;                    // the exporter has computed some of its values
   std::vector<std::string> lost_parameters;  // that it lists, but does not have any more
+  // Those of them that nodes read before the exporter left them out: tied and unused ones are not among them.
+  std::vector<std::string> dropped_parameters;
   std::vector<FoldedNorm> folded_norms;
 };
 

@@ -134,8 +134,12 @@ std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config) {
 }
 
 void check_shared(const OpenedFile& opened, const OnnxConfig& config) {
-  // An exporter that merges parameters leaves out the names of all but one.
-  if (config.allow_shared || (opened.file.declares && opened.file.lost_parameters.empty())) return;
+  // An exporter that merges parameters leaves out the names of all but one. So does one that merges nothing, of a
+  // parameter that the module has under several names.
+  const File& file = opened.file;
+  const bool lost =
+      file.optimized ? !file.lost_parameters.empty() : !file.dropped_parameters.empty();
+  if (config.allow_shared || (file.declares && !lost)) return;
   const std::vector<MergedInitializer> merged = merged_initializers(opened.file, opened.classes);
   if (merged.empty()) return;
   throw ConfigError(

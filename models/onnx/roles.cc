@@ -67,7 +67,8 @@ FileRoles roles_of(const OnnxConfig& config, const Graph& graph) {
   FileRoles roles{
       .declares = file.declares,
       .declared = file.declares && config.parameters == OnnxConfig::Parameters::kDeclared,
-      .folded_norms = file.folded_norms};
+      .folded_norms = file.folded_norms,
+      .dropped_parameters = file.dropped_parameters};
   const auto add = [&](size_t number, bool constant_node) {
     const FileValue& value = file.values[number];
     const bool learns = opened->classes.parameter[number];
@@ -135,6 +136,13 @@ std::vector<std::string> warnings_of(const FileRoles& roles) {
         "train the parameters, export with torch.onnx.export(..., dynamo=True, optimize=False)",
         counted(replaced.size(), "initializer"),
         some_of(replaced)));
+  if (const auto& dropped = roles.dropped_parameters; !dropped.empty())
+    warnings.push_back(fmt::format(
+        "the exporter has left out {} of the module, and the network is trained without: {}; such as biases that "
+        "are 0 at first, or parameters equal to others. To train them, export with "
+        "torch.onnx.export(..., dynamo=True, optimize=False)",
+        counted(dropped.size(), "parameter"),
+        some_of(dropped)));
   return warnings;
 }
 

@@ -35,6 +35,7 @@ struct FileRoles {
   // In the file's order, and behind them Constant nodes that learn.
   std::vector<InitializerRole> initializers = {};
   std::vector<FoldedNorm> folded_norms = {};
+  std::vector<std::string> dropped_parameters = {};  // see File
 };
 
 // `graph`: of the config's network, for training or evaluation.
@@ -44,7 +45,7 @@ FileRoles roles_of(const OnnxConfig& config, const Graph& graph);
 std::vector<std::string> lines_of(const FileRoles& roles);
 
 // What the exporter has done to the network that changes how it is trained: norms that the file has no more,
-// parameters that were computed into others.
+// parameters that were computed into others or left out.
 std::vector<std::string> warnings_of(const FileRoles& roles);
 
 }  // namespace lockstep::onnx

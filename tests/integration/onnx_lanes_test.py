@@ -82,6 +82,10 @@ def inspect(bench):
     likeness = network(bench.folder / "likeness.onnx", relu, rest=[node("Transpose", ["y"], ["t"], perm=[1, 0]), node("MatMul", ["y", "t"], ["z"])],
                        output=("z", ["batch", "batch"]))
     bench.refused(["model.onnx.output", "axis 1", "similarities"], text(likeness, lanes=1))
+    idle = bench.folder / "idle.onnx"
+    idle.write_bytes(model([node("Tanh", ["x"], ["y"])], {}, [("x", ["batch", FEATURES])], ("y", ["batch", FEATURES])))
+    refusals = bench.inspect(idle)["refusals"]
+    bench.expect(len(refusals) == 1 and "no initializer" in refusals[0], f"nothing that learns: {refusals}")
     # All reasons at once: two inputs that nothing says, and two ops that there are none of.
     path = bench.folder / "much.onnx"
     path.write_bytes(model([node("Add", ["a", "b"], ["h"]), node("NonMaxSuppression", ["h"], ["n"]), node("Hardmax", ["h"], ["k"]),

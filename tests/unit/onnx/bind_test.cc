@@ -267,6 +267,20 @@ TEST(OnnxBind, RefusesToFoldMoreThanMemoryHolds) {
   expect_refusal(b, {"ConstantOfShape", "4 MB"}, {.most_folded_bytes = 4 << 20});
 }
 
+// A module that calls a norm twice has one pair of statistics, and the file a copy of it.
+TEST(OnnxBind, RefusesCopiesOfStatistics) {
+  FileBuilder b;
+  const int scale = b.floats("bn.weight", {4}), shift = b.floats("bn.bias", {4});
+  const int mean = b.floats("bn.running_mean", {4}), variance = b.floats("bn.running_var", {4});
+  const int first =
+      b.node("BatchNormalization", {b.input("x", {kBatch, {4}}), scale, shift, mean, variance});
+  b.output(
+      b.node("BatchNormalization",
+             {first, scale, shift, b.node("Identity", {mean}), b.node("Identity", {variance})}));
+  expect_refusal(b, {"BatchNormalization", "statistic", "twice", "RUNNING"});
+  EXPECT_EQ(refusal(b, {.running_norms = true}), "nothing");
+}
+
 TEST(OnnxBind, RandomNumbersAreFloatingPoint) {
   FileBuilder b;
   b.output(

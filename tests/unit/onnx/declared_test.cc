@@ -128,6 +128,24 @@ TEST(OnnxDeclared, WhatTheExporterComputedCountsAsWhatItIsMadeOf) {
   EXPECT_TRUE(file.lost_parameters.empty());
 }
 
+// The optimizer leaves out biases that are 0. A tied or unused parameter is in the list, but no node ever read it.
+TEST(OnnxDeclared, ParametersThatTheExporterLeftOutAreFound) {
+  Graph graph = sum_of({"head.weight"});
+  graph.nodes.back() +=
+      entry(9,
+            "pkg.torch.onnx.fx_node",
+            "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default]"
+            "(args = (%x, %p_head_weight, %p_head_bias), kwargs = {})");
+  graph.more = entry(16,
+                     "pkg.torch.export.ExportedProgram.graph_signature",
+                     "# inputs\np_head_weight: PARAMETER target='head.weight'\n"
+                     "p_head_bias: PARAMETER target='head.bias'\np_head: PARAMETER target='head'\n"
+                     "p_tied_weight: PARAMETER target='tied.weight'\n");
+  const onnx::File file = parsed(model(graph));
+  EXPECT_EQ(file.lost_parameters, (std::vector<std::string>{"head", "head.bias", "tied.weight"}));
+  EXPECT_EQ(file.dropped_parameters, (std::vector<std::string>{"head.bias"}));
+}
+
 // Two gains 1 + w that were equal at first are one value in the file.
 TEST(OnnxDeclared, MergedParametersAreFoundInAnyPlace) {
   constexpr const char* kFrom = "pkg.onnxscript.optimizer.folded_from";
