@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -48,7 +49,10 @@ void for_each_in_threads(int64_t begin,
     }
   };
   std::vector<std::thread> others;
-  for (int64_t i = 1; i < std::min<int64_t>(threads, end - begin); ++i) others.emplace_back(work);
+  try {
+    for (int64_t i = 1; i < std::min<int64_t>(threads, end - begin); ++i) others.emplace_back(work);
+  } catch (const std::system_error&) {  // no more of them can be started: these do all the work
+  }
   work();
   for (std::thread& thread : others) thread.join();
   if (first != nullptr) std::rethrow_exception(first);

@@ -83,7 +83,8 @@ Processors processors_here() {
     cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
   }
   here.cores = static_cast<int>(cores.size());
-  if (limits.quota) here.quota = limits.quota->cpus;
+  for (const CpuQuota& quota : limits.quotas)
+    here.quota = here.quota > 0 ? std::min(here.quota, quota.cpus) : quota.cpus;
   return here;
 }
 

@@ -74,23 +74,24 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-std::optional<CpuQuota> cpu_quota(const std::filesystem::path& root) {
-  std::optional<CpuQuota> least;
-  for (const ControlGroup& group : control_groups("cpu", root)) {
-    const std::optional<double> quota = quota_in(group);
-    if (quota && (!least || *quota < least->cpus)) least = {*quota, identity_of(group.folder)};
-  }
-  return least;
+std::vector<CpuQuota> cpu_quotas(const std::filesystem::path& root) {
+  std::vector<CpuQuota> quotas;
+  for (const ControlGroup& group : control_groups("cpu", root))
+    if (const auto quota = quota_in(group)) quotas.push_back({*quota, identity_of(group.folder)});
+  return quotas;
 }
 
 CpuLimits find_cpu_limits() {
   return {.cpus = allowed_cpus(),
-          .quota = cpu_quota(),
+          .quotas = cpu_quotas(),
           .omp_num_threads = number_in_environment("OMP_NUM_THREADS"),
           .slurm_cpus_per_task = number_in_environment("SLURM_CPUS_PER_TASK")};
 }
 
-CpuShare share_of(const CpuLimits& limits, double cpus, int on_cpus, int in_group) {
+CpuShare share_of(const CpuLimits& limits,
+                  double cpus,
+                  int on_cpus,
+                  const std::vector<int>& in_group) {
   constexpr double kRounding = 1e-6;
   const auto whole = [](double share) { return std::max(1, static_cast<int>(share + kRounding)); };
   const auto ranks = [](int count) {
@@ -103,12 +104,12 @@ CpuShare share_of(const CpuLimits& limits, double cpus, int on_cpus, int in_grou
   const auto limit = [&](int most, const std::string& reason) {
     if (most < share.cpus) share = {most, reason};
   };
-  if (limits.quota)
-    limit(whole(std::ceil(limits.quota->cpus - kRounding) / in_group),
-          fmt::format("a quota of {:.3g} CPU{}{}",
-                      limits.quota->cpus,
-                      limits.quota->cpus == 1 ? "" : "s",
-                      ranks(in_group)));
+  for (size_t i = 0; i < limits.quotas.size(); ++i) {
+    const double quota = limits.quotas[i].cpus;
+    limit(
+        whole(std::ceil(quota - kRounding) / in_group[i]),
+        fmt::format("a quota of {:.3g} CPU{}{}", quota, quota == 1 ? "" : "s", ranks(in_group[i])));
+  }
   if (limits.slurm_cpus_per_task)
     limit(*limits.slurm_cpus_per_task,
           fmt::format("SLURM_CPUS_PER_TASK={}", *limits.slurm_cpus_per_task));
@@ -118,7 +119,10 @@ CpuShare share_of(const CpuLimits& limits, double cpus, int on_cpus, int in_grou
 }
 
 CpuShare share_of(const CpuLimits& limits, int ranks) {
-  return share_of(limits, static_cast<double>(limits.cpus.size()) / ranks, ranks, ranks);
+  return share_of(limits,
+                  static_cast<double>(limits.cpus.size()) / ranks,
+                  ranks,
+                  std::vector<int>(limits.quotas.size(), ranks));
 }
 
 int usable_cpus() { return share_of(find_cpu_limits(), 1).cpus; }

@@ -17,13 +17,13 @@ struct CpuQuota {
   double cpus = 0;    // CPU seconds a second, above 0
   std::string group;  // tells it from the other groups of this host
 };
-// The least one of this process's groups; none if they set no quota. `root`: see control_groups().
-std::optional<CpuQuota> cpu_quota(const std::filesystem::path& root = "/");
+// Those of this process's groups, innermost first. `root`: see control_groups().
+std::vector<CpuQuota> cpu_quotas(const std::filesystem::path& root = "/");
 
 // What limits the threads of this process.
 struct CpuLimits {
-  std::vector<int> cpus;          // allowed_cpus()
-  std::optional<CpuQuota> quota;  // cpu_quota()
+  std::vector<int> cpus;         // allowed_cpus()
+  std::vector<CpuQuota> quotas;  // cpu_quotas()
   // Numbers that the environment names, if it does: OMP_NUM_THREADS, SLURM_CPUS_PER_TASK.
   std::optional<int> omp_num_threads;
   std::optional<int> slurm_cpus_per_task;
@@ -35,9 +35,12 @@ struct CpuShare {
   int cpus = 1;
   std::string reason;  // "2 CPUs", "a quota of 1.5 CPUs", "8 CPUs for 2 ranks"
 };
-// The share of one of `on_cpus` ranks on the same CPUs, and `in_group` ranks under the same quota.
-// `cpus`: the CPUs of the mask, each divided by the ranks that may use it. A quota is rounded up.
-CpuShare share_of(const CpuLimits& limits, double cpus, int on_cpus, int in_group);
+// The share of one of `on_cpus` ranks on the same CPUs, and in_group[i] ranks under quota i. `cpus`:
+// the CPUs of the mask, each divided by the ranks that may use it. A quota is rounded up.
+CpuShare share_of(const CpuLimits& limits,
+                  double cpus,
+                  int on_cpus,
+                  const std::vector<int>& in_group);
 // The same for ranks that all have these limits.
 CpuShare share_of(const CpuLimits& limits, int ranks);
 

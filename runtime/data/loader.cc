@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <system_error>
 
 #include "runtime/base/error.h"
 
@@ -84,20 +85,32 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options, std::span<s
     next += input_bytes + target_bytes;
   }
   memory_ = memory.data();
-  if (options_.threads == 1) {
-    threads_.emplace_back(&Loader::run, this);
-    return;
-  }
   unfilled_.assign(static_cast<size_t>(options_.ring_batches), rows_);
   working_ = options_.threads;
   threads_.reserve(static_cast<size_t>(options_.threads));
-  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back(&Loader::run_one_of_many, this);
+  const auto body = options_.threads == 1 ? &Loader::run : &Loader::run_one_of_many;
+  try {
+    for (int i = 0; i < options_.threads; ++i) threads_.emplace_back(body, this);
+  } catch (const std::system_error& error) {
+    end_threads();
+    throw ConfigError(
+        "data.decode_threads: cannot start thread {} of {}: {}; set fewer, or raise the limit of "
+        "processes (ulimit -u, docker --pids-limit)",
+        threads_.size() + 1,
+        options_.threads,
+        error.code().message());
+  }
 }
 
 Loader::~Loader() {
   halt_and_wait();
+  end_threads();
+}
+
+void Loader::end_threads() {
   {
     std::lock_guard lock(mutex_);
+    halt_.store(true);
     quit_ = true;
   }
   producer_wakes_.notify_all();

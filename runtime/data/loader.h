@@ -102,6 +102,7 @@ class Loader {
   void release_last();  // gives the slot of the last batch back
   void wait_for_batch();
   void halt_and_wait();  // until the threads are parked
+  void end_threads();
   int64_t batches_from(int64_t first_step) const;
   EpochOrder make_order() const;
   // Reads rows [begin, end) of the rank's part of a step, lane after lane.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
@@ -32,20 +34,24 @@ std::string reason_for_threads(const RunConfig& config, const CpuShare& share) {
 
 CpuShare share_cpus(Communicator& communicator) {
   const CpuLimits limits = find_cpu_limits();
-  // A rank's text: host, group of the quota or "-", numbers of CPUs.
-  const std::string host = host_name(), group = limits.quota ? limits.quota->group : "-";
-  const std::vector<std::string> all =
-      gather_texts(communicator, fmt::format("{} {} {}", host, group, fmt::join(limits.cpus, " ")));
-  std::map<int, int> users;  // by CPU of this host: ranks that may run on it
-  int in_group = 0;
-  for (const std::string& text : all) {
+  // A rank's text: host, how many groups have a quota, these groups, numbers of CPUs.
+  const std::string host = host_name();
+  std::string mine = fmt::format("{} {}", host, limits.quotas.size());
+  for (const CpuQuota& quota : limits.quotas) mine += " " + quota.group;
+  mine += fmt::format(" {}", fmt::join(limits.cpus, " "));
+  std::map<int, int> users;            // by CPU of this host: ranks that may run on it
+  std::map<std::string, int> members;  // by group of this host: ranks in it
+  for (const std::string& text : gather_texts(communicator, mine)) {
     std::istringstream words(text);
-    std::string its_host, its_group;
-    words >> its_host >> its_group;
+    std::string its_host, group;
+    size_t groups = 0;
+    words >> its_host >> groups;
     if (its_host != host) continue;
-    in_group += its_group == group;
+    for (; groups > 0 && words >> group; --groups) ++members[group];
     for (int cpu; words >> cpu;) ++users[cpu];
   }
+  std::vector<int> in_group;
+  for (const CpuQuota& quota : limits.quotas) in_group.push_back(members[quota.group]);
   double cpus = 0;
   int on_cpus = 1;
   for (const int cpu : limits.cpus) {

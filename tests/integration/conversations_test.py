@@ -168,6 +168,7 @@ def check_texts(encode, folder, expect):
              text_case(vocabulary, "x", "y</s>", ["x", "y", "</s>"], [0, 1, 1], "0"),
              text_case(vocabulary, "xh", "er", ["x", "her", "</s>"], [0, 1, 1], "0"),
              text_case(vocabulary, "x", "", ["x", "</s>"], [0, 1], "0"),
+             text_case(vocabulary, "x</s>", "", ["x", "</s>", "</s>"], [0, 0, 1], "0"),
              text_case(vocabulary, "", "y", ["y", "</s>"], [1, 1], "0"),
              text_case(vocabulary, "a", "b", chat, [0] * (len(chat) - 3) + [1, 1, 0], "1")]
     for bos in (False, True):

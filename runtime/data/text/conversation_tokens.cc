@@ -37,18 +37,20 @@ ConversationTokens ConversationEncoder::encode_texts(const Conversation& convers
                                                      TokenEncoder& encoder) const {
   const std::string end = files_.special_token("eos_token");
   const auto end_id = end.empty() ? std::nullopt : tokenizer_.id_of(end);
-  const auto encoded = [&](const std::string& text) {
+  const auto encoded = [&](const std::string& text, bool with_special = true) {
     std::vector<uint32_t> ids;
-    encoder.encode(text, /*with_special=*/true, &ids);
+    encoder.encode(text, with_special, &ids);
     return ids;
   };
   std::string text = conversation.prompt + conversation.answer;
   if (end_id && !conversation.answer.ends_with(end)) text += end;
   ConversationTokens tokens{encoded(text), {}};
-  // Once, where the tokenizer puts it there itself.
   std::vector<uint32_t>& ids = tokens.ids;
-  if (end_id && ids.size() > 1 && ids.back() == *end_id && ids[ids.size() - 2] == *end_id)
-    ids.pop_back();
+  const auto ends_twice = [&](const std::vector<uint32_t>& of) {
+    return of.size() > 1 && of.back() == *end_id && of[of.size() - 2] == *end_id;
+  };
+  // Once, if it is the tokenizer that puts it there a second time.
+  if (end_id && ends_twice(ids) && !ends_twice(encoded(text, false))) ids.pop_back();
   tokens.counted.assign(ids.size(), 1);
   if (whole_loss_) return tokens;
   const std::vector<uint32_t> prompt = encoded(conversation.prompt);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "runtime/base/threads.h"
@@ -40,8 +41,11 @@ void EncoderThreads::for_each(int64_t count,
   };
   const auto useful = static_cast<size_t>((count + kAtATime - 1) / kAtATime);
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(encoders_.size(), useful); ++i)
-    threads.emplace_back(work, std::ref(*encoders_[i]));
+  try {
+    for (size_t i = 1; i < std::min(encoders_.size(), useful); ++i)
+      threads.emplace_back(work, std::ref(*encoders_[i]));
+  } catch (const std::system_error&) {  // no more of them can be started: these do all the work
+  }
   work(*encoders_[0]);
   for (std::thread& thread : threads) thread.join();
   if (error) std::rethrow_exception(error);

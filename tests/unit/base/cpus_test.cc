@@ -21,6 +21,12 @@ void plant(const fs::path& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
+std::vector<double> quotas_at(const fs::path& root) {
+  std::vector<double> quotas;
+  for (const CpuQuota& quota : cpu_quotas(root)) quotas.push_back(quota.cpus);
+  return quotas;
+}
+
 // A machine of control groups of version 2, whose process is in /pod/container.
 class Version2 : public ::testing::Test {
  protected:
@@ -38,24 +44,22 @@ class Version2 : public ::testing::Test {
 };
 
 TEST_F(Version2, NoQuota) {
-  EXPECT_FALSE(cpu_quota(root()));
+  EXPECT_EQ(quotas_at(root()), std::vector<double>());
   set("pod/container", "max 100000\n");
-  EXPECT_FALSE(cpu_quota(root()));
+  EXPECT_EQ(quotas_at(root()), std::vector<double>());
 }
 
 TEST_F(Version2, InTheUsualPlaceIfNoMountIsShown) {
   plant(root() / "proc/self/mountinfo", "");
   set("pod/container", "150000 100000\n");
-  ASSERT_TRUE(cpu_quota(root()));
-  EXPECT_DOUBLE_EQ(cpu_quota(root())->cpus, 1.5);
+  EXPECT_EQ(quotas_at(root()), std::vector<double>({1.5}));
 }
 
-TEST_F(Version2, TheLeastOfTheGroups) {
+TEST_F(Version2, AlsoOfOuterGroups) {
   set("pod/container", "350000 100000\n");
-  ASSERT_TRUE(cpu_quota(root()));
-  EXPECT_DOUBLE_EQ(cpu_quota(root())->cpus, 3.5);
+  EXPECT_EQ(quotas_at(root()), std::vector<double>({3.5}));
   set("pod", "100000 50000\n");
-  EXPECT_DOUBLE_EQ(cpu_quota(root())->cpus, 2);
+  EXPECT_EQ(quotas_at(root()), std::vector<double>({3.5, 2}));
 }
 
 TEST(Version1, TheHierarchyThatHasCpu) {
@@ -69,10 +73,9 @@ TEST(Version1, TheHierarchyThatHasCpu) {
   const fs::path folder = root / "sys/fs/cgroup/cpu,cpuacct";  // shows the container's own group
   plant(folder / "cpu.cfs_quota_us", "-1\n");
   plant(folder / "cpu.cfs_period_us", "100000\n");
-  EXPECT_FALSE(cpu_quota(root));
+  EXPECT_EQ(quotas_at(root), std::vector<double>());
   plant(folder / "cpu.cfs_quota_us", "20000\n");
-  ASSERT_TRUE(cpu_quota(root));
-  EXPECT_DOUBLE_EQ(cpu_quota(root)->cpus, 0.2);
+  EXPECT_EQ(quotas_at(root), std::vector<double>({0.2}));
   for (const ControlGroup& group : control_groups("memory", root)) EXPECT_EQ(group.version, 2);
 }
 
@@ -91,16 +94,20 @@ TEST(CpuShare, OfTheMask) {
 
 TEST(CpuShare, OfTheQuota) {
   CpuLimits limits = limits_of(8);
-  limits.quota = {0.2, ""};
+  limits.quotas = {{0.2, "pod"}};
   EXPECT_EQ(share_of(limits, 1).cpus, 1);
   EXPECT_EQ(share_of(limits, 1).reason, "a quota of 0.2 CPUs");
-  limits.quota->cpus = 1;
+  limits.quotas[0].cpus = 1;
   EXPECT_EQ(share_of(limits, 1).reason, "a quota of 1 CPU");
-  limits.quota->cpus = 2.5;
+  limits.quotas[0].cpus = 2.5;
   EXPECT_EQ(share_of(limits, 1).cpus, 3);
   // Bound to a core each, but under one quota.
-  EXPECT_EQ(share_of(limits, 8, 1, 2).cpus, 1);
-  limits.quota->cpus = 100;
+  EXPECT_EQ(share_of(limits, 8, 1, {2}).cpus, 1);
+  // A quota each, and one for both.
+  limits.quotas = {{2, "a"}, {3, "both"}};
+  EXPECT_EQ(share_of(limits, 4, 2, {1, 2}).reason, "a quota of 3 CPUs for 2 ranks");
+  limits.quotas.resize(1);
+  limits.quotas[0].cpus = 100;
   EXPECT_EQ(share_of(limits, 2).cpus, 4);
 }
 
