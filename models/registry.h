@@ -56,7 +56,7 @@ void check_class_weights(const TrainConfig& train, const ModelTraits& traits);
 ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io);
 
 // The config with which the model has the parameters of these names, where it has others by itself: those that
-// a checkpoint of an older revision recorded, which had another rule. Nothing where no such config is known, or
+// a checkpoint of an older revision recorded, which had another rule. Nothing if no such config is known, or
 // none is needed.
 std::optional<ModelConfig> with_recorded_parameters(const ModelConfig& model,
                                                     const std::set<std::string>& names);

@@ -19,7 +19,7 @@ class NodeProto;
 // optimized, lost_parameters and dropped_parameters. `by_name`: numbers of the graph's values.
 //
 // A value's own entry goes first, then the graph's list of all parameters and buffers, by its name. What the
-// exporter's optimizer has computed counts as what it was computed of: as a parameter where one is among it.
+// exporter's optimizer has computed counts as what it was computed of: as a parameter if one is among it.
 void read_declarations(const schema::GraphProto& graph,
                        const std::map<std::string, size_t>& by_name,
                        File& file);

@@ -25,7 +25,7 @@ void check_goal(const OnnxConfig& config);
 // Classes, or values of a sample, that an output is of.
 int64_t output_count(const OnnxConfig& config, const Value& output);
 
-// Throws ConfigError where an output that the config names is not of the form that its loss takes. `network`: of so many
+// Throws ConfigError if an output that the config names is not of the form that its loss takes. `network`: of so many
 // samples.
 void check_outputs(const OnnxConfig& config,
                    const NetworkInputs& inputs,

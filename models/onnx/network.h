@@ -192,7 +192,7 @@ struct Selection {
   std::function<bool(const std::string&)> constant = nullptr;
 };
 
-// Where the file and the selection say nothing: floating-point initializers that stand in the place of a
+// If the file and the selection say nothing: floating-point initializers that stand in the place of a
 // parameter of some node whose other inputs depend on the network's (weights, biases, gains, tables; Constant
 // nodes in the place of weights and tables), directly or through nodes that only move their elements, and to
 // which a gradient comes back. Not statistics, masks, nor operands by whose names an exporter calls what it

@@ -60,7 +60,7 @@ std::string near_names(std::vector<std::string> names, const std::string& text) 
                      others > 0 ? fmt::format(" or one of {} others", others) : "");
 }
 
-// Whether one of the patterns is found in a name. Throws ConfigError where one is found in none.
+// Whether one of the patterns is found in a name. Throws ConfigError if one is found in none.
 std::function<bool(const std::string&)> found_by(const std::vector<std::string>& texts,
                                                  const std::string& field,
                                                  const std::string& path,

@@ -26,7 +26,7 @@ std::string counted(size_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-// Of norms that the file has no more.
+// For norms that the file no longer has.
 std::string warning_of_folded_norms(const std::vector<FoldedNorm>& norms) {
   const FoldedNorm& first = norms.front();
   return escape_controls(fmt::format(

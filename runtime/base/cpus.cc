@@ -21,7 +21,7 @@ struct FreeCpuSet {
   void operator()(cpu_set_t* set) const { CPU_FREE(set); }
 };
 
-// Of one group; none if it sets no quota.
+// A group's own quota; none if it sets none.
 std::optional<double> quota_in(const ControlGroup& group) {
   double quota = 0, period = 0;  // microseconds
   if (group.version == 2) {

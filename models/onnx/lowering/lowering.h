@@ -105,7 +105,7 @@ class Lowering {
   // (N, T) i32 is at least 0, else 0. Before run(). What is computed of them is followed in `few`, the same
   // network of fewer samples, where it takes little memory; borrowed.
   void set_token_masks(std::vector<int> masks, TensorId documents, const Network& few);
-  // The number of a constant, for the compute type. Where that has 16 bits, the lowest numbers of a float,
+  // The number of a constant, for the compute type. If that has 16 bits, the lowest numbers of a float,
   // which masks hold, would become -infinity, which hides what they do not: they are raised to half of the
   // lowest that it has.
   float storable(float number) const;

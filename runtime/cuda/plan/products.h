@@ -23,7 +23,7 @@ inline size_t lora_workspace(const OpCall& call) {
   return static_cast<size_t>(sizes.rows * sizes.inner) * size_of(call.input_dtype(0));
 }
 
-// Where terms are added to results of 16 bits, which would round each time: to floats first.
+// If terms are added to results of 16 bits, which would round each time: to floats first.
 inline bool adds_in_floats(const OpCall& call) {
   return BatchedMatmul<std::byte>::of(call).sizes.sums.count() > 1 &&
          call.output_dtype(0) != DType::kF32;

@@ -13,7 +13,7 @@ namespace lockstep {
 
 // A line of data.conversations.
 struct Conversation {
-  Json messages;               // an array; null where it is two texts
+  Json messages;               // an array; null if it is two texts
   size_t first_answer = 0;     // messages of the assistant from here on are answers
   Json tools;                  // the member of that name, for the template; null: none
   std::string prompt, answer;  // without messages

@@ -18,7 +18,7 @@ TensorId append_activation_backward(GradientBuilder& builder,
                                     Activation activation);
 
 // Where kernels write the gradient of a weight, in f32, and whether they add to it: of a parameter its own
-// gradient, of a weight that is computed a new tensor; kNoTensor where nothing that learns lies behind it.
+// gradient, of a weight that is computed a new tensor; kNoTensor if nothing that learns lies behind it.
 std::pair<TensorId, bool> weight_gradient(GradientBuilder& builder, TensorId weight);
 
 // What a backward rule returns of a weight once the op is appended that writes `gradient`: of a computed one

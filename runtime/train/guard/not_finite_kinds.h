@@ -20,7 +20,7 @@ struct NotFiniteKinds {
   NotFiniteKinds without(const NotFiniteKinds& known) const;
 };
 
-// Of elements of type f32, bf16 or f16, in the host's memory.
+// The kinds among elements of type f32, bf16 or f16, in the host's memory.
 NotFiniteKinds kinds_of(std::span<const std::byte> elements, DType dtype);
 
 // Infinities that the op itself writes, as its constants are.

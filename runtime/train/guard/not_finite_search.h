@@ -46,7 +46,7 @@ class NotFiniteSearch final : public OpObserver {
     bool of_mask = false;  // NaN, of nothing worse than -infinity
   };
   NotFiniteKinds kinds_in(const Tensor& tensor, const std::byte* data);
-  // That of the first op of all ranks; without a tensor where none has found any.
+  // That of the first op of all ranks; without a tensor if none has found any.
   std::pair<size_t, Found> first_of_ranks(const Found& mine);
   NotFiniteCause cause(size_t rank, const Found& found);
   std::string text_of(const Found& found) const;

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// What helps where training has diverged.
+// What helps if training has diverged.
 inline constexpr char kSmallerUpdates[] =
     "a lower schedule.lr, more warmup_steps, or optimizer.clip_norm";
 

@@ -1,4 +1,4 @@
-// Catches: norms that train although they see one value, lanes that are not counted together where norms are
+// Catches: norms that train although they see one value, lanes that are not counted together if norms are
 // synchronised, and a warning that is missing or comes without a reason.
 #include "runtime/run/norm_statistics.h"
 

@@ -1,5 +1,5 @@
 // Catches: a GPU that trains in FP32 without a word, advice that the config would be refused with,
-// and advice where nothing is slow.
+// and advice if nothing is slow.
 #include "runtime/run/supported.h"
 
 #include <gtest/gtest.h>
