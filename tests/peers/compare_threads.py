@@ -62,7 +62,7 @@ CASES = [
     ("models/bert_base", 2, "synthetic { samples: 256 classes: 2 }",
      ["model.bert.task=SEQUENCE_CLASSES", "model.bert.layers=6", "model.bert.width=384",
       "model.bert.mlp_width=1536", "model.bert.context=64", "execution.precision=FP32",
-      "execution.recompute=NONE", "train.global_batch=32", "train.lanes=4"]),
+      "execution.recompute=NOTHING", "train.global_batch=32", "train.lanes=4"]),
 ]
 BUSY_PROCESSES = 8
 PERIOD_US = 100000
