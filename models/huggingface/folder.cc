@@ -9,6 +9,7 @@
 #include "models/huggingface/tensor_files.h"
 #include "models/huggingface/weights.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/config/differences.h"
 
 namespace lockstep::huggingface {
@@ -95,7 +96,7 @@ WeightsRead read_weights_file(const fs::path& file,
 
 std::vector<int32_t> end_tokens(const fs::path& folder) {
   for (const char* name : {"generation_config.json", kConfigFile}) {
-    if (!fs::is_regular_file(folder / name)) continue;
+    if (!is_file(folder / name)) continue;
     const Json json = read_json(folder / name);
     const Json* ends = json.find("eos_token_id");
     if (ends == nullptr || ends->is_null()) continue;

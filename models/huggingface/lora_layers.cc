@@ -9,6 +9,7 @@
 #include "models/huggingface/family.h"
 #include "models/huggingface/folder.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/checkpoint/file_form.h"
 #include "runtime/checkpoint/match.h"
 #include "runtime/checkpoint/reader.h"
@@ -166,7 +167,7 @@ IsNewHead new_beside_weights(const std::string& path,
   }
   std::string head;
   try {
-    if (!std::filesystem::is_directory(path)) head = new_head_of(path, slices);
+    if (!is_folder(path)) head = new_head_of(path, slices);
   } catch (const CheckpointError&) {  // which is said when the weights are read
   }
   return [head](const NamedSlice& slice) { return !head.empty() && slice.name.starts_with(head); };
@@ -194,7 +195,7 @@ std::string train_also_with_new_heads(const RunConfig& config,
                                       const CheckpointState* checkpoint) {
   const std::string& from = config.train.init_from;
   std::string also = config.adapter.lora->train_also;
-  if (from.empty() || (checkpoint == nullptr && !std::filesystem::exists(from))) return also;
+  if (from.empty() || (checkpoint == nullptr && !is_there(from))) return also;
   const bool names_some = !also.empty();  // a pattern of nothing is found everywhere
   const Pattern given("adapter.lora.train_also", also);
   std::vector<NamedSlice> slices;

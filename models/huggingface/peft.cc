@@ -147,7 +147,7 @@ void refuse_frozen(const TensorFiles& files,
 fs::path tensors_of(const fs::path& folder) {
   constexpr const char* kOther = "adapter_model.bin";
   const fs::path file = folder / kAdapterModel;
-  if (!fs::exists(file) && fs::exists(folder / kOther))
+  if (!is_there(file) && is_there(folder / kOther))
     throw CheckpointError(
         "{}: has {}, which only Python reads, but no {}; write one with PEFT: "
         "PeftModel.from_pretrained(...).save_pretrained(...)",

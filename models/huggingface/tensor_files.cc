@@ -52,7 +52,7 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 
 [[noreturn]] void refuse_folder(const fs::path& folder) {
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-    if (fs::exists(folder / other))
+    if (is_there(folder / other))
       throw CheckpointError(
           "{}: has {}, which only Python reads, but no {}; write one with transformers: "
           "AutoModel.from_pretrained(...).save_pretrained(...)",
@@ -67,19 +67,19 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 }  // namespace
 
 TensorFiles::TensorFiles(const fs::path& folder) {
-  const bool is_file = !fs::is_directory(folder);
-  if (is_file || fs::exists(folder / kOneFile)) {
+  const bool is_file = !is_folder(folder);
+  if (is_file || is_there(folder / kOneFile)) {
     const SafetensorsFile& file = files_.emplace_back(is_file ? folder : folder / kOneFile);
     for (const SafetensorsEntry& entry : file.header().entries)
       tensors_[entry.name] = {&file, &entry};
     return;
   }
-  if (!fs::exists(folder / kIndex)) refuse_folder(folder);
+  if (!is_there(folder / kIndex)) refuse_folder(folder);
   const auto file_of = read_index(folder / kIndex);
   std::map<std::string, size_t> number_of;
   for (const auto& [name, file] : file_of) {
     if (!number_of.emplace(file, files_.size()).second) continue;
-    if (!fs::exists(folder / file))
+    if (!is_there(folder / file))
       throw CheckpointError("{}: shard {} is missing, which {} names for tensor '{}'",
                             folder.string(),
                             file,

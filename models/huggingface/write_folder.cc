@@ -207,7 +207,7 @@ WrittenFolder write_folder(const fs::path& out,
     write_file_atomically(folder / kConfigFile, config.dump({.indent = 2}) + "\n");
     family.write_others(model, options, config, folder);
     for (const char* name : kOtherFiles) {
-      if (options.like.empty() || !fs::is_regular_file(options.like / name)) continue;
+      if (options.like.empty() || !is_file(options.like / name)) continue;
       if (fs::exists(folder / name)) continue;  // the family's
       fs::copy_file(options.like / name, folder / name);
       written.copied.push_back(name);

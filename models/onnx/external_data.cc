@@ -25,6 +25,8 @@ uint64_t number_of(const std::string& text, const std::string& key, const std::s
   return number;
 }
 
+constexpr size_t kMostCopies = 2;
+
 // Whether `path` lies in `folder`, both without links.
 bool lies_in(const fs::path& path, const fs::path& folder) {
   const auto [ours, theirs] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
@@ -52,8 +54,6 @@ ExternalData::ExternalData(const std::string& path) : folder_(fs::path(path).par
 
 std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location,
                                                      const std::string& what) {
-  const auto found = files_.find(location);
-  if (found != files_.end()) return found->second;
   const fs::path relative = location;
   const bool climbs = std::find(relative.begin(), relative.end(), "..") != relative.end();
   if (relative.is_absolute() || climbs || location.find('\0') != std::string::npos)
@@ -69,14 +69,15 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
                       what,
                       quote_name(path.string()),
                       missing.message());
-  if (!lies_in(resolved, fs::canonical(folder_)))
+  if (!lies_in(resolved, fs::canonical(folder_, missing)))
     throw ConfigError(
         "{}: its external data is in {}, a link that leaves the folder of the file; must be within it",
         what,
         quote_name(location));
+  std::shared_ptr<const MappedFile>& file = files_[resolved.string()];
+  if (file != nullptr) return file;
   try {
-    const auto file = std::make_shared<const MappedFile>(resolved, ExitCode::kUsage);
-    return files_[location] = file;
+    return file = std::make_shared<const MappedFile>(resolved, ExitCode::kUsage);
   } catch (const IoError& error) {
     throw ConfigError("{}: its external data: {}", what, error.what());
   }
@@ -102,6 +103,18 @@ std::shared_ptr<const std::byte> ExternalData::read(const ExternalPlace& place,
                       size);
   const std::byte* data = file->bytes().data() + place.offset;
   if (place.offset % alignment == 0) return {file, data};
+  // Any number of tensors may name the same bytes.
+  size_t& copied = copied_bytes_[file.get()];
+  copied += bytes;
+  if (copied > kMostCopies * size)
+    throw ConfigError(
+        "{}: its external data is at {} of {}, no multiple of {}, and the copies that this needs take more than {} "
+        "times the file; must be aligned",
+        what,
+        place.offset,
+        quote_name(place.location),
+        alignment,
+        kMostCopies);
   const std::shared_ptr<std::byte[]> copy(new std::byte[bytes > 0 ? bytes : 1]);
   if (bytes > 0) std::memcpy(copy.get(), data, bytes);
   return {copy, copy.get()};

@@ -47,7 +47,8 @@ class ExternalData {
   std::shared_ptr<const MappedFile> open(const std::string& location, const std::string& what);
 
   std::filesystem::path folder_;
-  std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // by location
+  std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // by path, without links
+  std::map<const MappedFile*, size_t> copied_bytes_;                // of what lies at no multiple
 };
 
 }  // namespace lockstep::onnx

@@ -60,8 +60,15 @@ Value message_of(const Json& message) {
     if (reasoning == nullptr && found != nullptr && !found->is_null()) reasoning = found;
   }
   if (reasoning != nullptr) set_member(&members, "thinking", Value::of(*reasoning));
-  for (const std::string& name : message.names())
-    if (!message.at(name).is_null()) set_member(&members, name, Value::of(message.at(name)));
+  const Json* value = message.begin();
+  for (const std::string& name : message.names()) {
+    const Json& member = *value++;
+    if (member.is_null()) continue;
+    if (reasoning != nullptr && name == members[0].first)
+      members[0].second = Value::of(member);
+    else
+      members.emplace_back(name, Value::of(member));
+  }
   if (reasoning != nullptr) set_member(&members, "reasoning_content", Value::of(*reasoning));
   return Value::mapping(std::move(members));
 }

@@ -54,42 +54,6 @@ void Arguments::check(std::string_view what, std::initializer_list<std::string_v
   }
 }
 
-void Budget::step(int64_t steps) {
-  steps_ += steps;
-  if (steps_ > kMostSteps)
-    throw TemplateProblem{
-        fmt::format("more than {} steps; the template goes on too long", kMostSteps)};
-}
-
-void Budget::read(size_t bytes, size_t times) {
-  constexpr double kBytesOfStep = 64;
-  const double steps = static_cast<double>(bytes) / kBytesOfStep * static_cast<double>(times);
-  step(static_cast<int64_t>(std::min(steps, static_cast<double>(kMostSteps) + 1)));
-}
-
-void Budget::take(size_t bytes) {
-  bytes_ += bytes;
-  if (bytes_ > kMostBytes)
-    throw TemplateProblem{fmt::format("values of more than {} MiB", kMostBytes >> 20)};
-}
-
-Value Budget::text(std::string text) {
-  take(text.size());
-  return Value::text(std::move(text));
-}
-
-Value Budget::list(Value::List values, bool tuple) {
-  take(values.size() * sizeof(Value));
-  step(static_cast<int64_t>(values.size()));
-  return Value::list(std::move(values), tuple);
-}
-
-Value Budget::iterable(Value::Iterable::Kind kind, Value::List values) {
-  take(values.size() * sizeof(Value));
-  step(static_cast<int64_t>(values.size()));
-  return Value::iterable(kind, std::move(values));
-}
-
 void Evaluation::run(const Body& body) { run_body(body); }
 
 void Evaluation::write(const std::string& text) {
@@ -212,6 +176,7 @@ void Evaluation::run_set(const Statement& statement) {
       value.is(Value::Kind::kMacro))
     throw TemplateProblem{fmt::format("a {} is kept in a namespace", value.kind_name())};
   auto& members = space->as_namespace().members;
+  budget_.look_through(members);
   const auto found =
       std::ranges::find(members, statement.attribute, [](const auto& m) { return m.first; });
   if (found != members.end()) {
@@ -233,8 +198,9 @@ void Evaluation::assign(const std::vector<std::string>& targets, const Value& va
   for (size_t i = 0; i < targets.size(); ++i) variable(targets[i]) = (*parts)[i];
 }
 
-const Value* Evaluation::find_variable(std::string_view name) const {
+const Value* Evaluation::find_variable(std::string_view name) {
   const auto in = [&](const Value::Members& scope) -> const Value* {
+    budget_.look_through(scope);
     const auto found =
         std::ranges::find(scope, name, [](const auto& member) { return member.first; });
     return found == scope.end() ? nullptr : &found->second;
@@ -246,6 +212,7 @@ const Value* Evaluation::find_variable(std::string_view name) const {
 
 Value& Evaluation::variable(const std::string& name) {
   Value::Members& scope = scopes_.back();
+  budget_.look_through(scope);
   const auto found =
       std::ranges::find(scope, name, [](const auto& member) { return member.first; });
   if (found != scope.end()) return found->second;
@@ -282,6 +249,7 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
               fmt::format("a dict with a key that is a {}; it is not known here", key.kind_name())};
         Value value = part(i + 1);
         budget_.take(key.as_text().size() + sizeof(Value));
+        budget_.look_through(members);
         const auto found = std::ranges::find(
             members, key.as_text(), [](const auto& member) { return member.first; });
         if (found != members.end()) {
@@ -292,7 +260,7 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
       }
       return Value::mapping(std::move(members));
     }
-    case Kind::kAttribute: return attribute_of(part(0), expression.name);
+    case Kind::kAttribute: return attribute_of(budget_, part(0), expression.name);
     case Kind::kSubscript: {
       const Value of = part(0);
       return element_of(budget_, of, part(1));
@@ -459,6 +427,7 @@ Value Evaluation::call_function(const std::string& name, const Arguments& argume
     }
     for (const auto& [key, value] : arguments.named) {
       if (key.starts_with('_')) throw TemplateProblem{fmt::format("{} begins with '_'", key)};
+      budget_.look_through(members);
       std::erase_if(members, [&key = key](const auto& member) { return member.first == key; });
       members.emplace_back(key, value);
     }

@@ -34,6 +34,8 @@ class Budget {
   void step(int64_t steps = 1);
   // Of what goes through so many bytes `times` over.
   void read(size_t bytes, size_t times = 1);
+  // Of what looks for a name among members, one after the other.
+  void look_through(const Value::Members& members);
   void take(size_t bytes);
   // A new text or list, which is counted.
   Value text(std::string text);
@@ -83,7 +85,7 @@ class Evaluation {
   Value call_function(const std::string& name, const Arguments& arguments);
   Value compare(const Expression& expression);
   Arguments arguments_of(const Expression& expression, size_t first);
-  const Value* find_variable(std::string_view name) const;
+  const Value* find_variable(std::string_view name);
   Value& variable(const std::string& name);
 
   std::vector<Value::Members> scopes_;
@@ -107,12 +109,14 @@ Value call_method(Budget& budget,
                   const Value& of,
                   const std::string& name,
                   const Arguments& arguments);
-Value attribute_of(const Value& of, const std::string& name);
+Value attribute_of(Budget& budget, const Value& of, const std::string& name);
 Value element_of(Budget& budget, const Value& of, const Value& index);
 Value slice_of(
     Budget& budget, const Value& of, const Value& begin, const Value& end, const Value& step);
 Value arithmetic(Budget& budget, const std::string& sign, const Value& a, const Value& b);
 bool contains(Budget& budget, const Value& all, const Value& one);
+// As Value::find, and counted.
+const Value* member_of(Budget& budget, const Value& of, std::string_view name);
 // Below 0, 0 or above, of numbers, texts and lists.
 int order(const Value& a, const Value& b);
 // What a loop over a value goes through. Takes it, where it is a generator: its second loop is
@@ -121,7 +125,5 @@ std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& valu
 // Characters of a text, each a text; their number is a number of steps.
 std::vector<std::string> characters(Budget& budget, const std::string& text);
 int64_t length_of(const Value& value);
-// As std::string::find, but in linear time whatever the texts are.
-size_t find_text(std::string_view text, std::string_view part, size_t from = 0);
 
 }  // namespace lockstep::chat

@@ -303,7 +303,7 @@ Value to_number(const Call& call) {
 }
 
 // Python's splitlines().
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> lines_of(Budget& budget, const std::string& text) {
   std::vector<std::string> lines;
   std::string line;
   for (size_t i = 0; i < text.size();) {
@@ -311,6 +311,7 @@ std::vector<std::string> lines_of(const std::string& text) {
     const bool breaks = (c.code >= 0x0a && c.code <= 0x0d) || (c.code >= 0x1c && c.code <= 0x1e) ||
                         c.code == 0x85 || c.code == 0x2028 || c.code == 0x2029;
     if (breaks) {
+      budget.take(sizeof(std::string));
       lines.push_back(std::move(line));
       line.clear();
     } else {
@@ -343,7 +344,7 @@ Value indented(const Call& call) {
   const bool blank = call.flag(2, "blank");
   std::string out;
   // Jinja takes the lines of the text with a line break behind it.
-  const std::vector<std::string> lines = lines_of(call.of.as_text() + "\n");
+  const std::vector<std::string> lines = lines_of(call.budget, call.of.as_text() + "\n");
   for (size_t i = 0; i < lines.size(); ++i) {
     const bool indents = i == 0 ? call.flag(1, "first") : blank || !lines[i].empty();
     if (i > 0) out += '\n';

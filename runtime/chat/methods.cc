@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/text.h"
 #include "runtime/chat/evaluation.h"
 #include "runtime/chat/letter_case.h"
 #include "runtime/chat/lexer.h"
@@ -80,9 +81,18 @@ std::vector<std::string> split(Budget& budget,
     }
     return parts;
   }
+  // From the right is from the left of the text read backwards, in linear time as well.
+  const auto backwards = [](std::string_view of) { return std::string(of.rbegin(), of.rend()); };
+  const std::string reversed = from_right ? backwards(text) : "",
+                    reversed_separator = from_right ? backwards(*separator) : "";
+  const auto find_next = [&] {
+    if (!from_right) return find_text(rest, *separator);
+    const size_t at = find_text(reversed, reversed_separator, text.size() - rest.size());
+    return at == std::string_view::npos ? at : text.size() - at - separator->size();
+  };
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
     budget.step();
-    const size_t at = from_right ? rest.rfind(*separator) : find_text(rest, *separator);
+    const size_t at = find_next();
     if (at == std::string_view::npos) break;
     if (from_right) {
       parts.emplace_back(rest.substr(at + separator->size()));
@@ -244,7 +254,7 @@ Value mapping_method(Budget& budget,
   if (name == "get") {
     arguments.check(name, {"key", "default"});
     const Value& key = arguments.at(0, "key", name);
-    const Value* found = key.is_text() ? of.find(key.as_text()) : nullptr;
+    const Value* found = key.is_text() ? member_of(budget, of, key.as_text()) : nullptr;
     if (found != nullptr) return *found;
     const Value* otherwise = arguments.find(1, "default");
     return otherwise != nullptr ? *otherwise : Value();

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 
+#include "runtime/base/text.h"
 #include "runtime/chat/evaluation.h"
 #include "runtime/tokenizer/unicode.h"
 
@@ -105,6 +105,12 @@ std::string repeated(Budget& budget, const std::string& text, int64_t times) {
 
 }  // namespace
 
+const Value* member_of(Budget& budget, const Value& of, std::string_view name) {
+  if (of.is_mapping()) budget.look_through(of.as_mapping());
+  if (of.is(Value::Kind::kNamespace)) budget.look_through(of.as_namespace().members);
+  return of.find(name);
+}
+
 std::vector<std::string> characters(Budget& budget, const std::string& text) {
   budget.step(length_of(Value::text(text)));
   std::vector<std::string> all;
@@ -114,13 +120,6 @@ std::vector<std::string> characters(Budget& budget, const std::string& text) {
     i += bytes;
   }
   return all;
-}
-
-size_t find_text(std::string_view text, std::string_view part, size_t from) {
-  if (from > text.size()) return std::string_view::npos;
-  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
-  if (found == nullptr) return std::string_view::npos;
-  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
 int64_t length_of(const Value& value) {
@@ -158,7 +157,7 @@ std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& valu
   return std::make_shared<const Value::List>(std::move(all));
 }
 
-Value attribute_of(const Value& of, const std::string& name) {
+Value attribute_of(Budget& budget, const Value& of, const std::string& name) {
   if (of.is_undefined()) refuse_kind(of, fmt::format("the attribute {}", name));
   if (of.is(Value::Kind::kLoop)) return loop_attribute(of.as_loop(), name);
   if (of.is_mapping() && std::ranges::find(kMappingMethods, name) != std::end(kMappingMethods))
@@ -166,14 +165,14 @@ Value attribute_of(const Value& of, const std::string& name) {
         fmt::format("the method {} that is not called; it is not known here", name)};
   if (name.starts_with("__"))
     throw TemplateProblem{fmt::format("the attribute {}; it is not known here", name)};
-  if (const Value* found = of.find(name)) return *found;
+  if (const Value* found = member_of(budget, of, name)) return *found;
   return Value::undefined(name);
 }
 
 Value element_of(Budget& budget, const Value& of, const Value& index) {
   if (of.is_undefined()) refuse_kind(of, fmt::format("the element {}", index.repr()));
   if (of.is_mapping() || of.is(Value::Kind::kNamespace)) {
-    const Value* found = index.is_text() ? of.find(index.as_text()) : nullptr;
+    const Value* found = index.is_text() ? member_of(budget, of, index.as_text()) : nullptr;
     return found != nullptr ? *found : Value::undefined(index.shown());
   }
   if (of.is(Value::Kind::kLoop) && index.is_text())
@@ -265,7 +264,7 @@ bool contains(Budget& budget, const Value& all, const Value& one) {
     const auto elements = elements_of(budget, all);
     return std::ranges::find(*elements, one) != elements->end();
   }
-  if (all.is_mapping()) return one.is_text() && all.find(one.as_text()) != nullptr;
+  if (all.is_mapping()) return one.is_text() && member_of(budget, all, one.as_text()) != nullptr;
   if (all.is_undefined()) return false;
   refuse_kind(all, "'in' what has no elements");
 }

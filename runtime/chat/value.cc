@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <unordered_map>
 
 #include "runtime/chat/letter_case.h"
 #include "runtime/tokenizer/unicode.h"
@@ -156,7 +157,8 @@ Value Value::of(const Json& json) {
     }
     case Json::Kind::kObject: {
       Members members;
-      for (const std::string& name : json.names()) members.emplace_back(name, of(json.at(name)));
+      const Json* value = json.begin();
+      for (const std::string& name : json.names()) members.emplace_back(name, of(*value++));
       return mapping(std::move(members));
     }
   }
@@ -224,6 +226,7 @@ void append_quoted(const std::string& text, std::string* out) {
   const char mark = single ? '\'' : '"';
   *out += mark;
   for (size_t i = 0; i < text.size();) {
+    check_length(*out);
     const DecodedChar c = decode_char(&text[i]);
     if (c.code == static_cast<unsigned char>(mark) || c.code == '\\') {
       *out += '\\';
@@ -297,6 +300,21 @@ const Value* Value::find(std::string_view name) const {
   return nullptr;
 }
 
+namespace {
+
+// In whatever order they stand.
+bool same_members(const Value::Members& a, const Value::Members& b) {
+  if (a.size() != b.size()) return false;
+  std::unordered_map<std::string_view, const Value*> others;
+  for (const auto& [name, member] : b) others.emplace(name, &member);
+  return std::ranges::all_of(a, [&](const auto& member) {
+    const auto found = others.find(member.first);
+    return found != others.end() && member.second == *found->second;
+  });
+}
+
+}  // namespace
+
 bool operator==(const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) {
     if (a.is_integer() && b.is_integer()) return a.integer_ == b.integer_;
@@ -308,13 +326,7 @@ bool operator==(const Value& a, const Value& b) {
     case Value::Kind::kNone: return true;
     case Value::Kind::kText: return a.as_text() == b.as_text();
     case Value::Kind::kList: return a.tuple_ == b.tuple_ && a.as_list() == b.as_list();
-    case Value::Kind::kMapping:
-      if (a.as_mapping().size() != b.as_mapping().size()) return false;
-      for (const auto& [name, member] : a.as_mapping()) {
-        const Value* other = b.find(name);
-        if (other == nullptr || !(member == *other)) return false;
-      }
-      return true;
+    case Value::Kind::kMapping: return same_members(a.as_mapping(), b.as_mapping());
     case Value::Kind::kIterable:
       if (a.held_ != b.held_ && !a.is_iterable(Value::Iterable::Kind::kGenerator) &&
           a.as_iterable().kind == b.as_iterable().kind)
@@ -422,6 +434,7 @@ class JsonWriter {
   void text(const std::string& text) {
     out += '"';
     for (size_t i = 0; i < text.size();) {
+      check_length(out);
       const DecodedChar c = decode_char(&text[i]);
       character(c, std::string_view(text).substr(i, c.bytes));
       i += c.bytes;

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-AddedToken read_token(const JsonPlace& place, const Normalizer& normalizer) {
+AddedToken read_token(const JsonPlace& place, const Normalizer& normalizer, GrowthLimit& limit) {
   AddedToken token;
   token.content = place.at("content").text();
   token.special = place.flag_or("special", false);
@@ -19,7 +19,7 @@ AddedToken read_token(const JsonPlace& place, const Normalizer& normalizer) {
   token.lstrip = place.flag_or("lstrip", false);
   token.rstrip = place.flag_or("rstrip", false);
   token.normalized = place.flag_or("normalized", !token.special);
-  token.shown = token.normalized ? normalizer.apply(token.content) : token.content;
+  token.shown = token.normalized ? normalizer.apply(token.content, limit) : token.content;
   if (token.shown.empty() && !token.content.empty())
     place.at("content").fail(
         "nothing is left of it once it is normalized; allowed: a token that is found in such text, "
@@ -35,14 +35,20 @@ bool is_class(std::string_view text, size_t at, CharClass wanted) {
 
 AddedTokens::AddedTokens(const JsonPlace& place,
                          const Vocabulary& vocabulary,
-                         const Normalizer& normalizer) {
+                         const Normalizer& normalizer)
+    : name_(place.name()) {
   const size_t count = place.is_null() ? 0 : place.elements();
+  size_t given = 0, shown = 0;  // bytes of all tokens, which count as one text
+  for (size_t i = 0; i < count; ++i) given += place.element(i).at("content").text().size();
+  GrowthLimit limit = GrowthLimit::of_text(given);
   auto next_id = static_cast<uint32_t>(vocabulary.size());
   std::unordered_map<std::string, uint32_t> normal_forms;
   for (size_t i = 0; i < count; ++i) {
     const JsonPlace element = place.element(i);
-    AddedToken token = read_token(element, normalizer);
+    AddedToken token = read_token(element, normalizer, limit);
     if (token.content.empty()) continue;
+    limit.enter(name_);
+    limit.check(shown += token.shown.size());
     std::optional<uint32_t> id = vocabulary.id_of(token.content);
     if (const auto found = ids_.find(token.content); found != ids_.end()) id = found->second;
     if (!id) {
@@ -77,23 +83,29 @@ const AddedToken* AddedTokens::token_of(uint32_t id) const {
   return found == tokens_.end() ? nullptr : &found->second;
 }
 
-bool AddedTokens::take(
-    uint32_t id, std::string_view text, size_t least, size_t* begin, size_t* end) const {
+bool AddedTokens::take(uint32_t id,
+                       std::string_view text,
+                       size_t least,
+                       GrowthLimit& limit,
+                       size_t* begin,
+                       size_t* end) const {
   const AddedToken& token = tokens_.at(id);
   if (token.single_word) {
     if (*begin > 0 && is_class(text, last_char_begin(text.substr(0, *begin)), kWord)) return false;
     if (*end < text.size() && is_class(text, *end, kWord)) return false;
   }
   if (token.lstrip) {
-    while (*begin > 0) {
+    while (*begin > least) {
       const size_t before = last_char_begin(text.substr(0, *begin));
       if (!is_class(text, before, kSpace)) break;
       *begin = before;
     }
     *begin = std::max(*begin, least);
   }
-  while (token.rstrip && *end < text.size() && is_class(text, *end, kSpace))
+  while (token.rstrip && *end < text.size() && is_class(text, *end, kSpace)) {
     *end += decode_char(text.data() + *end).bytes;
+    limit.step(1);
+  }
   return true;
 }
 

@@ -41,19 +41,25 @@ class AddedTokens {
 
   // Calls text(begin, end) and token(id) in the order in which parts and tokens follow each other.
   template <typename OnText, typename OnToken>
-  void split(std::string_view text, bool normalized, OnText&& on_text, OnToken&& on_token) const {
+  void split(std::string_view text,
+             bool normalized,
+             GrowthLimit& limit,
+             OnText&& on_text,
+             OnToken&& on_token) const {
     const ByteTrie& trie = normalized ? in_normalized_ : in_text_;
+    if (!trie.empty()) limit.enter(name_);
     size_t begin = 0;  // of what has not been passed on
     if (!trie.empty())
       for (size_t at = next_candidate(trie, text, 0); at < text.size();) {
-        const ByteTrie::Match match = trie.longest_prefix(text.substr(at));
+        const ByteTrie::Match match = trie.longest_prefix(text.substr(at), limit);
         if (match.bytes == 0) {
           at = next_candidate(trie, text, at + 1);
           continue;
         }
         size_t end = at + match.bytes;
-        if (size_t from = at; take(match.value, text, begin, &from, &end)) {
+        if (size_t from = at; take(match.value, text, begin, limit, &from, &end)) {
           if (begin < from) on_text(begin, from);
+          limit.enter(name_);
           if (from < end) on_token(match.value);  // else the token before has taken all of it
           begin = end;
         }
@@ -70,7 +76,14 @@ class AddedTokens {
 
   // Whether the token at [*begin, *end) counts; widens it by the spaces that it strips, but not to
   // before `least`.
-  bool take(uint32_t id, std::string_view text, size_t least, size_t* begin, size_t* end) const;
+  bool take(uint32_t id,
+            std::string_view text,
+            size_t least,
+            GrowthLimit& limit,
+            size_t* begin,
+            size_t* end) const;
+
+  std::string name_;  // of the member, for messages
 
   std::unordered_map<uint32_t, AddedToken> tokens_;
   std::unordered_map<std::string, uint32_t> ids_;

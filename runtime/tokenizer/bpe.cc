@@ -139,6 +139,7 @@ class Bpe final : public TokenModel {
     for (size_t i = 0; i < word.size();) {
       const DecodedChar c = decode_char(word.data() + i);
       const std::string_view bytes = word.substr(i, c.bytes);
+      if (!plain_) scratch.limit->step(options_.prefix.size() + options_.suffix.size());
       const uint32_t id =
           plain_ ? id_of_char(c.code) : id_of_part(bytes, i == 0, i + c.bytes == word.size());
       i += c.bytes;
@@ -173,6 +174,7 @@ class Bpe final : public TokenModel {
     const std::string text = marked(bytes, first, last);
     for (const char c : text)
       if (fallback_ids_[static_cast<uint8_t>(c)] == kNoId) return false;
+    scratch.limit->check(scratch.symbols.size() + text.size());
     for (const char c : text) add(scratch, fallback_ids_[static_cast<uint8_t>(c)]);
     return true;
   }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/tokenizer/growth_limit.h"
+
 namespace lockstep {
 
 class ByteTrie {
@@ -25,20 +27,25 @@ class ByteTrie {
   bool empty() const { return nodes_.size() == 1; }
   bool begins_some(uint8_t first) const { return roots_[first] != 0; }
 
-  // Calls found(bytes, value) for each string that the text begins with, the shortest first.
+  // Calls found(bytes, value) for each string that the text begins with, the shortest first. Counts
+  // a step for each byte that is looked at: a long string may be missed by its last one, each time.
   template <typename Found>
-  void for_each_prefix(std::string_view text, Found&& found) const {
+  void for_each_prefix(std::string_view text, GrowthLimit& limit, Found&& found) const {
     uint32_t node = 0;
-    for (size_t i = 0; i < text.size(); ++i) {
+    size_t i = 0;
+    for (; i < text.size(); ++i) {
       node = child(node, static_cast<uint8_t>(text[i]));
-      if (node == 0) return;
+      if (node == 0) break;
       if (nodes_[node].has_value) found(i + 1, nodes_[node].value);
     }
+    limit.step(i + 1);
   }
 
-  Match longest_prefix(std::string_view text) const {
+  Match longest_prefix(std::string_view text, GrowthLimit& limit) const {
     Match longest;
-    for_each_prefix(text, [&longest](size_t bytes, uint32_t value) { longest = {bytes, value}; });
+    for_each_prefix(text, limit, [&longest](size_t bytes, uint32_t value) {
+      longest = {bytes, value};
+    });
     return longest;
   }
 

@@ -26,24 +26,28 @@ class CharsmapStep final : public NormalizerStep {
  public:
   explicit CharsmapStep(Charsmap charsmap) : charsmap_(std::move(charsmap)) {}
 
-  void apply(NormalizedText* text) const override {
+  void apply(NormalizedText* text, GrowthLimit& limit) const override {
     const std::string_view from = text->text;
     std::string to;
     to.reserve(from.size());
+    const auto append = [&](std::string_view more) {
+      limit.check(to.size() + more.size());
+      to.append(more);
+    };
     for (size_t i = 0; i < from.size();) {
       const size_t bytes = grapheme_bytes(from.substr(i));
       const std::string_view grapheme = from.substr(i, bytes);
       i += bytes;
       if (bytes < kGraphemeBytes) {
         if (const auto replacement = charsmap_.replacement(grapheme)) {
-          to.append(*replacement);
+          append(*replacement);
           continue;
         }
       }
       for (size_t at = 0; at < bytes;) {
         const std::string_view one = grapheme.substr(at, decode_char(grapheme.data() + at).bytes);
         at += one.size();
-        to.append(charsmap_.replacement(one).value_or(one));
+        append(charsmap_.replacement(one).value_or(one));
       }
     }
     text->text = std::move(to);
@@ -82,7 +86,7 @@ Charsmap::Charsmap(std::string_view bytes) {
   if (trie_bytes > bytes.size() || trie_bytes % sizeof(uint32_t) != 0)
     throw std::invalid_argument("its trie does not fit");
   units_.resize(trie_bytes / sizeof(uint32_t));
-  std::memcpy(units_.data(), bytes.data(), trie_bytes);
+  if (trie_bytes > 0) std::memcpy(units_.data(), bytes.data(), trie_bytes);
   texts_ = bytes.substr(trie_bytes);
   if (valid_utf8_bytes(texts_) != texts_.size()) throw std::invalid_argument("is not UTF-8");
 }
@@ -92,6 +96,7 @@ Charsmap::Replacement Charsmap::find(std::string_view text, bool longest) const 
   if (units_.empty()) return found;
   size_t position = distance_of(units_[0]);
   for (size_t i = 0; i < text.size() && (longest || found.bytes == 0); ++i) {
+    ++found.steps;
     const auto byte = static_cast<uint8_t>(text[i]);
     position ^= byte;
     if (byte == 0 || position >= units_.size() || label_of(units_[position]) != byte) break;
@@ -103,7 +108,8 @@ Charsmap::Replacement Charsmap::find(std::string_view text, bool longest) const 
     // Only at the beginning of a character.
     if (begin >= texts_.size() || (static_cast<uint8_t>(texts_[begin]) & 0xC0) == 0x80) break;
     const std::string_view rest = std::string_view(texts_).substr(begin);
-    found = {i + 1, rest.substr(0, rest.find('\0'))};
+    found = {i + 1, rest.substr(0, rest.find('\0')), found.steps};
+    found.steps += found.text.size();
   }
   return found;
 }

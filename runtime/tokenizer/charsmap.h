@@ -21,6 +21,7 @@ class Charsmap {
   struct Replacement {
     size_t bytes = 0;  // of the text; 0: nothing replaces it
     std::string_view text;
+    size_t steps = 0;  // bytes that were gone through
   };
 
   // What replaces the shortest beginning of `text` that the trie has, as Hugging Face's tokenizers

@@ -1,5 +1,7 @@
 #include "runtime/tokenizer/decoder.h"
 
+#include <fmt/core.h>
+
 #include <charconv>
 #include <utility>
 
@@ -22,7 +24,7 @@ std::string joined(const std::vector<std::string>& tokens, std::string_view betw
 
 class ByteLevel final : public DecoderStep {
  public:
-  void apply(std::vector<std::string>* tokens) const override {
+  void apply(std::vector<std::string>* tokens, GrowthLimit&) const override {
     std::string bytes, part;
     for (const std::string& token : *tokens)
       bytes.append(bytes_of_byte_level(token, &part) ? part : token);
@@ -34,7 +36,7 @@ class ByteLevel final : public DecoderStep {
 
 class Fuse final : public DecoderStep {
  public:
-  void apply(std::vector<std::string>* tokens) const override {
+  void apply(std::vector<std::string>* tokens, GrowthLimit&) const override {
     tokens->assign(1, joined(*tokens));
   }
 };
@@ -43,10 +45,10 @@ class Metaspace final : public DecoderStep {
  public:
   explicit Metaspace(MetaspaceOptions options) : options_(std::move(options)) {}
 
-  void apply(std::vector<std::string>* tokens) const override {
+  void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const override {
     for (size_t i = 0; i < tokens->size(); ++i) {
       const bool drops = i == 0 && options_.prepend != PrependScheme::kNever;
-      (*tokens)[i] = replace_all((*tokens)[i], options_.replacement, drops ? "" : " ");
+      (*tokens)[i] = replace_all((*tokens)[i], options_.replacement, drops ? "" : " ", limit);
     }
   }
 
@@ -58,8 +60,12 @@ class Replace final : public DecoderStep {
  public:
   Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
 
-  void apply(std::vector<std::string>* tokens) const override {
-    for (std::string& token : *tokens) token = replace_all(token, from_, to_);
+  void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const override {
+    size_t made = 0;
+    for (std::string& token : *tokens) {
+      token = replace_all(token, from_, to_, limit, made);
+      made += token.size();
+    }
   }
 
  private:
@@ -70,7 +76,7 @@ class Replace final : public DecoderStep {
 // U+FFFD.
 class ByteFallback final : public DecoderStep {
  public:
-  void apply(std::vector<std::string>* tokens) const override {
+  void apply(std::vector<std::string>* tokens, GrowthLimit&) const override {
     std::vector<std::string> whole;
     std::string bytes;
     const auto end_bytes = [&] {
@@ -109,7 +115,7 @@ class Strip final : public DecoderStep {
         start_(place.at("start").id()),
         stop_(place.at("stop").id()) {}
 
-  void apply(std::vector<std::string>* tokens) const override {
+  void apply(std::vector<std::string>* tokens, GrowthLimit&) const override {
     for (std::string& token : *tokens) {
       std::string_view rest = token;
       for (uint32_t i = 0; i < start_ && rest.starts_with(content_); ++i)
@@ -130,20 +136,20 @@ class WordPiece final : public DecoderStep {
   explicit WordPiece(const JsonPlace& place)
       : prefix_(place.at("prefix").text()), cleanup_(place.at("cleanup").flag()) {}
 
-  void apply(std::vector<std::string>* tokens) const override {
+  void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const override {
     for (size_t i = 0; i < tokens->size(); ++i) {
       std::string& token = (*tokens)[i];
       if (i > 0 && token.starts_with(prefix_))
         token.erase(0, prefix_.size());
       else if (i > 0)
         token = " " + token;
-      if (cleanup_) clean(&token);
+      if (cleanup_) clean(&token, limit);
     }
   }
 
  private:
   // Takes spaces away that English does not write.
-  static void clean(std::string* token) {
+  static void clean(std::string* token, const GrowthLimit& limit) {
     constexpr std::pair<const char*, const char*> kReplaced[] = {{" .", "."},
                                                                  {" ?", "?"},
                                                                  {" !", "!"},
@@ -155,7 +161,7 @@ class WordPiece final : public DecoderStep {
                                                                  {" 's", "'s"},
                                                                  {" 've", "'ve"},
                                                                  {" 're", "'re"}};
-    for (const auto& [from, to] : kReplaced) *token = replace_all(*token, from, to);
+    for (const auto& [from, to] : kReplaced) *token = replace_all(*token, from, to, limit);
   }
 
   std::string prefix_;
@@ -169,9 +175,9 @@ class Bpe final : public DecoderStep {
     if (suffix_.empty()) place.at("suffix").refuse("a text that is not empty");
   }
 
-  void apply(std::vector<std::string>* tokens) const override {
+  void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const override {
     for (size_t i = 0; i < tokens->size(); ++i)
-      (*tokens)[i] = replace_all((*tokens)[i], suffix_, i + 1 == tokens->size() ? "" : " ");
+      (*tokens)[i] = replace_all((*tokens)[i], suffix_, i + 1 == tokens->size() ? "" : " ", limit);
   }
 
  private:
@@ -196,32 +202,47 @@ Decoder::Decoder(const JsonPlace& place) {
 
 void Decoder::add(const JsonPlace& place) {
   const std::string type = place.type();
+  const auto add_step = [&](std::unique_ptr<const DecoderStep> step) {
+    check_stage_count(stages_.size() + 1, place);
+    stages_.push_back({fmt::format("{} ({})", place.name(), type), std::move(step)});
+  };
   if (type == "Sequence") {
     const JsonPlace inner = place.at("decoders");
     for (size_t i = 0; i < inner.elements(); ++i) add(inner.element(i));
   } else if (type == "BPEDecoder") {
-    steps_.push_back(std::make_unique<Bpe>(place));
+    add_step(std::make_unique<Bpe>(place));
   } else if (type == "ByteFallback") {
-    steps_.push_back(std::make_unique<ByteFallback>());
+    add_step(std::make_unique<ByteFallback>());
   } else if (type == "ByteLevel") {
-    steps_.push_back(std::make_unique<ByteLevel>());
+    add_step(std::make_unique<ByteLevel>());
   } else if (type == "Fuse") {
-    steps_.push_back(std::make_unique<Fuse>());
+    add_step(std::make_unique<Fuse>());
   } else if (type == "Metaspace") {
-    steps_.push_back(std::make_unique<Metaspace>(metaspace_options(place)));
+    add_step(std::make_unique<Metaspace>(metaspace_options(place)));
   } else if (type == "Replace") {
-    steps_.push_back(make_replace(place));
+    add_step(make_replace(place));
   } else if (type == "Strip") {
-    steps_.push_back(std::make_unique<Strip>(place));
+    add_step(std::make_unique<Strip>(place));
   } else if (type == "WordPiece") {
-    steps_.push_back(std::make_unique<WordPiece>(place));
+    add_step(std::make_unique<WordPiece>(place));
   } else {
     place.at("type").refuse(kAllowed);
   }
 }
 
-std::string Decoder::decode(std::vector<std::string> tokens) const {
-  for (const auto& step : steps_) step->apply(&tokens);
+std::string Decoder::decode(std::vector<std::string> tokens, GrowthLimit& limit) const {
+  constexpr size_t kStepsOfStage = 64;
+  const auto bytes = [&] {
+    size_t sum = 0;
+    for (const std::string& token : tokens) sum += token.size();
+    return sum;
+  };
+  for (const Stage& stage : stages_) {
+    limit.enter(stage.name);
+    limit.step(kStepsOfStage + tokens.size() + bytes());
+    stage.step->apply(&tokens, limit);
+    limit.check(bytes());
+  }
   return joined(tokens, joined_with_spaces_ ? " " : "");
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/tokenizer/growth_limit.h"
 #include "runtime/tokenizer/json_place.h"
 
 namespace lockstep {
@@ -12,7 +13,8 @@ namespace lockstep {
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
-  virtual void apply(std::vector<std::string>* tokens) const = 0;
+  // Asks the limit where the step may make texts more than some times as long.
+  virtual void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const = 0;
 };
 
 class Decoder {
@@ -21,12 +23,17 @@ class Decoder {
   // is not known.
   explicit Decoder(const JsonPlace& place);
 
-  std::string decode(std::vector<std::string> tokens) const;
+  std::string decode(std::vector<std::string> tokens, GrowthLimit& limit) const;
 
  private:
+  struct Stage {
+    std::string name;
+    std::unique_ptr<const DecoderStep> step;
+  };
+
   void add(const JsonPlace& place);
 
-  std::vector<std::unique_ptr<const DecoderStep>> steps_;
+  std::vector<Stage> stages_;
   bool joined_with_spaces_ = true;
 };
 

@@ -34,14 +34,18 @@ class HuggingFaceTokenizer final : public Tokenizer {
 
   std::string decode(std::span<const uint32_t> ids, bool skip_special) const override {
     std::vector<std::string> tokens;
+    GrowthLimit limit = GrowthLimit::of_ids(ids.size());
+    limit.enter(model_->name());
+    size_t bytes = 0;
     for (const uint32_t id : ids) {
       const AddedToken* added = added_.token_of(id);
       const std::string* token =
           added != nullptr ? &added->shown : model_->vocabulary().token_of(id);
-      if (token != nullptr && !(skip_special && added_.is_special(*token)))
-        tokens.push_back(*token);
+      if (token == nullptr || (skip_special && added_.is_special(*token))) continue;
+      limit.check(bytes += token->size());
+      tokens.push_back(*token);
     }
-    return decoder_.decode(std::move(tokens));
+    return decoder_.decode(std::move(tokens), limit);
   }
 
   std::optional<uint32_t> id_of(std::string_view token) const override {
@@ -90,11 +94,15 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
       text = mended_;
     }
     ids_ = ids;
+    limit_.emplace(GrowthLimit::of_text(text.size()));
+    scratch_.limit = &*limit_;
+    words_.begin(&*limit_);
     const PostProcessor& ends = tokenizer_.post_processor_;
     if (with_special) ids->insert(ids->end(), ends.before.begin(), ends.before.end());
     tokenizer_.added_.split(
         text,
         /*normalized=*/false,
+        *limit_,
         [&](size_t begin, size_t end) {
           encode_part(text.substr(begin, end - begin), begin == 0, text.data() + text.size());
         },
@@ -108,7 +116,7 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
     if (!tokenizer_.normalizer_.empty()) {
       normalized_.text.assign(part);
       normalized_.at_start = at_start;
-      tokenizer_.normalizer_.apply(&normalized_);
+      tokenizer_.normalizer_.apply(&normalized_, *limit_);
       part = normalized_.text;
       at_start = normalized_.at_start;
       readable_end = part.data() + part.size();
@@ -118,6 +126,7 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
     tokenizer_.added_.split(
         part,
         /*normalized=*/true,
+        *limit_,
         [&](size_t begin, size_t end) {
           words_.split({part.substr(begin, end - begin), at_start && begin == 0});
         },
@@ -125,8 +134,7 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
   }
 
   void take(TextPiece word) override {
-    if (word.text.size() > WordCache::kMostBytes)
-      return tokenizer_.model_->encode(word.text, scratch_, ids_);
+    if (word.text.size() > WordCache::kMostBytes) return encode_word(word.text);
     // What a step of the pre-tokenizer has made ends at its end.
     const char* word_end = word.text.data() + word.text.size();
     const bool in_part = std::greater_equal<>()(word.text.data(), part_begin_) &&
@@ -137,13 +145,19 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
       return;
     }
     const size_t before = ids_->size();
-    tokenizer_.model_->encode(word.text, scratch_, ids_);
+    encode_word(word.text);
     const auto made = std::span(*ids_).subspan(before);
     if (!made.empty() && made.size() <= WordCache::kMostIds) cache_.put(key, made);
   }
 
+  void encode_word(std::string_view word) {
+    limit_->enter(tokenizer_.model_->name());
+    tokenizer_.model_->encode(word, scratch_, ids_);
+  }
+
   const HuggingFaceTokenizer& tokenizer_;
   PreTokenizer::Run words_;
+  std::optional<GrowthLimit> limit_;  // of the text
   ModelScratch scratch_;
   WordCache cache_;
   std::string mended_;         // the text as UTF-8

@@ -19,10 +19,12 @@ JsonPlace JsonPlace::at(std::string_view name) const {
 }
 
 JsonPlace JsonPlace::find(std::string_view name) const {
-  const Json* member = value_->find(name);
-  return {member == nullptr ? kNull : *member,
-          file_,
-          path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name)};
+  const Json* found = value_->find(name);
+  return member(name, found == nullptr ? kNull : *found);
+}
+
+JsonPlace JsonPlace::member(std::string_view name, const Json& value) const {
+  return {value, file_, path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name)};
 }
 
 JsonPlace JsonPlace::element(size_t index) const {

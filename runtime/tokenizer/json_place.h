@@ -22,6 +22,8 @@ class JsonPlace {
   JsonPlace at(std::string_view name) const;
   // The member of that name, or a null where there is none.
   JsonPlace find(std::string_view name) const;
+  // A member of that name, whose value is known.
+  JsonPlace member(std::string_view name, const Json& value) const;
   JsonPlace element(size_t index) const;
   // How many elements an array has. Throws on what is none.
   size_t elements() const;

@@ -11,20 +11,20 @@ class Metaspace final : public PreTokenizerStep {
  public:
   explicit Metaspace(MetaspaceOptions options) : options_(std::move(options)) {}
 
-  void split(TextPiece piece, std::string& buffer, PieceSink& next) const override {
+  void split(TextPiece piece, MadeText& made, PieceSink& next) const override {
     const std::string& mark = options_.replacement;
-    buffer.clear();
+    std::string& text = made.emptied();
     const bool may_prepend = options_.prepend == PrependScheme::kAlways ||
                              (options_.prepend == PrependScheme::kFirst && piece.at_start);
     if (may_prepend && !piece.text.starts_with(' ') && !piece.text.starts_with(mark))
-      buffer.append(mark);
+      text.append(mark);
     for (const char c : piece.text) {
       if (c == ' ')
-        buffer.append(mark);
+        text.append(mark);
       else
-        buffer.push_back(c);
+        text.push_back(c);
     }
-    piece.text = buffer;
+    piece.text = made.finished();
     if (!options_.split) return next.take(piece);
     BehaviorSplitter pieces(piece, SplitBehavior::kMergedWithNext, next);
     size_t begin = 0;

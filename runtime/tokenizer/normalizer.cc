@@ -1,8 +1,11 @@
 #include "runtime/tokenizer/normalizer.h"
 
+#include <fmt/core.h>
+
 #include <stdexcept>
 #include <utility>
 
+#include "runtime/base/text.h"
 #include "runtime/tokenizer/charsmap.h"
 #include "runtime/tokenizer/unicode.h"
 
@@ -44,15 +47,44 @@ void lower(std::string* text) {
   *text = std::move(lowered);
 }
 
+// A normal form sorts the marks in a row, each pair of them swapped at most once.
+void count_reordering(std::string_view text, GrowthLimit& limit) {
+  constexpr size_t kFewMarks = 32;  // sorted at once
+  const uint16_t* classes = char_class_table();
+  size_t marks = 0;
+  const auto end_run = [&] {
+    if (marks > kFewMarks) limit.step(marks * marks);
+    marks = 0;
+  };
+  for (size_t i = 0; i < text.size();) {
+    if (static_cast<uint8_t>(text[i]) < 0x80) {
+      end_run();
+      ++i;
+      continue;
+    }
+    const DecodedChar c = decode_char(text.data() + i);
+    i += c.bytes;
+    const bool becomes_mark = c.code == 0xFF9E || c.code == 0xFF9F;
+    if (becomes_mark || (classes[c.code] & kMark) != 0)
+      ++marks;
+    else
+      end_run();
+  }
+  end_run();
+}
+
 class Lowercase final : public NormalizerStep {
  public:
-  void apply(NormalizedText* text) const override { lower(&text->text); }
+  void apply(NormalizedText* text, GrowthLimit&) const override { lower(&text->text); }
 };
 
 class Unicode final : public NormalizerStep {
  public:
   explicit Unicode(NormalForm form) : form_(form) {}
-  void apply(NormalizedText* text) const override { text->text = normal_form(text->text, form_); }
+  void apply(NormalizedText* text, GrowthLimit& limit) const override {
+    count_reordering(text->text, limit);
+    text->text = normal_form(text->text, form_);
+  }
 
  private:
   NormalForm form_;
@@ -60,7 +92,7 @@ class Unicode final : public NormalizerStep {
 
 class StripAccents final : public NormalizerStep {
  public:
-  void apply(NormalizedText* text) const override {
+  void apply(NormalizedText* text, GrowthLimit&) const override {
     drop_chars(text, [this](uint32_t c) { return (classes_[c] & kMark) != 0; });
   }
 
@@ -73,7 +105,7 @@ class Strip final : public NormalizerStep {
   explicit Strip(const JsonPlace& place)
       : left_(place.at("strip_left").flag()), right_(place.at("strip_right").flag()) {}
 
-  void apply(NormalizedText* text) const override {
+  void apply(NormalizedText* text, GrowthLimit&) const override {
     const uint16_t* classes = char_class_table();
     std::string_view rest = text->text;
     const auto is_space = [&](size_t at) {
@@ -96,9 +128,9 @@ class Replace final : public NormalizerStep {
  public:
   Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
 
-  void apply(NormalizedText* text) const override {
+  void apply(NormalizedText* text, GrowthLimit& limit) const override {
     if (to_.empty() && text->text.starts_with(from_)) text->at_start = false;
-    text->text = replace_all(text->text, from_, to_);
+    text->text = replace_all(text->text, from_, to_, limit);
   }
 
  private:
@@ -121,7 +153,7 @@ class ReplaceSpaces final : public NormalizerStep {
  public:
   ReplaceSpaces(const SpacesRule& rule, std::string to) : rule_(rule), to_(std::move(to)) {}
 
-  void apply(NormalizedText* text) const override {
+  void apply(NormalizedText* text, GrowthLimit& limit) const override {
     std::string replaced;
     const std::string_view from = text->text;
     for (size_t i = 0; i < from.size();) {
@@ -131,6 +163,7 @@ class ReplaceSpaces final : public NormalizerStep {
       const bool is_break =
           rule_.any_break && (from[i] == '\n' || from[i] == '\r' || from[i] == '\t');
       if (chars >= rule_.at_least || is_break) {
+        limit.check(replaced.size() + to_.size());
         replaced.append(to_);
         if (i == 0 && to_.empty()) text->at_start = false;
       } else {
@@ -159,7 +192,8 @@ class Prepend final : public NormalizerStep {
   explicit Prepend(const JsonPlace& place) : prefix_(place.at("prepend").text()) {
     if (prefix_.empty()) place.at("prepend").refuse("a text of at least one character");
   }
-  void apply(NormalizedText* text) const override {
+  void apply(NormalizedText* text, GrowthLimit& limit) const override {
+    limit.check(text->text.size() + prefix_.size());
     if (!text->text.empty()) text->text.insert(0, prefix_);
   }
 
@@ -171,7 +205,7 @@ class Prepend final : public NormalizerStep {
 // spaces.
 class Nmt final : public NormalizerStep {
  public:
-  void apply(NormalizedText* text) const override {
+  void apply(NormalizedText* text, GrowthLimit&) const override {
     drop_chars(text, [](uint32_t c) {
       return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
              c == 0x8F || c == 0x9F;
@@ -195,10 +229,11 @@ class Bert final : public NormalizerStep {
         lowercase_(place.at("lowercase").flag()),
         strip_accents_(place.flag_or("strip_accents", lowercase_)) {}
 
-  void apply(NormalizedText* text) const override {
+  void apply(NormalizedText* text, GrowthLimit& limit) const override {
     if (clean_text_) clean(text);
     if (chinese_chars_) isolate_chinese(&text->text);
     if (strip_accents_) {
+      count_reordering(text->text, limit);
       text->text = normal_form(text->text, NormalForm::kNfd);
       drop_chars(text, [this](uint32_t c) { return (classes_[c] & kNonspacing) != 0; });
     }
@@ -273,55 +308,70 @@ Normalizer::Normalizer(const JsonPlace& place) {
 
 void Normalizer::add(const JsonPlace& place) {
   const std::string type = place.type();
+  const auto add_step = [&](std::unique_ptr<const NormalizerStep> step) {
+    check_stage_count(stages_.size() + 1, place);
+    stages_.push_back({fmt::format("{} ({})", place.name(), type), std::move(step)});
+  };
   if (type == "Sequence") {
     const JsonPlace inner = place.at("normalizers");
     for (size_t i = 0; i < inner.elements(); ++i) add(inner.element(i));
   } else if (type == "BertNormalizer") {
-    steps_.push_back(std::make_unique<Bert>(place));
+    add_step(std::make_unique<Bert>(place));
   } else if (type == "Lowercase") {
-    steps_.push_back(std::make_unique<Lowercase>());
+    add_step(std::make_unique<Lowercase>());
   } else if (type == "NFC") {
-    steps_.push_back(std::make_unique<Unicode>(NormalForm::kNfc));
+    add_step(std::make_unique<Unicode>(NormalForm::kNfc));
   } else if (type == "NFD") {
-    steps_.push_back(std::make_unique<Unicode>(NormalForm::kNfd));
+    add_step(std::make_unique<Unicode>(NormalForm::kNfd));
   } else if (type == "NFKC") {
-    steps_.push_back(std::make_unique<Unicode>(NormalForm::kNfkc));
+    add_step(std::make_unique<Unicode>(NormalForm::kNfkc));
   } else if (type == "NFKD") {
-    steps_.push_back(std::make_unique<Unicode>(NormalForm::kNfkd));
+    add_step(std::make_unique<Unicode>(NormalForm::kNfkd));
   } else if (type == "Nmt") {
-    steps_.push_back(std::make_unique<Nmt>());
+    add_step(std::make_unique<Nmt>());
   } else if (type == "Precompiled") {
-    steps_.push_back(make_precompiled(place));
+    add_step(make_precompiled(place));
   } else if (type == "Prepend") {
-    steps_.push_back(std::make_unique<Prepend>(place));
+    add_step(std::make_unique<Prepend>(place));
   } else if (type == "Replace") {
-    steps_.push_back(make_replace(place));
+    add_step(make_replace(place));
   } else if (type == "Strip") {
-    steps_.push_back(std::make_unique<Strip>(place));
+    add_step(std::make_unique<Strip>(place));
   } else if (type == "StripAccents") {
-    steps_.push_back(std::make_unique<StripAccents>());
+    add_step(std::make_unique<StripAccents>());
   } else {
     place.at("type").refuse(kAllowed);
   }
 }
 
-void Normalizer::apply(NormalizedText* text) const {
-  for (const auto& step : steps_) step->apply(text);
+void Normalizer::apply(NormalizedText* text, GrowthLimit& limit) const {
+  constexpr size_t kStepsOfStage = 64;
+  for (const Stage& stage : stages_) {
+    limit.enter(stage.name);
+    limit.step(kStepsOfStage + text->text.size());
+    stage.step->apply(text, limit);
+    limit.check(text->text.size());
+  }
 }
 
-std::string Normalizer::apply(std::string_view text) const {
+std::string Normalizer::apply(std::string_view text, GrowthLimit& limit) const {
   NormalizedText normalized{std::string(text), false};
-  apply(&normalized);
+  apply(&normalized, limit);
   return std::move(normalized.text);
 }
 
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+std::string replace_all(std::string_view text,
+                        std::string_view from,
+                        std::string_view to,
+                        const GrowthLimit& limit,
+                        size_t before) {
   std::string replaced;
   replaced.reserve(text.size());
   while (true) {
-    const size_t at = text.find(from);
+    const size_t at = find_text(text, from);
     replaced.append(text.substr(0, at));
     if (at == std::string_view::npos) return replaced;
+    limit.check(before + replaced.size() + to.size());
     replaced.append(to);
     text.remove_prefix(at + from.size());
   }

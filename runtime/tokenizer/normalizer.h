@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/tokenizer/growth_limit.h"
 #include "runtime/tokenizer/json_place.h"
 
 namespace lockstep {
@@ -19,7 +20,8 @@ struct NormalizedText {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  virtual void apply(NormalizedText* text) const = 0;
+  // Asks the limit where the step may make a text more than some dozen times as long.
+  virtual void apply(NormalizedText* text, GrowthLimit& limit) const = 0;
 };
 
 // One step after the other.
@@ -28,17 +30,26 @@ class Normalizer {
   // Of the member "normalizer"; a null has no step. Throws DataError on what is not known.
   explicit Normalizer(const JsonPlace& place);
 
-  bool empty() const { return steps_.empty(); }
-  void apply(NormalizedText* text) const;
-  std::string apply(std::string_view text) const;
+  bool empty() const { return stages_.empty(); }
+  void apply(NormalizedText* text, GrowthLimit& limit) const;
+  std::string apply(std::string_view text, GrowthLimit& limit) const;
 
  private:
+  struct Stage {
+    std::string name;
+    std::unique_ptr<const NormalizerStep> step;
+  };
+
   void add(const JsonPlace& place);
 
-  std::vector<std::unique_ptr<const NormalizerStep>> steps_;
+  std::vector<Stage> stages_;
 };
 
-// The text with each `from`, which is not empty, as `to`.
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
+// The text with each `from`, which is not empty, as `to`. `before`: bytes that count beside it.
+std::string replace_all(std::string_view text,
+                        std::string_view from,
+                        std::string_view to,
+                        const GrowthLimit& limit,
+                        size_t before = 0);
 
 }  // namespace lockstep

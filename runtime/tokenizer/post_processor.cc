@@ -1,6 +1,10 @@
 #include "runtime/tokenizer/post_processor.h"
 
+#include <fmt/core.h>
+
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace lockstep {
@@ -36,11 +40,35 @@ uint32_t segment_of(const JsonPlace& place) {
   return type_id.is_null() ? 0 : type_id.id();
 }
 
-// A list of {"Sequence": {"id": "A", "type_id": 0}} and {"SpecialToken": {"id": "[SEP]", ...}}.
-TextTemplate read_parts(const JsonPlace& place, const JsonPlace& special, size_t texts) {
+// The members of an object by name, in which there may be as many as there are parts.
+class SpecialTokens {
+ public:
+  explicit SpecialTokens(const JsonPlace& place) : place_(place) {
+    if (place.value().kind() != Json::Kind::kObject) place.refuse("an object of special tokens");
+    const Json* value = place.value().begin();
+    for (const std::string& name : place.value().names()) values_.emplace(name, value++);
+  }
+
+  // The ids of one.
+  JsonPlace ids(const std::string& name) const {
+    const auto found = values_.find(name);
+    if (found == values_.end()) place_.fail(fmt::format("has no '{}'", name));
+    return place_.member(name, *found->second).at("ids");
+  }
+
+ private:
+  const JsonPlace& place_;
+  std::unordered_map<std::string_view, const Json*> values_;
+};
+
+// A list of {"Sequence": {"id": "A", "type_id": 0}} and {"SpecialToken": {"id": "[SEP]", ...}}. A
+// token stands there by its name, so that a small file can ask for any number of ids around a text.
+TextTemplate read_parts(const JsonPlace& place, const SpecialTokens& special, size_t texts) {
+  constexpr size_t kMostSpecial = 4096;  // models have a handful
   constexpr const char* kNames[] = {"A", "B"};
   TextTemplate parts;
   std::vector<int> times(texts, 0);
+  size_t count = 0;  // of special tokens
   for (size_t i = 0; i < place.elements(); ++i) {
     const JsonPlace part = place.element(i);
     if (const JsonPlace sequence = part.find("Sequence"); !sequence.is_null()) {
@@ -53,19 +81,25 @@ TextTemplate read_parts(const JsonPlace& place, const JsonPlace& special, size_t
       continue;
     }
     const JsonPlace token = part.at("SpecialToken");
-    const JsonPlace numbers = special.at(token.at("id").text()).at("ids");
+    const JsonPlace numbers = special.ids(token.at("id").text());
+    count += numbers.elements();
+    if (count > kMostSpecial)
+      place.fail(fmt::format("has more than {} special tokens around a text; allowed: up to {}",
+                             kMostSpecial,
+                             kMostSpecial));
     std::vector<uint32_t> ids;
     for (size_t k = 0; k < numbers.elements(); ++k) ids.push_back(numbers.element(k).id());
     parts.push_back(special_part(std::move(ids), segment_of(token)));
   }
-  for (const int count : times)
-    if (count == 0)
+  for (const int met : times)
+    if (met == 0)
       place.refuse(texts == 1 ? "a template with sequence A" : "a template with sequences A and B");
   return parts;
 }
 
 PostProcessor read_template(const JsonPlace& place) {
-  const JsonPlace special = place.at("special_tokens"), pair = place.find("pair");
+  const JsonPlace names = place.at("special_tokens"), pair = place.find("pair");
+  const SpecialTokens special(names);
   return with_ends(
       read_parts(place.at("single"), special, 1),
       pair.is_null() || pair.elements() == 0 ? TextTemplate{} : read_parts(pair, special, 2));

@@ -1,9 +1,12 @@
 #include "runtime/tokenizer/pre_tokenizer.h"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/base/text.h"
 #include "runtime/tokenizer/metaspace.h"
 #include "runtime/tokenizer/split_behavior.h"
 #include "runtime/tokenizer/split_rules.h"
@@ -21,7 +24,7 @@ class CharSplit final : public PreTokenizerStep {
  public:
   CharSplit(CharClass wanted, SplitBehavior behavior) : wanted_(wanted), behavior_(behavior) {}
 
-  void split(TextPiece piece, std::string&, PieceSink& next) const override {
+  void split(TextPiece piece, MadeText&, PieceSink& next) const override {
     BehaviorSplitter pieces(piece, behavior_, next);
     size_t between = 0;
     for (size_t i = 0; i < piece.text.size();) {
@@ -46,7 +49,7 @@ class CharSplit final : public PreTokenizerStep {
 // \w+|[^\w\s]+
 class Whitespace final : public PreTokenizerStep {
  public:
-  void split(TextPiece piece, std::string&, PieceSink& next) const override {
+  void split(TextPiece piece, MadeText&, PieceSink& next) const override {
     constexpr uint16_t kKinds = kWord | kSpace;
     size_t begin = 0;
     uint16_t kind = kSpace;
@@ -75,7 +78,7 @@ class Whitespace final : public PreTokenizerStep {
 class RuleSplit final : public PreTokenizerStep {
  public:
   explicit RuleSplit(SplitRule rule) : rule_(rule) {}
-  void split(TextPiece piece, std::string&, PieceSink& next) const override { rule_(piece, next); }
+  void split(TextPiece piece, MadeText&, PieceSink& next) const override { rule_(piece, next); }
 
  private:
   SplitRule rule_;
@@ -87,11 +90,11 @@ class TextSplit final : public PreTokenizerStep {
   TextSplit(std::string text, SplitBehavior behavior, bool invert)
       : text_(std::move(text)), behavior_(behavior), invert_(invert) {}
 
-  void split(TextPiece piece, std::string&, PieceSink& next) const override {
+  void split(TextPiece piece, MadeText&, PieceSink& next) const override {
     BehaviorSplitter pieces(piece, behavior_, next);
     size_t begin = 0;
-    for (size_t at = piece.text.find(text_); at != std::string_view::npos;
-         at = piece.text.find(text_, begin)) {
+    for (size_t at = find_text(piece.text, text_); at != std::string_view::npos;
+         at = find_text(piece.text, text_, begin)) {
       pieces.take(begin, at, invert_);
       pieces.take(at, at + text_.size(), !invert_);
       begin = at + text_.size();
@@ -108,10 +111,10 @@ class TextSplit final : public PreTokenizerStep {
 
 class PrefixSpace final : public PreTokenizerStep {
  public:
-  void split(TextPiece piece, std::string& buffer, PieceSink& next) const override {
+  void split(TextPiece piece, MadeText& made, PieceSink& next) const override {
     if (!piece.text.starts_with(' ')) {
-      buffer.assign(1, ' ').append(piece.text);
-      piece.text = buffer;
+      made.emptied().assign(1, ' ').append(piece.text);
+      piece.text = made.finished();
     }
     next.take(piece);
   }
@@ -119,11 +122,11 @@ class PrefixSpace final : public PreTokenizerStep {
 
 class ByteChars final : public PreTokenizerStep {
  public:
-  void split(TextPiece piece, std::string& buffer, PieceSink& next) const override {
+  void split(TextPiece piece, MadeText& made, PieceSink& next) const override {
     const std::string* chars = byte_level_chars();
-    buffer.clear();
-    for (const char c : piece.text) buffer.append(chars[static_cast<uint8_t>(c)]);
-    next.take({buffer, piece.at_start});
+    std::string& text = made.emptied();
+    for (const char c : piece.text) text.append(chars[static_cast<uint8_t>(c)]);
+    next.take({made.finished(), piece.at_start});
   }
 };
 
@@ -185,24 +188,28 @@ bool bytes_of_byte_level(std::string_view text, std::string* bytes) {
 
 PreTokenizer::PreTokenizer(const JsonPlace& place, bool bytes_wanted) {
   if (!place.is_null()) add(place);
-  if (bytes_wanted && !steps_.empty() &&
-      dynamic_cast<const ByteChars*>(steps_.back().get()) != nullptr) {
-    steps_.pop_back();
+  if (bytes_wanted && !stages_.empty() &&
+      dynamic_cast<const ByteChars*>(stages_.back().step.get()) != nullptr) {
+    stages_.pop_back();
     gives_bytes_ = true;
   }
 }
 
+void PreTokenizer::add_step(const JsonPlace& place, std::unique_ptr<const PreTokenizerStep> step) {
+  check_stage_count(stages_.size() + 1, place);
+  stages_.push_back({fmt::format("{} ({})", place.name(), place.type()), std::move(step)});
+}
+
 void PreTokenizer::add_byte_level(const JsonPlace& place) {
-  if (place.at("add_prefix_space").flag()) steps_.push_back(std::make_unique<PrefixSpace>());
-  if (place.flag_or("use_regex", true))
-    steps_.push_back(std::make_unique<RuleSplit>(split_as_gpt2));
-  steps_.push_back(std::make_unique<ByteChars>());
+  if (place.at("add_prefix_space").flag()) add_step(place, std::make_unique<PrefixSpace>());
+  if (place.flag_or("use_regex", true)) add_step(place, std::make_unique<RuleSplit>(split_as_gpt2));
+  add_step(place, std::make_unique<ByteChars>());
 }
 
 void PreTokenizer::add(const JsonPlace& place) {
   const std::string type = place.type();
-  const auto split_at = [this](CharClass wanted, SplitBehavior behavior) {
-    steps_.push_back(std::make_unique<CharSplit>(wanted, behavior));
+  const auto split_at = [&](CharClass wanted, SplitBehavior behavior) {
+    add_step(place, std::make_unique<CharSplit>(wanted, behavior));
   };
   if (type == "Sequence") {
     const JsonPlace inner = place.at("pretokenizers");
@@ -217,15 +224,15 @@ void PreTokenizer::add(const JsonPlace& place) {
              place.at("individual_digits").flag() ? SplitBehavior::kIsolated
                                                   : SplitBehavior::kContiguous);
   } else if (type == "Metaspace") {
-    steps_.push_back(make_metaspace(place));
+    add_step(place, make_metaspace(place));
   } else if (type == "Punctuation") {
     const JsonPlace behavior = place.find("behavior");
     split_at(kPunctuation,
              behavior.is_null() ? SplitBehavior::kIsolated : split_behavior(behavior));
   } else if (type == "Split") {
-    steps_.push_back(make_split(place));
+    add_step(place, make_split(place));
   } else if (type == "Whitespace") {
-    steps_.push_back(std::make_unique<Whitespace>());
+    add_step(place, std::make_unique<Whitespace>());
   } else if (type == "WhitespaceSplit") {
     split_at(kSpace, SplitBehavior::kRemoved);
   } else {
@@ -234,10 +241,14 @@ void PreTokenizer::add(const JsonPlace& place) {
 }
 
 PreTokenizer::Run::Run(const PreTokenizer& steps, PieceSink& last) : first_(&last) {
-  for (size_t i = steps.steps_.size(); i-- > 0;) {
-    links_.push_back(std::make_unique<Link>(*steps.steps_[i], *first_));
+  for (size_t i = steps.stages_.size(); i-- > 0;) {
+    links_.push_back(std::make_unique<Link>(steps.stages_[i], *first_));
     first_ = links_.back().get();
   }
+}
+
+void PreTokenizer::Run::begin(GrowthLimit* limit) {
+  for (const auto& link : links_) link->begin(limit);
 }
 
 void PreTokenizer::Run::split(TextPiece piece) {

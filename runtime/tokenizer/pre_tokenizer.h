@@ -5,17 +5,42 @@
 #include <string>
 #include <vector>
 
+#include "runtime/tokenizer/growth_limit.h"
 #include "runtime/tokenizer/json_place.h"
 #include "runtime/tokenizer/text_piece.h"
 
 namespace lockstep {
 
+// The text that a step makes of a piece, until it makes the next.
+class MadeText {
+ public:
+  void begin(GrowthLimit* limit) {
+    limit_ = limit;
+    bytes_ = 0;
+  }
+  std::string& emptied() {
+    text_.clear();
+    return text_;
+  }
+  // Counts what was made: all of it belongs to one text.
+  const std::string& finished() {
+    bytes_ += text_.size();
+    limit_->check(bytes_);
+    return text_;
+  }
+
+ private:
+  std::string text_;
+  GrowthLimit* limit_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 class PreTokenizerStep {
  public:
   virtual ~PreTokenizerStep() = default;
   // Passes the parts of a piece that is not empty on to `next`, in order, none of them empty. Where
-  // the step makes new text it stands in `buffer`, until the call returns.
-  virtual void split(TextPiece piece, std::string& buffer, PieceSink& next) const = 0;
+  // the step makes new text, which is at most some times as long, it stands in `made`.
+  virtual void split(TextPiece piece, MadeText& made, PieceSink& next) const = 0;
 };
 
 // The character that stands for each byte in a byte-level vocabulary, as UTF-8.
@@ -42,7 +67,14 @@ class PreTokenizer {
   void add(const JsonPlace& place);
   void add_byte_level(const JsonPlace& place);
 
-  std::vector<std::unique_ptr<const PreTokenizerStep>> steps_;
+  struct Stage {
+    std::string name;
+    std::unique_ptr<const PreTokenizerStep> step;
+  };
+
+  void add_step(const JsonPlace& place, std::unique_ptr<const PreTokenizerStep> step);
+
+  std::vector<Stage> stages_;
   bool gives_bytes_ = false;
 };
 
@@ -51,19 +83,32 @@ class PreTokenizer {
 class PreTokenizer::Run {
  public:
   Run(const PreTokenizer& steps, PieceSink& last);
+  // Before the pieces of a text; the limit must live until the next call.
+  void begin(GrowthLimit* limit);
   void split(TextPiece piece);
 
  private:
   // Takes the pieces of one step and runs the next one.
   class Link final : public PieceSink {
    public:
-    Link(const PreTokenizerStep& step, PieceSink& next) : step_(step), next_(next) {}
-    void take(TextPiece piece) override { step_.split(piece, buffer_, next_); }
+    Link(const Stage& stage, PieceSink& next) : stage_(stage), next_(next) {}
+    void begin(GrowthLimit* limit) {
+      limit_ = limit;
+      made_.begin(limit);
+    }
+    void take(TextPiece piece) override {
+      limit_->enter(stage_.name);
+      limit_->step(piece.text.size() + kStepsOfPiece);
+      stage_.step->split(piece, made_, next_);
+    }
 
    private:
-    const PreTokenizerStep& step_;
+    static constexpr size_t kStepsOfPiece = 8;
+
+    const Stage& stage_;
     PieceSink& next_;
-    std::string buffer_;
+    GrowthLimit* limit_ = nullptr;
+    MadeText made_;
   };
 
   std::vector<std::unique_ptr<Link>> links_;  // the last step first

@@ -7,6 +7,7 @@
 #include <limits>
 #include <queue>
 #include <stdexcept>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -39,7 +40,10 @@ Charsmap make_charsmap(const SentencePieceFile& file, const std::string& name) {
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(SentencePieceFile file, const std::string& name)
-      : file_(std::move(file)), charsmap_(make_charsmap(file_, name)) {
+      : file_(std::move(file)),
+        charsmap_(make_charsmap(file_, name)),
+        charsmap_name_(name + ": normalizer_spec.precompiled_charsmap"),
+        pieces_name_(name + ": pieces") {
     if (file_.model_type != SentencePieceFile::ModelType::kBpe &&
         file_.model_type != SentencePieceFile::ModelType::kUnigram)
       throw DataError("{}: trainer_spec.model_type: value is {}; allowed: UNIGRAM, BPE",
@@ -70,21 +74,23 @@ class SentencePieceTokenizer final : public Tokenizer {
   const TextTemplate& text_template() const override { return text_template_; }
   const TextTemplate& pair_template() const override { return pair_template_; }
 
-  std::string normalized(std::string_view text) const;
+  std::string normalized(std::string_view text, GrowthLimit& limit) const;
 
  private:
   friend class SentencePieceEncoder;
 
   void add_pieces();
   // What the beginning of a text becomes, and how many bytes it has.
-  std::pair<std::string_view, size_t> normalized_prefix(std::string_view text) const;
+  std::pair<std::string_view, size_t> normalized_prefix(std::string_view text,
+                                                        GrowthLimit& limit) const;
   std::string_view space() const { return file_.escape_whitespaces ? kSpaceMark : kSpace1; }
 
   SentencePieceFile file_;
   Charsmap charsmap_;
-  Vocabulary all_;      // every piece
-  Vocabulary of_text_;  // those that a text may have
-  ByteTrie in_text_;    // the same
+  std::string charsmap_name_, pieces_name_;  // for messages
+  Vocabulary all_;                           // every piece
+  Vocabulary of_text_;                       // those that a text may have
+  ByteTrie in_text_;                         // the same
   ByteTrie user_defined_;
   std::vector<int> byte_of_;                       // of each id; -1: no piece of a byte
   std::vector<std::optional<uint32_t>> byte_ids_;  // [256]
@@ -125,19 +131,23 @@ void SentencePieceTokenizer::add_pieces() {
 }
 
 std::pair<std::string_view, size_t> SentencePieceTokenizer::normalized_prefix(
-    std::string_view text) const {
-  if (const auto symbol = user_defined_.longest_prefix(text); symbol.bytes > 0)
+    std::string_view text, GrowthLimit& limit) const {
+  limit.enter(pieces_name_);
+  if (const auto symbol = user_defined_.longest_prefix(text, limit); symbol.bytes > 0)
     return {text.substr(0, symbol.bytes), symbol.bytes};
-  if (const auto longest = charsmap_.longest_replacement(text); longest.bytes > 0)
-    return {longest.text, longest.bytes};
+  limit.enter(charsmap_name_);
+  const auto longest = charsmap_.longest_replacement(text);
+  limit.step(longest.steps);
+  if (longest.bytes > 0) return {longest.text, longest.bytes};
   const size_t bytes = decode_char(text.data()).bytes;
   return {text.substr(0, bytes), bytes};
 }
 
-std::string SentencePieceTokenizer::normalized(std::string_view text) const {
+std::string SentencePieceTokenizer::normalized(std::string_view text, GrowthLimit& limit) const {
+  limit.enter(charsmap_name_);
   const bool strip = file_.remove_extra_whitespaces;
   while (strip && !text.empty()) {
-    const auto [prefix, bytes] = normalized_prefix(text);
+    const auto [prefix, bytes] = normalized_prefix(text, limit);
     if (prefix != kSpace1) break;
     text.remove_prefix(bytes);
   }
@@ -148,9 +158,10 @@ std::string SentencePieceTokenizer::normalized(std::string_view text) const {
   if (before) out.append(space());
   bool after_space = strip;
   while (!text.empty()) {
-    auto [prefix, bytes] = normalized_prefix(text);
+    auto [prefix, bytes] = normalized_prefix(text, limit);
     while (after_space && prefix.starts_with(' ')) prefix.remove_prefix(1);
     if (!prefix.empty()) {
+      limit.check(out.size() + prefix.size());
       for (const char c : prefix) {
         if (c == ' ')
           out.append(space());
@@ -183,6 +194,8 @@ std::string SentencePieceTokenizer::decode(std::span<const uint32_t> ids, bool) 
   const bool drops_space = file_.add_dummy_prefix || file_.remove_extra_whitespaces;
   std::string text, bytes;
   bool at_start = true, space_dropped = false;
+  GrowthLimit limit = GrowthLimit::of_ids(ids.size());
+  limit.enter(pieces_name_);
   for (const uint32_t id : ids) {
     if (id >= id_limit()) continue;
     if (byte_of_[id] >= 0) {
@@ -196,6 +209,7 @@ std::string SentencePieceTokenizer::decode(std::span<const uint32_t> ids, bool) 
     space_dropped = false;
     if (piece.type == PieceType::kControl) continue;
     if (piece.type == PieceType::kUnknown) {
+      limit.check(text.size() + file_.unknown_surface.size());
       text.append(file_.unknown_surface);
       continue;
     }
@@ -204,7 +218,8 @@ std::string SentencePieceTokenizer::decode(std::span<const uint32_t> ids, bool) 
       shown.remove_prefix(kSpaceMark.size());
       space_dropped = !file_.remove_extra_whitespaces;
     }
-    text.append(replace_all(shown, kSpaceMark, kSpace1));
+    limit.check(text.size() + shown.size());
+    text.append(replace_all(shown, kSpaceMark, kSpace1, limit));
   }
   append_bytes(bytes, &text);
   return text;
@@ -222,10 +237,12 @@ class SentencePieceEncoder final : public TokenEncoder {
       throw DataError("a text of {} bytes; SentencePiece takes less than 512 MiB", text.size());
     std::string mended;
     append_as_utf8(&mended, text);
-    text_ = tokenizer_.normalized(mended);
+    limit_.emplace(GrowthLimit::of_text(text.size()));
+    text_ = tokenizer_.normalized(mended, *limit_);
     if (with_special && tokenizer_.bos_) ids->push_back(*tokenizer_.bos_);
     parts_.clear();
     if (text_.empty()) return;
+    limit_->enter(tokenizer_.pieces_name_);
     if (file_.model_type == SentencePieceFile::ModelType::kBpe)
       merge();
     else
@@ -261,6 +278,7 @@ class SentencePieceEncoder final : public TokenEncoder {
     const Symbol& b = symbols_[static_cast<size_t>(right)];
     if (a.frozen || b.frozen) return;
     const uint32_t bytes = a.bytes + b.bytes;
+    limit_->step(bytes);
     const auto id = tokenizer_.of_text_.id_of(part_of_text(a.begin, bytes));
     if (!id) return;
     pairs_.push({file_.pieces[*id].score, left, right, bytes});
@@ -272,7 +290,7 @@ class SentencePieceEncoder final : public TokenEncoder {
     symbols_.clear();
     for (uint32_t begin = 0; begin < text_.size();) {
       const std::string_view rest = std::string_view(text_).substr(begin);
-      const auto symbol = tokenizer_.user_defined_.longest_prefix(rest);
+      const auto symbol = tokenizer_.user_defined_.longest_prefix(rest, *limit_);
       const auto bytes =
           static_cast<uint32_t>(symbol.bytes > 0 ? symbol.bytes : decode_char(rest.data()).bytes);
       const auto place = static_cast<int32_t>(symbols_.size());
@@ -307,15 +325,21 @@ class SentencePieceEncoder final : public TokenEncoder {
 
   // An unused piece becomes the two that it was last offered as.
   void add_part(uint32_t begin, uint32_t bytes) {
-    const std::string_view text = part_of_text(begin, bytes);
-    const auto id = tokenizer_.of_text_.id_of(text);
-    const auto half = halves_.find(text);
-    if (id && file_.pieces[*id].type == PieceType::kUnused && half != halves_.end()) {
-      add_part(begin, half->second);
-      add_part(begin + half->second, bytes - half->second);
-      return;
+    std::vector<std::pair<uint32_t, uint32_t>> open{{begin, bytes}};  // the next one last
+    while (!open.empty()) {
+      std::tie(begin, bytes) = open.back();
+      open.pop_back();
+      limit_->step(bytes);
+      const std::string_view text = part_of_text(begin, bytes);
+      const auto id = tokenizer_.of_text_.id_of(text);
+      const auto half = halves_.find(text);
+      if (id && file_.pieces[*id].type == PieceType::kUnused && half != halves_.end()) {
+        open.emplace_back(begin + half->second, bytes - half->second);
+        open.emplace_back(begin, half->second);
+      } else {
+        parts_.push_back({begin, bytes, id.value_or(tokenizer_.unknown_)});
+      }
     }
-    parts_.push_back({begin, bytes, id.value_or(tokenizer_.unknown_)});
   }
 
   struct Path {
@@ -337,7 +361,7 @@ class SentencePieceEncoder final : public TokenEncoder {
         if (path.begin < 0 || sum > path.score) path = {sum, static_cast<int32_t>(begin), id};
       };
       bool char_is_piece = false;
-      tokenizer_.in_text_.for_each_prefix(rest, [&](size_t bytes, uint32_t id) {
+      tokenizer_.in_text_.for_each_prefix(rest, *limit_, [&](size_t bytes, uint32_t id) {
         const SentencePieceFile::Piece& piece = file_.pieces[id];
         if (piece.type == PieceType::kUnused) return;
         const bool chosen_by_user = piece.type == PieceType::kUserDefined;
@@ -374,6 +398,7 @@ class SentencePieceEncoder final : public TokenEncoder {
 
   const SentencePieceTokenizer& tokenizer_;
   const SentencePieceFile& file_;
+  std::optional<GrowthLimit> limit_;
   std::string text_;  // normalized
   std::vector<Part> parts_;
   std::vector<Symbol> symbols_;

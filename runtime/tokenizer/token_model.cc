@@ -1,5 +1,7 @@
 #include "runtime/tokenizer/token_model.h"
 
+#include <fmt/core.h>
+
 namespace lockstep {
 
 std::unique_ptr<TokenModel> make_token_model(const JsonPlace& place) {
@@ -8,10 +10,14 @@ std::unique_ptr<TokenModel> make_token_model(const JsonPlace& place) {
                                          place.value().contains("merges")   ? "BPE"
                                          : place.value().contains("unk_id") ? "Unigram"
                                                                             : "WordPiece");
-  if (type == "BPE") return make_bpe(place);
-  if (type == "WordPiece") return make_word_piece(place);
-  if (type == "Unigram") return make_unigram(place);
-  place.at("type").refuse("BPE, Unigram, WordPiece");
+  const auto make = type == "BPE"         ? make_bpe
+                    : type == "WordPiece" ? make_word_piece
+                    : type == "Unigram"   ? make_unigram
+                                          : nullptr;
+  if (make == nullptr) place.at("type").refuse("BPE, Unigram, WordPiece");
+  std::unique_ptr<TokenModel> model = make(place);
+  model->name_ = fmt::format("{} ({})", place.name(), type);
+  return model;
 }
 
 Vocabulary read_vocabulary(const JsonPlace& place) {

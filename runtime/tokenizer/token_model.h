@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/tokenizer/growth_limit.h"
 #include "runtime/tokenizer/json_place.h"
 #include "runtime/tokenizer/vocabulary.h"
 
@@ -24,6 +26,7 @@ struct ModelScratch {
     int32_t begin;  // of its last token; -1: there is no way
     uint32_t id;
   };
+  GrowthLimit* limit = nullptr;  // of the text whose words come
   std::vector<Symbol> symbols;
   std::vector<uint64_t> heap;
   std::vector<Path> paths;
@@ -46,11 +49,16 @@ class TokenModel {
   virtual void take_bytes() {}
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
+  // For messages: "FILE: model (BPE)".
+  const std::string& name() const { return name_; }
 
  protected:
   explicit TokenModel(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
 
  private:
+  friend std::unique_ptr<TokenModel> make_token_model(const JsonPlace& place);
+
+  std::string name_;
   Vocabulary vocabulary_;
 };
 

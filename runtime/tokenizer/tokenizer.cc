@@ -12,9 +12,9 @@ namespace fs = std::filesystem;
 constexpr size_t kMostBytes = size_t{256} << 20;  // of a tokenizer's file
 
 fs::path file_in(const fs::path& path) {
-  if (!fs::is_directory(path)) return path;
+  if (!is_folder(path)) return path;
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.txt"})
-    if (fs::exists(path / name)) return path / name;
+    if (is_there(path / name)) return path / name;
   throw DataError("{}: has none of tokenizer.json, tokenizer.model and vocab.txt", path.string());
 }
 
@@ -30,7 +30,7 @@ std::string read_bytes(const fs::path& file) {
 BertVocabularyOptions options_beside(const fs::path& vocabulary) {
   BertVocabularyOptions options;
   const fs::path file = vocabulary.parent_path() / "tokenizer_config.json";
-  if (!fs::exists(file)) return options;
+  if (!is_there(file)) return options;
   Json json;
   try {
     json = Json::parse(read_bytes(file));

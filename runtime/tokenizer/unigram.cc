@@ -44,7 +44,7 @@ class Unigram final : public TokenModel {
   void encode(std::string_view word,
               ModelScratch& scratch,
               std::vector<uint32_t>* ids) const override {
-    find_paths(word, scratch.paths);
+    find_paths(word, scratch);
     // From the end back; unknown characters in a row end where the first of them was met.
     const size_t before = ids->size();
     size_t unknown_end = 0;
@@ -65,7 +65,8 @@ class Unigram final : public TokenModel {
   }
 
  private:
-  void find_paths(std::string_view word, std::vector<ModelScratch::Path>& paths) const {
+  void find_paths(std::string_view word, ModelScratch& scratch) const {
+    std::vector<ModelScratch::Path>& paths = scratch.paths;
     paths.assign(word.size() + 1, {0, -1, 0});
     for (size_t begin = 0; begin < word.size();) {
       const double score_here = paths[begin].score;
@@ -75,7 +76,7 @@ class Unigram final : public TokenModel {
         if (path.begin < 0 || score > path.score) path = {score, static_cast<int32_t>(begin), id};
       };
       bool char_is_token = false;
-      tokens_.for_each_prefix(word.substr(begin), [&](size_t bytes, uint32_t id) {
+      tokens_.for_each_prefix(word.substr(begin), *scratch.limit, [&](size_t bytes, uint32_t id) {
         offer(bytes, scores_[id] + score_here, id);
         char_is_token |= bytes == char_bytes;
       });

@@ -21,12 +21,15 @@ class WordPiece final : public TokenModel {
     later_ = ByteTrie(std::move(later));
   }
 
-  void encode(std::string_view word, ModelScratch&, std::vector<uint32_t>* ids) const override {
+  void encode(std::string_view word,
+              ModelScratch& scratch,
+              std::vector<uint32_t>* ids) const override {
     size_t chars = 0;
     for (const char c : word) chars += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
     const size_t before = ids->size();
     for (size_t i = 0; i < word.size() && chars <= most_chars_;) {
-      const ByteTrie::Match match = (i == 0 ? first_ : later_).longest_prefix(word.substr(i));
+      const ByteTrie::Match match =
+          (i == 0 ? first_ : later_).longest_prefix(word.substr(i), *scratch.limit);
       if (match.bytes == 0) break;
       ids->push_back(match.value);
       i += match.bytes;

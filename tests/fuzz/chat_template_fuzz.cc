@@ -25,7 +25,11 @@ std::vector<std::string> seed_inputs() {
 {%- endfor %}{% else %}{{ [v, (1,), {'a': -1.5e3}] }}{% endif %}{% endmacro %}{{ show(messages) }}{% set b %} {{ 1 if false }} {% endset %}
 {{ b.strip() }}{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | join(',') }}{{ range(3) | list }}
 {{ missing | default('d', true) }}{{ 'aäb'[1] }}{{ 'a,b'.rsplit(',', 1) }}{{ [3, 1] | sort | first }}{{ raise_exception('e') }})" +
-          messages};
+          messages,
+      R"({% set t = 'ab' * 999999 %}{{ t.replace('a', t) | indent(99) }}{% for i in range(99999) %}{% for j in range(99999) %}
+{{ t ~ t }}{% set t = t + t %}{{ [t, t] | join(t) | tojson(indent=9) }}{% endfor %}{% endfor %})",
+      R"({% macro m(n) %}{{ m(n ~ n) ~ m([n, n]) }}{% endmacro %}{{ m('x') }}{% set d = {'a': 1, 'b': {'c': [1] * 3}} %}
+{{ ('\n' * 9999) | indent | title | upper }}{% set ns = namespace(x=1) %}{% for k in range(9999) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %})"};
 }
 
 namespace {

@@ -1,6 +1,6 @@
 // Drives a fuzz target without libFuzzer: mutations of its seed inputs, the same ones in every run,
 // for the given number of seconds. Arguments: SECONDS (default 3), or files to run once each. When
-// the target dies, the input is in ./fuzz-crash.
+// the target dies, or takes too long, the input is in ./fuzz-crash.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -62,8 +62,11 @@ void mutate(std::string& input, const std::vector<std::string>& seeds, Engine& e
 }
 
 void run(const std::string& input) {
+  constexpr unsigned kMostSeconds = 20;
   current_input = &input;
+  ::alarm(kMostSeconds);
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+  ::alarm(0);
 }
 
 }  // namespace
@@ -71,6 +74,7 @@ void run(const std::string& input) {
 int main(int argc, char** argv) {
   std::signal(SIGABRT, save_input);
   std::signal(SIGSEGV, save_input);
+  std::signal(SIGALRM, save_input);
   double seconds = 3;
   for (int i = 1; i < argc; ++i) {
     std::ifstream file(argv[i], std::ios::binary);

@@ -147,6 +147,16 @@ ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
                     info.image_height,
                     kMostPixels);
   }
+  // 8 x 8 pixels take a bit at least, by arithmetic coding some fewer: what cannot be there gets no
+  // memory.
+  const int64_t most_of_byte = info.arith_code != FALSE ? 65536 : 1024;
+  if (pixels / most_of_byte > static_cast<int64_t>(bytes.size())) {
+    jpeg_abort_decompress(&info);
+    throw DataError("damaged JPEG: {} bytes for {} x {} pixels; the file is truncated",
+                    bytes.size(),
+                    info.image_width,
+                    info.image_height);
+  }
   return {static_cast<int>(info.image_height), static_cast<int>(info.image_width)};
 }
 

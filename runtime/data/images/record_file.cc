@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace lockstep {
 namespace {
@@ -83,6 +84,7 @@ void check_entry(const RecordEntry& entry,
 }  // namespace
 
 bool is_record_file(const std::string& path) {
+  if (!is_file(path)) return false;  // a pipe would be waited for
   std::ifstream file(path, std::ios::binary);
   char magic[sizeof(kMagic)] = {};
   file.read(magic, sizeof(magic));

@@ -158,8 +158,6 @@ class Tokens final : public FileFormat<TokensConfig> {
   std::shared_ptr<const Masking> open_masking(const ModelTraits& model, uint64_t seed) const {
     constexpr char kField[] = "data.tokens.tokenizer";
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kField);
-    auto masking =
-        std::make_shared<const Masking>(masking_of(*tokenizer, kField, config_.mask_share, seed));
     if (model.outputs > 0 && tokenizer->id_limit() > model.outputs)
       model.refuse(
           model.outputs_field,
@@ -167,7 +165,8 @@ class Tokens final : public FileFormat<TokensConfig> {
           "output",
           "0, or ",
           fmt::format("at least {}, the tokens that the tokenizer has", tokenizer->id_limit()));
-    return masking;
+    return std::make_shared<const Masking>(
+        masking_of(*tokenizer, kField, config_.mask_share, seed));
   }
 
   // Throws DataError where a token is beyond the vocabulary, or unknown to the tokenizer.

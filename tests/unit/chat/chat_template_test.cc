@@ -58,7 +58,35 @@ TEST(ChatTemplate, RefusesTextsThatTakeTooLong) {
             "t.jinja:1: the chat template: a text of more than 64 MiB");
 }
 
+// Members are looked through one by one: that counts.
+TEST(ChatTemplate, RefusesMappingsThatTakeTooLong) {
+  const auto members = [](const std::string& before, const std::string& after, int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += before + "k" + std::to_string(i) + after;
+    return text;
+  };
+  const std::string too_long =
+      "t.jinja:1: the chat template: more than 5000000 steps; the template goes on too long";
+  EXPECT_EQ(refusal("{% set d = {" + members("'", "':0,", 12000) + "} %}"), too_long);
+  EXPECT_EQ(refusal("{% set d = dict(" + members("", "=0,", 12000) + "z=0) %}"), too_long);
+  EXPECT_EQ(refusal(members("{% set ", " = 0 %}", 12000)), too_long);
+  const std::string few = "{% set d = {" + members("'", "':0,", 2000) + "} %}";
+  EXPECT_EQ(rendered(few + "{{ d == d }}{{ d.k1999 }}"), "True0");
+  EXPECT_EQ(refusal(few + "{% for i in range(100000) %}{{ d.k1999 }}{% endfor %}"), too_long);
+}
+
+TEST(ChatTemplate, RefusesManyLinesAndLongQuotations) {
+  EXPECT_EQ(refusal("{{ ('\\x0b' * 9000000) | indent }}"),
+            "t.jinja:1: the chat template: values of more than 256 MiB");
+  EXPECT_EQ(refusal("{{ ['\\x01' * 20000000] }}"),
+            "t.jinja:1: the chat template: a text of more than 64 MiB");
+}
+
 TEST(ChatTemplate, SearchesInLinearTime) {
+  EXPECT_EQ(
+      rendered("{% set t = 'a' * 2000000 %}{{ t.rsplit('a' * 1000000 ~ 'b') | length }}"
+               "{{ 'aXbXc'.rsplit('X', 1) }}{{ 'aXXb'.rsplit('XX') }}{{ '€ß€'.rsplit('€') }}"),
+      "1['aXb', 'c']['a', 'b']['', 'ß', '']");
   EXPECT_EQ(rendered("{% set t = 'a' * 2000000 %}{{ t.find('a' * 1000000 ~ 'b') }}"), "-1");
   EXPECT_EQ(
       rendered("{{ 'abcabc'.count('bc') }}{{ 'abab'.split('b') }}{{ 'aXbX'.replace('X', '-') }}"),

@@ -143,6 +143,23 @@ TEST(Jpeg, HarmlessOdditiesAreNotErrors) {
 }
 
 // What a file decodes to, or that it is bad, must not depend on the files before it.
+// A header alone asks for no memory; what packs best is allowed.
+TEST(Jpeg, ASmallFileHasNoManyPixels) {
+  JpegDecoder decoder;
+  for (const bool progressive : {false, true}) {
+    Image flat = make_image(1200, 1600, 1);
+    std::ranges::fill(flat.pixels, uint8_t{128});
+    std::string file = encode_jpeg(flat, {.progressive = progressive});
+    EXPECT_EQ(decode(decoder, file).pixels.size(), flat.pixels.size() * 3);
+    const size_t frame = file.find(progressive ? "\xFF\xC2" : "\xFF\xC0");
+    ASSERT_NE(frame, std::string::npos);
+    file.replace(frame + 5, 4, "\x27\x10\x27\x10");  // 10,000 x 10,000
+    EXPECT_EQ(error_of([&] { decode(decoder, file); }),
+              "damaged JPEG: " + std::to_string(file.size()) +
+                  " bytes for 10000 x 10000 pixels; the file is truncated");
+  }
+}
+
 TEST(Jpeg, KeepsNothingOfOtherImages) {
   const std::string whole = encode_jpeg(make_image(30, 30), {.progressive = true});
   std::string without = whole;  // its Huffman tables renamed to comments

@@ -107,6 +107,26 @@ TEST_F(ExternalElements, AreReadWhereTheyLie) {
   }
 }
 
+// However a tensor names the file.
+TEST_F(ExternalElements, AreCopiedAFewTimes) {
+  const auto with = [](int count) {
+    std::vector<std::string> tensors;
+    for (int i = 0; i < count; ++i)
+      tensors.push_back(
+          tensor("w" + std::to_string(i),
+                 {2},
+                 kFloat,
+                 external({{"location", i % 2 == 0 ? "m.data" : "./m.data"}, {"offset", "5"}})));
+    return model({{node("Odd", {"x", "w0"}, {"y"})}, tensors});
+  };
+  EXPECT_EQ(parsed(with(4), path()).initializers.size(), 4u);
+  EXPECT_NE(
+      refusal(with(5), path())
+          .find("initializer 'w4': its external data is at 5 of 'm.data', no multiple of 4, and "
+                "the copies that this needs take more than 2 times the file; must be aligned"),
+      std::string::npos);
+}
+
 TEST_F(ExternalElements, StayWithinTheFolderAndTheirFile) {
   refused({}, "its elements are external, but it names no file");
   refused({{"location", "m.data"}, {"offset", "12"}},

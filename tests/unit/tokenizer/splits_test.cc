@@ -30,7 +30,10 @@ std::string pieces(const std::string& json, const std::string& text) {
   const Json value = Json::parse(json);
   const PreTokenizer splitter(JsonPlace(value, "t.json"), /*bytes_wanted=*/true);
   Joined joined;
-  PreTokenizer::Run(splitter, joined).split({text, true});
+  GrowthLimit limit = GrowthLimit::of_text(text.size());
+  PreTokenizer::Run run(splitter, joined);
+  run.begin(&limit);
+  run.split({text, true});
   return joined.text;
 }
 

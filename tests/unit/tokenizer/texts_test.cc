@@ -13,12 +13,14 @@ namespace {
 
 std::string normalized(const std::string& json, std::string_view text) {
   const Json value = Json::parse(json);
-  return Normalizer(JsonPlace(value, "t.json")).apply(text);
+  GrowthLimit limit = GrowthLimit::of_text(text.size());
+  return Normalizer(JsonPlace(value, "t.json")).apply(text, limit);
 }
 
 std::string decoded(const std::string& json, std::vector<std::string> tokens) {
   const Json value = Json::parse(json);
-  return Decoder(JsonPlace(value, "t.json")).decode(std::move(tokens));
+  GrowthLimit limit = GrowthLimit::of_ids(tokens.size());
+  return Decoder(JsonPlace(value, "t.json")).decode(std::move(tokens), limit);
 }
 
 TEST(Normalizers, Bert) {

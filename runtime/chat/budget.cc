@@ -1,0 +1,51 @@
+// What one rendering may take.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "runtime/chat/evaluation.h"
+
+namespace lockstep::chat {
+
+void Budget::step(int64_t steps) {
+  steps_ += steps;
+  if (steps_ > kMostSteps)
+    throw TemplateProblem{
+        fmt::format("more than {} steps; the template goes on too long", kMostSteps)};
+}
+
+void Budget::read(size_t bytes, size_t times) {
+  constexpr double kBytesOfStep = 64;
+  const double steps = static_cast<double>(bytes) / kBytesOfStep * static_cast<double>(times);
+  step(static_cast<int64_t>(std::min(steps, static_cast<double>(kMostSteps) + 1)));
+}
+
+void Budget::look_through(const Value::Members& members) {
+  constexpr size_t kBytesOfMember = 8;  // of its name, about
+  read(members.size(), kBytesOfMember);
+}
+
+void Budget::take(size_t bytes) {
+  bytes_ += bytes;
+  if (bytes_ > kMostBytes)
+    throw TemplateProblem{fmt::format("values of more than {} MiB", kMostBytes >> 20)};
+}
+
+Value Budget::text(std::string text) {
+  take(text.size());
+  return Value::text(std::move(text));
+}
+
+Value Budget::list(Value::List values, bool tuple) {
+  take(values.size() * sizeof(Value));
+  step(static_cast<int64_t>(values.size()));
+  return Value::list(std::move(values), tuple);
+}
+
+Value Budget::iterable(Value::Iterable::Kind kind, Value::List values) {
+  take(values.size() * sizeof(Value));
+  step(static_cast<int64_t>(values.size()));
+  return Value::iterable(kind, std::move(values));
+}
+
+}  // namespace lockstep::chat

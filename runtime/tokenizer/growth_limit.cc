@@ -1,0 +1,37 @@
+#include "runtime/tokenizer/growth_limit.h"
+
+#include <fmt/core.h>
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+void GrowthLimit::fail_growth() const {
+  throw DataError("{} makes more than {} bytes of {} {}{}; allowed: {} for each and {} more",
+                  *stage_,
+                  most_bytes_,
+                  count_,
+                  unit_,
+                  count_ == 1 ? "" : "s",
+                  kTimes * bytes_each_,
+                  kMoreBytes);
+}
+
+void GrowthLimit::fail_steps() const {
+  throw DataError("{} takes more than {} steps for {} {}{}; allowed: {} for each and {} more",
+                  *stage_,
+                  most_steps_,
+                  count_,
+                  unit_,
+                  count_ == 1 ? "" : "s",
+                  kSteps * bytes_each_,
+                  kMoreSteps);
+}
+
+void check_stage_count(size_t stages, const JsonPlace& last) {
+  constexpr size_t kMostStages = 1000;
+  if (stages > kMostStages)
+    last.fail(fmt::format("is step {}; allowed: up to {}", stages, kMostStages));
+}
+
+}  // namespace lockstep
