@@ -63,6 +63,17 @@ bool is_vectorizable(int64_t columns, std::initializer_list<const T*> arrays) {
   return true;
 }
 
+// A grid of (across, down) blocks, as most kernels number them. Its second dimension ends at 65,535,
+// so that a taller one goes on in the third; rounded up, it may then have blocks past `down`, which
+// their kernel must leave alone.
+inline dim3 tall_grid(unsigned across, int64_t down) {
+  LOCKSTEP_REQUIRE(down <= kMostBlocksDown * kMostBlocksDown);
+  const unsigned deep = blocks_for(down, most_blocks_down());
+  return {across, blocks_for(down, deep), deep};
+}
+// Which of `down` a block is.
+__device__ __forceinline__ int64_t block_down() { return blockIdx.z * gridDim.y + blockIdx.y; }
+
 // Calls f with how many elements of T a thread is to read at once: 16 bytes of them where `vectors`
 // says so, else one.
 template <typename T, typename F>

@@ -8,9 +8,11 @@
 #include <cuda_runtime.h>
 #endif
 
+#include <cstdint>
 #include <source_location>
 
 #include "runtime/cuda/check.h"
+#include "runtime/cuda/plan/tiles.h"
 #include "runtime/cuda/stream.h"
 
 namespace lockstep::cuda {
@@ -21,6 +23,15 @@ struct Launch {
   Stream stream;
   std::source_location where = std::source_location::current();
 };
+
+// What a grid has in its second dimension. Tests of the kernels make it small.
+inline int64_t most_blocks_down() {
+#ifdef __CUDACC__
+  return kMostBlocksDown;
+#else
+  return fibers::most_blocks_down;
+#endif
+}
 
 #ifdef __CUDACC__
 

@@ -9,15 +9,19 @@
 
 namespace lockstep::cuda {
 
-inline dim3 grid_of(const RowTiles& tiles) { return {tiles.row_blocks, tiles.channel_tiles, 1}; }
+inline dim3 grid_of(const RowTiles& tiles) {
+  return tall_grid(tiles.row_blocks, tiles.channel_tiles);
+}
 
 // What one thread of a tile works on: rows begin, begin + step, ... below `end` of the N channels
 // from `channel`, which may lie beyond the last.
 template <int N>
 struct TilePlace {
-  __device__ __forceinline__ TilePlace(int width, int64_t block_rows, int64_t rows)
-      : channel((static_cast<int64_t>(blockIdx.y) * width + threadIdx.x % width) * N),
-        first(blockIdx.x * block_rows),
+  // block: of the rows.
+  __device__ __forceinline__
+  TilePlace(int width, int64_t block_rows, int64_t rows, int64_t block = blockIdx.x)
+      : channel((block_down() * width + threadIdx.x % width) * N),
+        first(block * block_rows),
         begin(first + threadIdx.x / width),
         end(first + block_rows < rows ? first + block_rows : rows),
         step(kTileThreads / width) {}

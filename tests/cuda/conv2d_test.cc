@@ -33,20 +33,21 @@ TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
   EXPECT_FALSE(cuda::conv2d_supports(shape));
 }
 
-// A grid has at most 65535 tiles in its second and third dimension.
+// A grid has 2^31 - 1 blocks in its first dimension, which number the rows' tiles of all groups; those
+// of columns may be any number.
 TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoAGridIsRefused) {
-  const int64_t most = 65535;
+  const int64_t many = 65536;
   Conv2dShape shape = kOnePixel;
   const auto supported = [&](int64_t channels, int64_t outputs, int64_t groups) {
     shape.channels = channels, shape.outputs = outputs, shape.groups = groups;
     return cuda::conv2d_supports(shape);
   };
-  EXPECT_TRUE(supported(64 * most - 1, 1, 1));
-  EXPECT_FALSE(supported(64 * most + 1, 1, 1)) << "tiles of a patch";
-  EXPECT_TRUE(supported(1, 64 * most - 1, 1));
-  EXPECT_FALSE(supported(1, 64 * most + 1, 1)) << "tiles of outputs";
-  EXPECT_TRUE(supported(most, most, most));
-  EXPECT_FALSE(supported(most + 1, most + 1, most + 1)) << "groups";
+  EXPECT_TRUE(supported(64 * many + 1, 1, 1)) << "tiles of a patch";
+  EXPECT_TRUE(supported(1, 64 * many + 1, 1)) << "tiles of outputs";
+  EXPECT_TRUE(supported(many, many, many)) << "groups";
+  shape.batch = int64_t{64} * 33'000'000;
+  EXPECT_TRUE(supported(65, 65, 65));
+  EXPECT_FALSE(supported(66, 66, 66)) << "tiles of pixels, of all groups";
 }
 
 }  // namespace

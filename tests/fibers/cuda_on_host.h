@@ -11,6 +11,8 @@
 #include <functional>
 #include <source_location>
 
+#include "tests/fibers/order.h"
+
 #define __global__
 #define __device__
 #define __host__

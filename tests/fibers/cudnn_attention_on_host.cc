@@ -3,7 +3,8 @@
 // before it is recorded, arrays begin at multiples of 16 bytes, and so does the engine's part of
 // the workspace, which lies behind a float for each batch x head x token and, where the tokens do
 // not fill tiles, two numbers a sample; all of the workspace is overwritten. FAKE_CUDNN_MISSING and
-// the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc.
+// the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc. It takes heads of
+// multiples of 8, as cuDNN does.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -37,6 +38,10 @@ bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
   if (std::getenv("FAKE_CUDNN_MISSING") != nullptr ||
       (refused != nullptr && std::string(refused).find("attention") != std::string::npos)) {
     why_not_ = "libcudnn.so.9: cannot open shared object file";
+    return false;
+  }
+  if (shape.head_size % 8 != 0) {
+    why_not_ = "hidden_dim should be multiple of 8";
     return false;
   }
   if (!library_) library_ = std::make_unique<Library>();

@@ -275,9 +275,9 @@ void Block::report_deadlock() const {
 
 // Ends the program where CUDA would refuse the launch.
 void check_limits(dim3 grid, dim3 block) {
-  constexpr unsigned kMostX = 2147483647, kMostYz = 65535, kMostThreads = 1024, kMostDeep = 64;
+  constexpr unsigned kMostX = 2147483647, kMostZ = 65535, kMostThreads = 1024, kMostDeep = 64;
   const auto within = [](unsigned n, unsigned most) { return n >= 1 && n <= most; };
-  if (within(grid.x, kMostX) && within(grid.y, kMostYz) && within(grid.z, kMostYz) &&
+  if (within(grid.x, kMostX) && within(grid.y, most_blocks_down) && within(grid.z, kMostZ) &&
       within(block.x, kMostThreads) && within(block.y, kMostThreads) &&
       within(block.z, kMostDeep) && block.x * block.y * block.z <= kMostThreads)
     return;

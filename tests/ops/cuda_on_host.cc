@@ -63,21 +63,25 @@ void check_planned(const OpTest& test, const Graph& graph, const Op& op, const s
   }
 }
 
-Way in_order(std::string name, fibers::Order order) {
-  return {"threads in " + name + " order", [order](const std::function<void()>& f) {
+// blocks_down: that a grid has in its second dimension.
+Way in_order(std::string name, fibers::Order order, unsigned blocks_down) {
+  return {"threads in " + name + " order", [=](const std::function<void()>& f) {
             fibers::order = order;
+            fibers::most_blocks_down = blocks_down;
             f();
             fibers::order = fibers::Order::kForward;
+            fibers::most_blocks_down = fibers::kMostBlocksDown;
           }};
 }
 
 }  // namespace
 
 std::vector<OpDevice> cuda_devices() {
+  constexpr unsigned kFewBlocksDown = 2;  // so that grids go on in their third dimension
   std::vector<DType> types = {DType::kF32, DType::kBF16, DType::kF16};
-  std::vector<Way> ways = {in_order("forward", fibers::Order::kForward),
-                           in_order("reverse", fibers::Order::kReverse),
-                           in_order("shuffled", fibers::Order::kShuffled)};
+  std::vector<Way> ways = {in_order("forward", fibers::Order::kForward, fibers::kMostBlocksDown),
+                           in_order("reverse", fibers::Order::kReverse, kFewBlocksDown),
+                           in_order("shuffled", fibers::Order::kShuffled, kFewBlocksDown)};
   if (sanitized()) {  // all types and orders are tested without sanitizers
     types.pop_back();
     ways.erase(ways.begin(), ways.end() - 1);

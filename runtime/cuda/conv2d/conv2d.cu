@@ -235,10 +235,14 @@ __global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
                                                                     int slice_products,
                                                                     int slices) {
   __shared__ Tile tile_a, tile_b;
-  const int row = static_cast<int>(blockIdx.x) * kTile,
-            column = static_cast<int>(blockIdx.y) * kTile;
-  const int group = static_cast<int>(blockIdx.z) / slices;
-  const int slice = static_cast<int>(blockIdx.z) - group * slices;
+  // Blocks of the same slice of a group follow one another.
+  const unsigned row_blocks = (static_cast<unsigned>(rows) + kTile - 1) / kTile;
+  const auto number = static_cast<int>(blockIdx.x / row_blocks);  // of the slice
+  const int row = static_cast<int>(blockIdx.x % row_blocks) * kTile;
+  const int64_t first_column = block_down() * kTile;
+  if (first_column >= columns) return;
+  const auto column = static_cast<int>(first_column);
+  const int group = number / slices, slice = number - group * slices;
   a.enter(group);
   b.enter(group);
   const int begin = slice * slice_products;
@@ -280,9 +284,8 @@ __global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
 
 template <int NA, int NB, typename A, typename B, typename T>
 void start(const A& a, const B& b, const Result<T>& result, const Conv2dExtents& e, Stream stream) {
-  launch({{blocks_for(e.rows, kTile),
-           blocks_for(e.columns, kTile),
-           static_cast<unsigned>(e.groups * e.slices)},
+  const unsigned row_blocks = blocks_for(e.rows, kTile);
+  launch({tall_grid(blocks_for(row_blocks * e.groups * e.slices, 1), blocks_for(e.columns, kTile)),
           {kThreads, 1, 1},
           stream},
          implicit_gemm_kernel<NA, NB, A, B, T>,

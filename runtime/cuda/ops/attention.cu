@@ -187,8 +187,8 @@ void with_split(int64_t head_size, F f) {
 
 template <typename S>
 Launch how_to_launch(const AttentionShape& shape, int64_t heads, Stream stream) {
-  const auto all_heads = static_cast<unsigned>(shape.batch * heads);
-  return {{blocks_for(shape.time, S::kRows), all_heads, 1}, {kThreads, 1, 1}, stream};
+  return {
+      tall_grid(blocks_for(shape.time, S::kRows), shape.batch * heads), {kThreads, 1, 1}, stream};
 }
 
 // Calls f with what keeps all probabilities, or with the op's dropout. A pass without dropout has
@@ -262,11 +262,15 @@ using Backward = AttentionBackward<std::byte>;
 // The type of qkv and of all else that is not statistics.
 DType dtype_of(const OpCall& op) { return op.input_dtype(0); }
 
+void warn(const std::string& why) {
+  warn_once("attention by the own kernel, which is slower than cuDNN's: " + why);
+}
+
 // The same for both passes of a shape.
 bool has_cudnn(const OpCall& op) {
   CudnnAttention& cudnn = *context_of(op).cudnn_attention;
   if (cudnn.supports(attention_shape(op), dtype_of(op))) return true;
-  warn_once("attention by the own kernel, which is slower than cuDNN's: " + cudnn.why_not());
+  warn(cudnn.why_not());
   return false;
 }
 
@@ -298,15 +302,13 @@ void run_cudnn_backward(const OpCall& call) {
 }
 
 // Where cuDNN would have been faster.
-void warn_of_masks(const OpCall& call) {
+void warn_of_limits(const OpCall& call) {
   if (dtype_of(call) != DType::kF32 && !cudnn_attention_supports(call))
-    warn_once(
-        "attention with a window, documents or dropout by the own kernel, which is slower than "
-        "cuDNN's");
+    warn(kKnownLimit + cudnn_attention_limit(call));
 }
 
 void run_own(const OpCall& call) {
-  warn_of_masks(call);
+  warn_of_limits(call);
   by_type(dtype_of(call), [&]<typename T>() {
     const auto op = AttentionForward<T>::of(call);
     with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {

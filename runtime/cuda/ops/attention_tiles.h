@@ -44,12 +44,16 @@ struct Place {
     return number(shape) * shape.time;
   }
 };
-// heads: of a sample, each of which has a row of blocks.
+// heads: of a sample, each of which has a row of blocks. Blocks that a tall grid has past the last
+// head do the work of that one again, to the same bits: to leave them out costs registers.
 template <typename S>
 __device__ __forceinline__ Place place_of_thread(const AttentionShape& shape, int64_t heads) {
   const int row = static_cast<int>(blockIdx.x * S::kRows + threadIdx.x / S::kSharers);
-  return {static_cast<int>(blockIdx.y / static_cast<unsigned>(heads)),
-          static_cast<int>(blockIdx.y % static_cast<unsigned>(heads)),
+  const auto number = static_cast<unsigned>(block_down()),
+             last = static_cast<unsigned>(shape.batch * heads) - 1;
+  const unsigned head = number < last ? number : last;
+  return {static_cast<int>(head / static_cast<unsigned>(heads)),
+          static_cast<int>(head % static_cast<unsigned>(heads)),
           row,
           static_cast<int>(threadIdx.x % S::kSharers) * S::kPart,
           row < shape.time};

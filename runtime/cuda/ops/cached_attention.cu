@@ -48,7 +48,8 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(CachedAttention<T> op,
   constexpr int kHeld = kMostHeadSize / kThreads;
   __shared__ float q[kMostHeadSize], weights[kThreads];
   const int thread = threadIdx.x;
-  const int64_t row = blockIdx.x, h = blockIdx.y, b = row / op.tokens;
+  const int64_t row = blockIdx.x, h = block_down(), b = row / op.tokens;
+  if (h >= op.heads) return;
   const int64_t position = op.position(b, row % op.tokens);
   T* const y = op.y + (row * op.heads + h) * op.head_size;
   for (int64_t d = thread; d < op.head_size; d += kThreads) {
@@ -108,9 +109,7 @@ void run(const OpCall& call) {
     for_each_flat<1>(rows * op.kv_heads * op.head_size, false, KeepTokens<T>{op}, stream);
     if (rows == 0) return;
     const float scale = 1 / sqrtf(static_cast<float>(op.head_size));
-    launch({{static_cast<unsigned>(rows), static_cast<unsigned>(op.heads), 1},
-            {kThreads, 1, 1},
-            stream},
+    launch({tall_grid(blocks_for(rows, 1), op.heads), {kThreads, 1, 1}, stream},
            attend_kernel<T>,
            op,
            scale);

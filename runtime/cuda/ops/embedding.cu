@@ -59,7 +59,7 @@ __device__ __forceinline__ void write(float (&sum)[N], bool accumulate, float* t
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads) sum_runs_kernel(SortedBackward<T> op) {
   const int64_t channels = op.sizes.channels, n = op.sizes.batch * op.sizes.time;
-  const int64_t column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * N;
+  const int64_t column = (block_down() * kThreads + threadIdx.x) * N;
   if (column >= channels) return;
   const int64_t begin = blockIdx.x * kTokenTile,
                 end = begin + kTokenTile < n ? begin + kTokenTile : n;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) sum_runs_kernel(SortedBackward<T> op
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads) join_runs_kernel(SortedBackward<T> op) {
   const int64_t channels = op.sizes.channels, n = op.sizes.batch * op.sizes.time;
-  const int64_t column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * N;
+  const int64_t column = (block_down() * kThreads + threadIdx.x) * N;
   if (column >= channels) return;
   const int64_t begin = blockIdx.x * kTokenTile, end = begin + kTokenTile;
   if (end >= n) return;
@@ -147,7 +147,8 @@ struct Zero {
 template <int N, typename T>
 void sum_tokens(const SortedBackward<T>& op, Stream stream) {
   const int64_t n = op.sizes.batch * op.sizes.time;
-  const dim3 grid{blocks_for(n, kTokenTile), blocks_for(op.sizes.channels, kThreads * N), 1};
+  const dim3 grid =
+      tall_grid(blocks_for(n, kTokenTile), blocks_for(op.sizes.channels, kThreads * N));
   launch({grid, {kThreads, 1, 1}, stream}, sum_runs_kernel<N, T>, op);
   launch({grid, {kThreads, 1, 1}, stream}, join_runs_kernel<N, T>, op);
 }
@@ -155,7 +156,7 @@ void sum_tokens(const SortedBackward<T>& op, Stream stream) {
 void run_forward(const OpCall& call) {
   by_type(call.input_dtype(1), [&]<typename T>() {
     const auto op = EmbeddingForward<T>::of(call);
-    const dim3 grid{static_cast<unsigned>(op.sizes.batch * op.sizes.time), 1, 1};
+    const dim3 grid{blocks_for(op.sizes.batch * op.sizes.time, 1), 1, 1};
     const Launch how{grid, {kThreads, 1, 1}, stream_of(call)};
     if (is_vectorizable<T>(op.sizes.channels, {op.token, op.position, op.y})) {
       launch(how, forward_kernel<kVectorWidth<T>, T>, op);

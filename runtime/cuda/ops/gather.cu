@@ -194,9 +194,7 @@ void run_backward(const OpCall& call) {
       constexpr int kWidth = decltype(width)::value;
       const SortedBackward<T> sorted{
           sizes, op.d_y, array(1), array(2), op.d_x, blocks_for(columns, kThreads * kWidth)};
-      launch({{static_cast<unsigned>(sizes.count) * sorted.blocks_across, 1, 1},
-              {kThreads, 1, 1},
-              stream},
+      launch({{blocks_for(sizes.count * sorted.blocks_across, 1), 1, 1}, {kThreads, 1, 1}, stream},
              sum_slices_kernel<kWidth, T>,
              sorted);
     });

@@ -1,5 +1,5 @@
 // Tiles of a sample's pixels and some channels have two sums for each channel; a block for each group
-// brings those of its channels together. The grid's third dimension is the sample.
+// brings those of its channels together. The grid's first dimension numbers the tiles of all samples.
 #include "runtime/graph/ops/group_norm.h"
 
 #include <algorithm>
@@ -25,19 +25,39 @@ struct TileSums {
   }
 };
 
+// The sample of a block and its place in it: blocks of the same sample follow one another.
+template <int N>
+struct SamplePlace : TilePlace<N> {
+  __device__ __forceinline__ SamplePlace(const GroupNormShape& s, int width, int64_t block_rows)
+      : SamplePlace(s, width, block_rows, gridDim.x / static_cast<unsigned>(s.samples)) {}
+  int64_t sample, block;
+
+ private:
+  __device__ __forceinline__
+  SamplePlace(const GroupNormShape& s, int width, int64_t block_rows, unsigned blocks)
+      : TilePlace<N>(width, block_rows, s.pixels, blockIdx.x % blocks),
+        sample(blockIdx.x / blocks),
+        block(blockIdx.x % blocks) {}
+};
+
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     moments_kernel(GroupNormShape s, const T* x, int width, int64_t block_rows, TileSums tiles) {
-  const TilePlace<N> place(width, block_rows, s.pixels);
-  float* const means = tiles.of(blockIdx.z, blockIdx.x);
-  tile_moments(
-      place, x + blockIdx.z * s.pixels * s.channels, s.channels, width, means, means + s.channels);
+  const SamplePlace<N> place(s, width, block_rows);
+  float* const means = tiles.of(place.sample, place.block);
+  tile_moments(place,
+               x + place.sample * s.pixels * s.channels,
+               s.channels,
+               width,
+               means,
+               means + s.channels);
 }
 
 // Blocks (G, N): mean and rstd of a group.
 __global__ void __launch_bounds__(kGroupThreads) statistics_kernel(
     GroupNormShape s, float epsilon, int64_t block_rows, TileSums tiles, float* mean, float* rstd) {
-  const int64_t each = s.group_channels(), first = blockIdx.x * each, sample = blockIdx.y;
+  const int64_t each = s.group_channels(), first = blockIdx.x * each, sample = block_down();
+  if (sample >= s.samples) return;
   const int64_t entries = tiles.blocks * each;
   const double count = static_cast<double>(s.pixels * each);
   const auto rows_of = [&](int64_t block) {
@@ -67,9 +87,9 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     forward_kernel(GroupNormForward<T> op, int width, int64_t block_rows) {
   const GroupNormShape s = op.shape;
-  const TilePlace<N> place(width, block_rows, s.pixels);
+  const SamplePlace<N> place(s, width, block_rows);
   if (place.channel >= s.channels) return;
-  const int64_t sample = blockIdx.z, each = s.group_channels();
+  const int64_t sample = place.sample, each = s.group_channels();
   float mean[N], scale[N], shift[N] = {};
   for (int i = 0; i < N; ++i) scale[i] = 1;
   if (op.gamma != nullptr) load(op.gamma + place.channel, scale);
@@ -95,9 +115,9 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     gradient_sums_kernel(GroupNormBackward<T> op, int width, int64_t block_rows, TileSums tiles) {
   const GroupNormShape s = op.shape;
-  const TilePlace<N> place(width, block_rows, s.pixels);
+  const SamplePlace<N> place(s, width, block_rows);
   const bool inside = place.channel < s.channels;
-  const int64_t sample = blockIdx.z;
+  const int64_t sample = place.sample;
   float sums[N] = {}, products[N] = {};
   if (inside) {
     float mean[N];
@@ -118,7 +138,7 @@ __global__ void __launch_bounds__(kTileThreads)
   add_up_tile(sums, width);
   add_up_tile(products, width);
   if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
-  float* const to = tiles.of(sample, blockIdx.x) + place.channel;
+  float* const to = tiles.of(sample, place.block) + place.channel;
   for (int i = 0; i < N; ++i) {
     to[i] = sums[i];
     to[s.channels + i] = products[i];
@@ -138,7 +158,8 @@ template <typename T>
 __global__ void __launch_bounds__(kGroupThreads)
     combine_gradients_kernel(GroupNormBackward<T> op, TileSums tiles, GradientSums to) {
   const GroupNormShape s = op.shape;
-  const int64_t each = s.group_channels(), sample = blockIdx.y;
+  const int64_t each = s.group_channels(), sample = block_down();
+  if (sample >= s.samples) return;
   const int64_t group = sample * s.groups + blockIdx.x;
   const double rstd = op.rstd[group];
   double g = 0, g_xhat = 0;
@@ -169,9 +190,9 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     backward_kernel(GroupNormBackward<T> op, int width, int64_t block_rows, GradientSums sums) {
   const GroupNormShape s = op.shape;
-  const TilePlace<N> place(width, block_rows, s.pixels);
+  const SamplePlace<N> place(s, width, block_rows);
   if (place.channel >= s.channels) return;
-  const int64_t sample = blockIdx.z, each = s.group_channels();
+  const int64_t sample = place.sample, each = s.group_channels();
   float mean[N], scale[N], slope[N], shift[N];
   for (int i = 0; i < N; ++i) scale[i] = 1;
   if (op.gamma != nullptr) load(op.gamma + place.channel, scale);
@@ -197,15 +218,13 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 Launch by_tiles(const GroupNormShape& s, const RowTiles& tiles, Stream stream) {
-  return {{tiles.row_blocks, tiles.channel_tiles, static_cast<unsigned>(s.samples)},
+  return {tall_grid(blocks_for(s.samples * tiles.row_blocks, 1), tiles.channel_tiles),
           {kTileThreads, 1, 1},
           stream};
 }
 
 Launch by_groups(const GroupNormShape& s, Stream stream) {
-  return {{static_cast<unsigned>(s.groups), static_cast<unsigned>(s.samples), 1},
-          {kGroupThreads, 1, 1},
-          stream};
+  return {tall_grid(blocks_for(s.groups, 1), s.samples), {kGroupThreads, 1, 1}, stream};
 }
 
 void run_forward(const OpCall& call) {

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
     forward_kernel(Window w, Piece piece, int64_t rows, int64_t channels, const T* x, T* y) {
   __shared__ float around[kShared<1>];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * piece.rows;
-  const int64_t first = static_cast<int64_t>(blockIdx.y) * piece.channels;
+  const int64_t first = block_down() * piece.channels;
   const int wide = piece.channels + w.size - 1;
   read_piece(x, row, rows, channels, first - w.before, wide, piece.rows, around);
   __syncthreads();
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(
   // before].
   __shared__ float around[kShared<2>], gradient[kShared<1>], ratio[kShared<1>];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * piece.rows;
-  const int64_t first = static_cast<int64_t>(blockIdx.y) * piece.channels;
+  const int64_t first = block_down() * piece.channels;
   const int wide = piece.channels + w.size - 1, wider = wide + w.size - 1;
   read_piece(x, row, rows, channels, first - w.after - w.before, wider, piece.rows, around);
   read_piece(d_y, row, rows, channels, first - w.after, wide, piece.rows, gradient);
@@ -122,7 +122,7 @@ Window window_of(const LocalResponseNormAttributes& a) {
 }
 
 Launch launch_of(const Piece& piece, int64_t rows, int64_t channels, Stream stream) {
-  return {{blocks_for(rows, piece.rows), blocks_for(channels, piece.channels), 1},
+  return {tall_grid(blocks_for(rows, piece.rows), blocks_for(channels, piece.channels)),
           {kThreads, 1, 1},
           stream};
 }

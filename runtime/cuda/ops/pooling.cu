@@ -235,7 +235,7 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     global_avg_kernel(const T* x, int64_t pixels, int64_t channels, int width, T* y) {
   const T* const image = x + blockIdx.x * pixels * channels;
-  const int64_t channel = (static_cast<int64_t>(blockIdx.y) * width + threadIdx.x % width) * N;
+  const int64_t channel = (block_down() * width + threadIdx.x % width) * N;
   float sums[N] = {};
   if (channel < channels) {
     for (int64_t pixel = threadIdx.x / width; pixel < pixels; pixel += kTileThreads / width) {
@@ -256,7 +256,7 @@ template <typename T, int N>
 void start_global_avg(
     int64_t images, int64_t pixels, int64_t channels, const T* x, T* y, Stream stream) {
   const RowTiles tiles = row_tiles(images, channels, N, 1);
-  launch({{static_cast<unsigned>(images), tiles.channel_tiles, 1}, {kTileThreads, 1, 1}, stream},
+  launch({tall_grid(blocks_for(images, 1), tiles.channel_tiles), {kTileThreads, 1, 1}, stream},
          global_avg_kernel<T, N>,
          x,
          pixels,

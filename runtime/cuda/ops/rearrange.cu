@@ -211,7 +211,7 @@ void rearrange(const View& view, const std::byte* x, std::byte* y, T fill, Strea
   Planes planes;
   if (!planes.find(view)) return copy<T>(view, x, y, fill, stream);
   if (planes.blocks() == 0) return;
-  launch({{static_cast<unsigned>(planes.blocks()), 1, 1}, {kBlock, kBlockRows, 1}, stream},
+  launch({{blocks_for(planes.blocks(), 1), 1, 1}, {kBlock, kBlockRows, 1}, stream},
          transpose_kernel<T>,
          planes,
          reinterpret_cast<const T*>(x),
@@ -267,6 +267,12 @@ struct Sums {
         d_x(op.d_x),
         partials(op.workspace) {}
 
+  // Of a block. One that a tall grid has past the last part does that one again, to the same bits.
+  __device__ __forceinline__ int64_t part() const {
+    const auto number = static_cast<unsigned>(block_down()),
+               last = static_cast<unsigned>(parts.count) - 1;
+    return number < last ? number : last;
+  }
   // Of the part that begins there.
   __device__ __forceinline__ int64_t end_of(int64_t begin) const {
     return begin + parts.length < term_count ? begin + parts.length : term_count;
@@ -306,7 +312,7 @@ struct Sums {
 // One thread for each output and part.
 template <typename T, typename D>
 __global__ void __launch_bounds__(kThreads) sum_kernel(Sums<T, D> op) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, part = blockIdx.y;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, part = op.part();
   if (i >= op.outputs) return;
   const int64_t from = op.view.source(static_cast<uint64_t>(i));
   const int64_t begin = part * op.parts.length;
@@ -320,7 +326,7 @@ __global__ void __launch_bounds__(kThreads) sum_rows_kernel(Sums<T, D> op) {
   constexpr int kWarps = kThreads / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
-  const int64_t part = blockIdx.y;
+  const int64_t part = op.part();
   if (i >= op.outputs) return;
   const int64_t from = op.view.source(static_cast<uint64_t>(i));
   const int64_t begin = part * op.parts.length;
@@ -342,16 +348,16 @@ template <typename T, typename D>
 void run_sums(const RearrangeBackward<T, D>& backward, Stream stream) {
   const Sums<T, D> op(backward);
   if (op.outputs == 0) return;
-  const auto parts = static_cast<unsigned>(op.parts.count);
+  const int64_t parts = op.parts.count;
   const int rank = op.terms.rank;
   const bool rows = rank > 0 && op.terms.loops[rank - 1].stride == 1 &&
                     op.terms.loops[rank - 1].count >= kWarp / 2;
   if (rows) {
-    launch({{blocks_for(op.outputs, kThreads / kWarp), parts, 1}, {kThreads, 1, 1}, stream},
+    launch({tall_grid(blocks_for(op.outputs, kThreads / kWarp), parts), {kThreads, 1, 1}, stream},
            sum_rows_kernel<T, D>,
            op);
   } else {
-    launch({{blocks_for(op.outputs, kThreads), parts, 1}, {kThreads, 1, 1}, stream},
+    launch({tall_grid(blocks_for(op.outputs, kThreads), parts), {kThreads, 1, 1}, stream},
            sum_kernel<T, D>,
            op);
   }

@@ -81,13 +81,13 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) to[number] = round_to<Y>(sum / divisor);
 }
 
-// Results side by side: blockIdx.y is the part.
+// Results side by side: block_down() is the part.
 template <typename T, typename Operation, typename Y>
 __global__ void __launch_bounds__(kThreads)
     columns_kernel(Source<T, Operation> of, float divisor, Y* to) {
   const int64_t result = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const int64_t part = blockIdx.y;
-  if (result >= of.loops.kept.count) return;
+  const int64_t part = block_down();
+  if (result >= of.loops.kept.count || part >= of.parts.count) return;
   const int64_t begin = of.loops.kept.offset(result), end = of.end_of(part);
   float sum = Operation::kNone;
 #pragma unroll 4
@@ -122,12 +122,12 @@ void start_parts(const Source<T, Operation>& of, float divisor, Y* to, Stream st
     launch({grid, {kThreads, 1, 1}, stream}, kernel, of, divisor, to);
   };
   if (!of.loops.by_rows()) {
-    start({blocks_for(results, kThreads), static_cast<unsigned>(of.parts.count), 1},
+    start(tall_grid(blocks_for(results, kThreads), of.parts.count),
           columns_kernel<T, Operation, Y>);
   } else if (of.loops.reduced.count <= 1024) {
     start({blocks_for(results, kThreads / kWarp), 1, 1}, short_rows_kernel<T, Operation, Y>);
   } else {
-    start({static_cast<unsigned>(results * of.parts.count), 1, 1}, rows_kernel<T, Operation, Y>);
+    start({blocks_for(results * of.parts.count, 1), 1, 1}, rows_kernel<T, Operation, Y>);
   }
 }
 

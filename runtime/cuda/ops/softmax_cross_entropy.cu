@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
 template <typename T, bool Backward, bool Weighted>
 void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call, RowLoss* results) {
   const bool is_short = op.classes <= kShortRow;
-  launch({{static_cast<unsigned>(op.rows), 1, 1},
+  launch({{blocks_for(op.rows, 1), 1, 1},
           {static_cast<unsigned>(is_short ? kNarrow : kWide), 1, 1},
           stream_of(call)},
          is_short ? softmax_cross_entropy_kernel<T, kNarrow, Backward, Weighted>

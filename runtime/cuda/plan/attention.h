@@ -2,8 +2,10 @@
 // What attention takes, and its workspaces.
 
 #include <algorithm>
+#include <string>
 
 #include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/cuda/plan/tiles.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/cached_attention.h"
 
@@ -17,18 +19,28 @@ inline AttentionShape attention_shape(const OpCall& op) {
 inline constexpr int64_t kMostHeadSize = 256;
 
 inline bool own_attention_supports(const OpCall& op) {
-  constexpr int64_t kMostHeads = 65535;  // of all samples together: a grid's second dimension
+  constexpr int64_t kMostHeads = int64_t{1} << 30;  // of all samples together, in 32 bits
   constexpr int64_t kMostTime = int64_t{1} << 30;
   const AttentionShape shape = attention_shape(op);
   return shape.head_size <= kMostHeadSize && shape.batch * shape.heads <= kMostHeads &&
          shape.time <= kMostTime;
 }
 
-// Windows, documents and dropout, whose mask is to be the same everywhere, are for the own kernels.
-inline bool cudnn_attention_supports(const OpCall& op) {
+// What of an op in 16 bits is for the own kernels; empty if nothing is. The mask of dropout is to be
+// the same everywhere.
+inline std::string cudnn_attention_limit(const OpCall& op) {
+  const AttentionShape shape = attention_shape(op);
   const bool has_documents = op.has_input(op.kind() == OpKind::kAttention ? 1 : 4);
-  return op.input_dtype(0) != DType::kF32 && attention_shape(op).window == 0 && !has_documents &&
-         op.attributes<AttentionAttributes>().dropout == 0 && own_attention_supports(op);
+  if (shape.window != 0 || has_documents || op.attributes<AttentionAttributes>().dropout != 0)
+    return "a window, documents or dropout";
+  if (shape.batch * shape.heads > kMostBlocksDown)
+    return "more heads in all than a grid has blocks in its second dimension";
+  return cudnn_head_limit(shape);
+}
+
+inline bool cudnn_attention_supports(const OpCall& op) {
+  return op.input_dtype(0) != DType::kF32 && cudnn_attention_limit(op).empty() &&
+         own_attention_supports(op);
 }
 
 // The samples that one call of cuDNN's backward pass takes.
@@ -62,11 +74,8 @@ inline size_t attention_backward_workspace(const OpCall& op) {
 }
 
 inline bool cached_attention_supports(const OpCall& call) {
-  constexpr int64_t kMostHeads = 65535;            // what a grid has in its second dimension
-  constexpr int64_t kMostRows = int64_t{1} << 31;  // and in its first one
   const auto op = CachedAttention<float>::of(call);
-  return op.head_size <= kMostHeadSize && op.heads <= kMostHeads &&
-         op.batch * op.tokens < kMostRows;
+  return op.head_size <= kMostHeadSize && op.batch * op.tokens <= kMostBlocksAcross;
 }
 
 }  // namespace lockstep::cuda

@@ -40,13 +40,15 @@ inline Conv2dExtents weight_extents(const Conv2dShape& s) {
   return e;
 }
 
-// Numbers of pixels and of products fit in 31 bits.
+// Numbers of pixels, of products and of blocks fit in 31 bits.
 inline bool conv2d_supports(const Conv2dShape& s) {
   constexpr int64_t kMost = (int64_t{1} << 31) - kConv2dTile;
-  constexpr int64_t kMostTiles = 65535;  // of a grid's second and third dimension
+  const auto fits = [](int64_t rows, int64_t matrices) {
+    return (rows + kConv2dTile - 1) / kConv2dTile * matrices <= kMostBlocksAcross;
+  };
   return s.pixels() < kMost && s.out_pixels() < kMost && s.outputs * s.patch() < kMost &&
-         s.patch() / kConv2dTile < kMostTiles && s.group_outputs() / kConv2dTile < kMostTiles &&
-         weight_extents(s).slices * s.groups <= kMostTiles &&
+         fits(s.out_pixels(), s.groups) && fits(s.pixels(), s.groups) &&
+         fits(s.group_outputs(), weight_extents(s).slices * s.groups) &&
          s.kernel_h * s.kernel_w * s.group_outputs() < kMost;
 }
 

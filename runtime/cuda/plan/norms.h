@@ -70,14 +70,16 @@ inline size_t batch_norm_input_gradient_workspace(const OpCall& call) {
 
 // ---- Groups ----
 
-inline bool group_norm_supports(const OpCall& op) {
-  constexpr int64_t kMostSamples = 65535;  // of a grid's third dimension
-  return op.input_shape(0)[0] <= kMostSamples;
-}
-
 inline RowTiles group_norm_tiles(const GroupNormShape& s, int n) {
   constexpr int64_t kMostBlocks = 256;  // of a sample, about
   return row_tiles(s.pixels, s.channels, n, 4, kMostBlocks);
+}
+
+// The tiles of all samples are numbered in a grid's first dimension.
+inline bool group_norm_supports(const OpCall& op) {
+  const auto s = GroupNormShape::of(op.input_shape(0), op.attributes<GroupNormAttributes>().groups);
+  return s.samples * most_row_blocks([&](int n) { return group_norm_tiles(s, n); }) <=
+         kMostBlocksAcross;
 }
 
 inline size_t group_norm_tile_sums(const GroupNormShape& s) {

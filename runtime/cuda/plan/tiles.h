@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/check.h"
 #include "runtime/base/dtype.h"
 #include "runtime/graph/op_call.h"
 
@@ -12,9 +13,15 @@ namespace lockstep::cuda {
 
 inline constexpr int kWarp = 32;
 
-// Blocks that cover n with `each` apiece.
+// What a grid has in its first dimension, and in its second and third.
+inline constexpr int64_t kMostBlocksAcross = (int64_t{1} << 31) - 1;
+inline constexpr int64_t kMostBlocksDown = 65535;
+
+// Blocks that cover n with `each` apiece, in a grid's first dimension.
 inline unsigned blocks_for(int64_t n, int64_t each) {
-  return static_cast<unsigned>((n + each - 1) / each);
+  const int64_t blocks = (n + each - 1) / each;
+  LOCKSTEP_REQUIRE(blocks <= kMostBlocksAcross);
+  return static_cast<unsigned>(blocks);
 }
 
 // Where parts of a workspace begin.
