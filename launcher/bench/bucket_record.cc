@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/train/folder/run_generation.h"
 
 namespace lockstep {
 
@@ -31,10 +32,12 @@ void write_bucket_record(const std::filesystem::path& run_dir, const BucketRecor
     json["trials"].push_back(Json::object({{"bucket_mib", trial.bucket_mib},
                                            {"buckets", trial.buckets},
                                            {"step_ms", trial.step_ms}}));
+  check_generation(run_dir);
   write_file_atomically(bucket_record_path(run_dir), json.dump({.indent = 2}) + "\n");
 }
 
 void remove_bucket_record(const std::filesystem::path& run_dir) {
+  check_generation(run_dir);
   std::error_code code;
   std::filesystem::remove(bucket_record_path(run_dir), code);
   if (code) throw IoError("remove", bucket_record_path(run_dir).string(), code.value());

@@ -143,7 +143,11 @@ double tune(const RunStart& start, Assembly& assembly, double own) {
                              ->bucket_mib;
   run_on_root(start.session.communicator(), [&] {
     const std::filesystem::path folder = assembly.config.output.run_dir;
-    write_bucket_record(folder, {fastest, start.session.communicator().size(), *trials});
+    try {
+      write_bucket_record(folder, {fastest, start.session.communicator().size(), *trials});
+    } catch (const IoError& error) {
+      log_warn("{}; the run goes on, and a restart times the sizes again", error.what());
+    }
     log_info("comm.tune_buckets: milliseconds a step with buckets of {}; tried in {:.1f} s",
              to_text(*trials),
              (now_ms() - start_ms) / 1000);

@@ -11,9 +11,9 @@
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "runtime/base/cpus.h"
-#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
+#include "runtime/graph/op_kind.h"
 
 namespace lockstep {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 struct SelftestOptions {
   CommonOptions common;
   bool all = false, list = false;
-  std::vector<std::string> only, precisions;
+  std::vector<std::string> only, precisions, skipped_ops;
 };
 
 // The cases with these names or, where there is none of such a name, with the words in their names.
@@ -46,6 +46,30 @@ bool chosen(const std::vector<std::string>& precisions, const std::string& name)
          std::find(precisions.begin(), precisions.end(), name) != precisions.end();
 }
 
+bool is_kind(const std::string& name) {
+  for (int kind = 0; kind < static_cast<int>(OpKind::kCount); ++kind)
+    if (name == name_of(static_cast<OpKind>(kind))) return true;
+  return false;
+}
+
+// Each is a kind of op, or begins with a precision and a case.
+void check_skipped_ops(const std::vector<std::string>& skipped) {
+  const std::vector<ParityCase> cases = parity_cases();
+  for (const std::string& op : skipped) {
+    bool found = is_kind(op);
+    for (const ParityMode& mode : parity_modes()) {
+      for (const ParityCase& test : cases)
+        found = found || op.rfind(fmt::format("{} {}: ", mode.name, test.name), 0) == 0;
+    }
+    if (!found)
+      throw ConfigError(
+          "--skip-op: '{}' is no kind of op, such as 'layer_norm', and does not begin with a "
+          "precision and a case, such as 'BF16 {}: '",
+          op,
+          cases.front().name);
+  }
+}
+
 struct Outcome {
   int checked = 0, failed = 0;
   Json json = Json::array();
@@ -61,24 +85,41 @@ void print(const OpDeviation& found, const std::string& where) {
              found.limit);
 }
 
-std::vector<OpDeviation> compare(const ParityCase& test, Device& device, const ParityMode& mode) {
+// The ops of --skip-op in this case, without the case.
+std::vector<std::string> skipped_in(const std::vector<std::string>& all, const std::string& where) {
+  std::vector<std::string> ops;
+  for (const std::string& op : all) {
+    if (is_kind(op)) ops.push_back(op);
+    if (op.rfind(where + ": ", 0) == 0) ops.push_back(op.substr(where.size() + 2));
+  }
+  return ops;
+}
+
+std::vector<OpDeviation> compare(const ParityCase& test,
+                                 Device& device,
+                                 const ParityMode& mode,
+                                 const std::vector<std::string>& skipped_ops) {
+  const std::string where = fmt::format("{} {}", mode.name, test.name);
   try {
-    return compare_ops(test, device, mode);
+    return compare_ops(test, device, mode, skipped_in(skipped_ops, where));
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{} {}: {}", mode.name, test.name, error.what()));
+    throw Error(error.code(), fmt::format("{}: {}", where, error.what()));
   }
 }
 
-void run_case(
-    const ParityCase& test, Device& device, const ParityMode& mode, bool all, Outcome& outcome) {
+void run_case(const ParityCase& test,
+              Device& device,
+              const ParityMode& mode,
+              const SelftestOptions& options,
+              Outcome& outcome) {
   const std::string where = fmt::format("{} {}", mode.name, test.name);
   double worst = 0;
   int failed = 0;
-  for (const OpDeviation& found : compare(test, device, mode)) {
+  for (const OpDeviation& found : compare(test, device, mode, options.skipped_ops)) {
     ++outcome.checked;
     failed += found.passed() ? 0 : 1;
     worst = std::max(worst, found.relative);
-    if (all || !found.passed()) print(found, where);
+    if (options.all || !found.passed()) print(found, where);
     outcome.json.push_back(Json::object({{"case", test.name},
                                          {"precision", mode.name},
                                          {"op", found.op},
@@ -108,22 +149,20 @@ ExitCode selftest(Session& session, const SelftestOptions& options) {
     set_compute_threads(usable_cpus());
     Outcome outcome;
     const std::vector<ParityCase> cases = chosen_cases(options.only);
+    check_skipped_ops(options.skipped_ops);
     for (const ParityMode& mode : parity_modes()) {
       if (!chosen(options.precisions, mode.name)) continue;
-      for (const ParityCase& test : cases) run_case(test, *device, mode, options.all, outcome);
+      for (const ParityCase& test : cases) run_case(test, *device, mode, options, outcome);
     }
     fmt::print("{} outputs of ops compared on {}: {} failed\n",
                outcome.checked,
                device->description(),
                outcome.failed);
-    if (!options.common.json.empty())
-      write_file_atomically(options.common.json,
-                            Json::object({{"device", device->description()},
-                                          {"checked", outcome.checked},
-                                          {"failed", outcome.failed},
-                                          {"outputs", outcome.json}})
-                                    .dump({.indent = 1}) +
-                                "\n");
+    write_json(options.common.json,
+               Json::object({{"device", device->description()},
+                             {"checked", outcome.checked},
+                             {"failed", outcome.failed},
+                             {"outputs", outcome.json}}));
     failed = outcome.failed > 0;
   });
   return failed ? ExitCode::kNumeric : ExitCode::kOk;
@@ -149,6 +188,13 @@ CommandSpec selftest_command() {
               &options->only,
               "Only the case of this name, or those with it in their names; may be repeated",
               {.one_each_time = true});
+  command.add(
+      "--skip-op",
+      &options->skipped_ops,
+      "Not run on the GPU, so that the others are compared after its fault: a kind of op, such as "
+      "layer_norm, or one op as an error names it, such as \"BF16 gpt odd: attention "
+      "transformer.h.0.attn\"; may be repeated",
+      {.one_each_time = true});
   command.add("--list", &options->list, "Print the names of the cases and end");
   command.footer =
       "Ends with exit code 7 when an output is further off than rounding explains: then do not "

@@ -7,6 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include "models/small_models.h"
+#include "runtime/cuda/plan/attention.h"
+#include "runtime/graph/builder.h"
 #include "tests/cuda/described_gpus.h"
 
 namespace lockstep {
@@ -43,7 +46,7 @@ TEST_F(CudnnAttentionTest, RunsOnTheGpusOfTheTable) {
 
 // Within the workspace that is set aside: the sizes of GPT-2, and odd and long sequences in parts.
 TEST_F(CudnnAttentionTest, FitsInItsWorkspace) {
-  for (const GpuKind& gpu : {kH100, kA100}) {
+  for (const GpuKind& gpu : {kH100, kA100, test::kL40s, test::kB200, test::kRtx5090}) {
     for (AttentionShape shape : {AttentionShape{16, 1024, 12, 64, true},
                                  AttentionShape{8, 1024, 25, 64, true},
                                  AttentionShape{3, 1000, 16, 128, true},
@@ -69,6 +72,41 @@ TEST(CudnnAttentionParts, LongSequencesGoThroughInPartsThatDivideTheBatch) {
   EXPECT_EQ(12 % part, 0);
   EXPECT_LT(part, 12);
   EXPECT_EQ(cuda::cudnn_backward_batch({5, 65536, 12, 64, true}), 1);
+}
+
+// Every attention of the self-test: what the plan gives cuDNN it takes on every GPU, and of what the
+// plan keeps from it for the size of heads it takes nothing. So a warning without the words "a known
+// limit" is a surprise.
+TEST_F(CudnnAttentionTest, TakesOfTheSelftestWhatThePlanSays) {
+  int taken = 0, refused = 0;
+  for (const SmallModel& small : small_models()) {
+    GraphOptions options(small.purpose);
+    options.compute = DType::kBF16;
+    options.packed = small.packed;
+    options.loss_rows = small.loss_rows;
+    options.lanes = small.lanes;
+    const Graph graph = build_model(small.config, small.io, small.lane_batch, options);
+    for (const Op& op : graph.ops) {
+      if (op.kind != OpKind::kAttention) continue;
+      const OpCall call(graph, op);
+      const AttentionShape shape = cuda::attention_shape(call);
+      std::string unaligned;
+      if (!cuda::fits_cudnn_workspace(shape, std::stoi(cuda::cudnn_version()), unaligned)) continue;
+      const bool planned = cuda::cudnn_attention_supports(call);
+      if (!planned && cuda::cudnn_head_limit(shape).empty()) continue;  // a mask
+      (planned ? taken : refused)++;
+      for (const GpuKind& gpu : {kH100, kA100, test::kL40s, test::kB200, test::kRtx5090}) {
+        std::string refusal;
+        for (const bool backward : {false, true})
+          refusal += cuda::cudnn_attention_refusal(
+              {shape, DType::kBF16, backward}, gpu.sm, description_of(gpu));
+        EXPECT_EQ(refusal.empty(), planned) << small.name << " on " << gpu.name << ", heads of "
+                                            << shape.head_size << ": " << refusal;
+      }
+    }
+  }
+  EXPECT_GT(taken, 0);
+  EXPECT_GT(refused, 0);
 }
 
 // The checks above could not fail if cuDNN said yes to everything.

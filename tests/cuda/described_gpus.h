@@ -14,6 +14,9 @@ struct GpuKind {
 };
 inline constexpr GpuKind kH100 = {"NVIDIA H100 80GB HBM3", 90, 132, 232448, 52428800};
 inline constexpr GpuKind kA100 = {"NVIDIA A100-SXM4-80GB", 80, 108, 166912, 41943040};
+inline constexpr GpuKind kL40s = {"NVIDIA L40S", 89, 142, 101376, 100663296};
+inline constexpr GpuKind kB200 = {"NVIDIA B200", 100, 148, 232448, 132120576};
+inline constexpr GpuKind kRtx5090 = {"NVIDIA GeForce RTX 5090", 120, 170, 101376, 100663296};
 
 // Why cuDNN cannot be asked about a GPU that is not there; empty if it can.
 inline std::string why_cudnn_cannot_be_asked() {

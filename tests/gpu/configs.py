@@ -1,5 +1,8 @@
 """The runs of the GPU check."""
 
+# Images of a lane's batch; PyTorch's step takes as many as Lockstep's, of 4 lanes.
+RESNET50_BATCH = 128
+
 MLP = """
 model { mlp { hidden: [512, 256] activation: GELU_TANH dropout: 0.1 } }
 data { synthetic { samples: 4096 features: 100 classes: 10 } }
@@ -69,28 +72,38 @@ SMALL = (("global_batch: 128 lanes: 8 steps: 100 hash_every: 50",
          ("global_batch: 32", "global_batch: 8"), ("steps: 100", "steps: 12"),
          ("hash_every: 50", "hash_every: 6"), ("warmup_steps: 10", "warmup_steps: 2"))
 
+# The same for GPT-2 and ResNet-50.
+SMALL_BENCHMARKS = (("layers: 12 heads: 12 width: 768", "layers: 1 heads: 2 width: 16"),
+                    ("layers: 24 heads: 16 width: 1024", "layers: 2 heads: 2 width: 16"),
+                    ("context: 1024 vocabulary: 50257", "context: 8 vocabulary: 67"),
+                    ("samples: 65536 classes: 50257", "samples: 64 classes: 67"),
+                    ("global_batch: 128 ", "global_batch: 8 "),
+                    ("global_batch: 64 ", "global_batch: 16 "),
+                    ("depth: 50", "depth: 20 shortcut: PADDED"),
+                    ("samples: 2048 classes: 1000 height: 224 width: 224",
+                     "samples: 16 classes: 10 height: 8 width: 8"),
+                    (f"global_batch: {4 * RESNET50_BATCH} ", "global_batch: 4 "))
+
 # With GPT a batch that no GPU holds, some 600 GiB: `lockstep plan --gpu B200` says so in the tests.
 TOO_LARGE = ["--set", "model.gpt.width=1024", "--set", "train.global_batch=128000"]
 
-# Layers, heads, width, batch of a lane. The global batch is 8 lanes.
+# Layers, heads, width, batch of a lane.
 GPT2 = {"124M": (12, 12, 768, 16), "355M": (24, 16, 1024, 8)}
 
 
-def gpt2(layers, heads, width, lane_batch, steps, lanes=8):
+def gpt2(name, steps, lanes=8, lane_batch=0):
+    layers, heads, width, batch = GPT2[name]
+    batch = lanes * (lane_batch or batch)
     return f"""
 model {{ gpt {{ layers: {layers} heads: {heads} width: {width} context: 1024 vocabulary: 50257 }} }}
 data {{ synthetic {{ samples: 65536 classes: 50257 }} }}
-train {{ global_batch: {lanes * lane_batch} lanes: {lanes} steps: {steps} log_every: {steps} }}
+train {{ global_batch: {batch} lanes: {lanes} steps: {steps} log_every: {steps} }}
 optimizer {{ adamw {{ weight_decay: 0.1 }} clip_norm: 1 }}
 schedule {{ lr: 0.0001 }}
 checkpoint {{ at_end: false }}
 execution {{ precision: BF16 }}
 output {{ tensorboard: false }}
 """
-
-
-# Images of a lane's batch; PyTorch's step takes as many as Lockstep's, of 4 lanes.
-RESNET50_BATCH = 128
 
 
 def resnet50(steps):

@@ -1,4 +1,4 @@
-"""Starts programs for the GPU check: each with a limit, none past its stage's time, and what failed
+"""Starts programs for the GPU check: each with a limit, none past its part's time, and what failed
 is kept whole."""
 import json
 import os
@@ -8,9 +8,11 @@ import signal
 import subprocess
 import time
 
+POLL_S = 0.2
+
 
 class TimeIsUp(Exception):
-    """The stage has used the seconds that it has. The argument: what was under way."""
+    """The part has used the seconds that it has. The argument: what was under way."""
 
 
 def end_session(session):
@@ -23,65 +25,108 @@ def end_session(session):
             pass
 
 
+def not_enough(left_s, needs_s):
+    return f"{left_s:.0f} s left, needs about {needs_s} s"
+
+
 def short(command):
-    return " ".join(pathlib.Path(word).name if "/" in word else word for word in command)
+    """For a line: without folders, and not all of a long one."""
+    words = " ".join(pathlib.Path(word).name if "/" in word else word for word in command)
+    return words if len(words) <= 120 else words[:117] + "..."
 
 
 class Machine:
-    def __init__(self, install, work, out, small):
+    def __init__(self, install, work, out, small, under_way=lambda text: None,
+                 while_waiting=lambda: None, clock=time.monotonic):
         self.install, self.work, self.out, self.small = install, work, out, small
+        self.under_way = under_way  # is told of every program that starts
+        self.while_waiting = while_waiting  # is called all the time that one runs
         self.program = install / "bin" / "lockstep"
         self.number = self.kept = 0
+        self.has_torch = None  # not asked yet
+        self.clock = clock
         self.begin_stage("start", float("inf"))
 
     def begin_stage(self, name, budget_s):
-        self.stage, self.stage_end = name, time.monotonic() + budget_s
+        self.stage, self.stage_end = name, self.clock() + budget_s
         self.environment = {}  # of all that is started
+        self.kept = 0
         for old in self.out.glob(f"{name}-*.txt"):
             old.unlink()
 
-    def start(self, command, limit_s=150, environment=None):
-        """The CompletedProcess. One that hangs is ended with all its ranks and has exit code 124;
-        what did not end with 0 is kept in OUT, with all that it printed."""
-        left = self.stage_end - time.monotonic()
+    def left(self):
+        return self.stage_end - self.clock()
+
+    def fits(self, report, what, needs_s):
+        """Whether there is time for a piece of the part; if not, the report says so."""
+        if self.left() >= needs_s:
+            return True
+        report.leave_out(what, not_enough(self.left(), needs_s))
+        return False
+
+    def start(self, command, limit_s=150, environment=None, quiet_s=None, watch=None):
+        """The CompletedProcess. One that hangs (or prints nothing for `quiet_s`) is ended with all
+        its ranks and has exit code 124; what did not end with 0 is kept in OUT, with all that it
+        printed. `watch` is given what it has printed, as it goes on."""
+        left = self.left()
         if self.small:  # without a GPU, on a CPU that others use
             limit_s *= 10
+            quiet_s = quiet_s and 10 * quiet_s
         command = [str(c) for c in command]
         environment = {**self.environment, **(environment or {})}
         if left < 1:
             raise TimeIsUp(f"before {short(command)}")
+        self.under_way(short(command))
+        self.number += 1
+        printed = [self.work / f"printed{self.number}.{name}" for name in ("out", "err")]
         try:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                     stderr=subprocess.PIPE, text=True, errors="replace",
-                                     start_new_session=True, env=dict(os.environ, **environment))
+            with open(printed[0], "wb") as out, open(printed[1], "wb") as err:
+                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                         start_new_session=True,
+                                         env=dict(os.environ, **environment))
         except OSError as missing:
             return subprocess.CompletedProcess(command, 127, "", str(missing))
-        begin, note = time.monotonic(), ""
         try:
-            out, err = child.communicate(timeout=min(limit_s, left))
-        except subprocess.TimeoutExpired:
-            end_session(child.pid)
-            out, err = self.what_it_said(child)
-            note = (
-                f"ended after {time.monotonic() - begin:.0f} s, in which it did not end by itself")
+            note = self.wait(child, printed, min(limit_s, left), quiet_s, watch)
         except BaseException:  # the check itself is ended
             end_session(child.pid)
             raise
+        out, err = (path.read_text(errors="replace") for path in printed)
         done = subprocess.CompletedProcess(command, 124 if note else child.returncode, out,
                                            err + (f"\n{note}" if note else ""))
         if done.returncode != 0:
             self.keep(done, environment)
-        if note and left <= limit_s:
+        if note and self.left() <= 0:
             raise TimeIsUp(short(command))
         return done
 
-    @staticmethod
-    def what_it_said(child):
-        """A process that hangs in the driver may outlive even being killed."""
-        try:
-            return child.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            return "", "it cannot be killed"
+    def wait(self, child, printed, limit_s, quiet_s, watch):
+        """Until it ends, or is ended: then why."""
+        begin = changed = self.clock()
+        size = 0
+        while True:
+            try:
+                child.wait(timeout=min(POLL_S, limit_s))
+            except subprocess.TimeoutExpired:
+                pass
+            self.while_waiting()
+            if watch:
+                watch(printed[0].read_text(errors="replace"))
+            if child.returncode is not None:
+                return ""
+            now, before = self.clock(), size
+            size = sum(path.stat().st_size for path in printed)
+            changed = now if size != before else changed
+            late, quiet = now - begin >= limit_s, quiet_s and now - changed >= quiet_s
+            if not late and not quiet:
+                continue
+            end_session(child.pid)
+            try:
+                child.wait(timeout=10)
+            except subprocess.TimeoutExpired:  # it hangs in the driver
+                return f"still running after {now - begin:.0f} s, and it cannot be killed"
+            return (f"still running after {now - begin:.0f} s; it was ended" if late else
+                    f"printed nothing for {quiet_s:.0f} s; it was ended")
 
     def keep(self, done, environment=None):
         """All that a program printed, with its command and its config."""
@@ -94,14 +139,14 @@ class Machine:
                                                                    f"\n{done.stdout}\n"
                                                                    f"{done.stderr}\n{config}")
 
-    def lockstep(self, *arguments, ranks=1, limit_s=150, environment=None):
+    def lockstep(self, *arguments, ranks=1, limit_s=150, **how):
         command = [self.program, *arguments]
         if ranks > 1:
             own = self.install / "bin" / "mpirun"
             mpirun = [own if own.exists() else "mpirun", "-n", ranks, "--oversubscribe",
                       "--bind-to", "none"]
             command = mpirun + (["--allow-run-as-root"] if os.geteuid() == 0 else []) + command
-        return self.start(command, limit_s, environment)
+        return self.start(command, limit_s, **how)
 
     def config(self, text, smaller=()):
         for large, small in smaller if self.small else ():
@@ -112,7 +157,7 @@ class Machine:
         return path
 
     def train(self, text, *arguments, device="cuda", smaller=(), **how):
-        """(result of --json, lines of metrics.jsonl, CompletedProcess); result is None where it
+        """(result of --json, lines of metrics.jsonl, CompletedProcess); result is None if it
         failed."""
         config = self.config(text, smaller)
         run_dir, result = config.with_suffix(""), config.with_suffix(".json")

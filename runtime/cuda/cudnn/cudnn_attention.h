@@ -57,6 +57,13 @@ class CudnnAttention {
 // What is set aside for one pass, which takes no algorithm that needs more: known without a GPU.
 size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key);
 
+// What stands before the reason if a pass is for the own kernel by a rule of cuDNN's that is known
+// without asking it. Without it the reason is cuDNN's own, and a surprise.
+inline constexpr char kKnownLimit[] = "a known limit, ";
+
+// The size of heads that cuDNN takes on no GPU; empty if it takes this one.
+std::string cudnn_head_limit(const AttentionShape& shape);
+
 // Whether cuDNN of this version, 91002, has the parts of the workspace of both passes begin where
 // they must; or why not.
 bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not);

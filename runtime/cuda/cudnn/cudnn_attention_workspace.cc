@@ -28,6 +28,12 @@ int64_t cudnn_backward_batch(const AttentionShape& shape) {
   return batch;
 }
 
+std::string cudnn_head_limit(const AttentionShape& shape) {
+  constexpr int64_t kUnit = 8;
+  if (shape.head_size % kUnit == 0) return "";
+  return fmt::format("heads of {} are no multiple of {}", shape.head_size, kUnit);
+}
+
 bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not) {
   // The frontend puts words of 4 bytes first in the workspace, and the engine's own part, which
   // must be aligned, behind them: a float for each token of each head and, with a cuDNN
@@ -38,12 +44,13 @@ bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string&
   const bool has_lengths = version <= kLastWithLengths && shape.time % kTile != 0;
   const int64_t words = batch * shape.heads * shape.time + (has_lengths ? 2 * batch : 0);
   if (words % kAlignedWords == 0) return true;
-  why_not =
-      fmt::format("cuDNN {} would not align its workspace for {} samples of {} heads and {} tokens",
-                  version,
-                  batch,
-                  shape.heads,
-                  shape.time);
+  why_not = fmt::format(
+      "{}cuDNN {} would not align its workspace for {} samples of {} heads and {} tokens",
+      kKnownLimit,
+      version,
+      batch,
+      shape.heads,
+      shape.time);
   return false;
 }
 
