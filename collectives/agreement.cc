@@ -9,6 +9,7 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/failure.h"
 
 namespace lockstep {
 namespace {
@@ -21,18 +22,12 @@ struct Outcome {
 
 Outcome outcome_of(const std::function<void()>& action) {
   Outcome outcome;
-  const auto fail = [&](ExitCode code, const char* message) {
-    outcome.code = static_cast<int32_t>(code);
-    std::strncpy(outcome.message, message, sizeof(outcome.message) - 1);
-  };
   try {
     action();
-  } catch (const Error& error) {
-    fail(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    fail(ExitCode::kMemory, "out of memory");
   } catch (const std::exception& error) {
-    fail(ExitCode::kInternal, error.what());
+    const Failure failure = failure_of(error);
+    outcome.code = static_cast<int32_t>(failure.code);
+    std::strncpy(outcome.message, failure.message.c_str(), sizeof(outcome.message) - 1);
   }
   return outcome;
 }

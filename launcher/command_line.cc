@@ -5,11 +5,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <type_traits>
 #include <vector>
+
+#include "launcher/standard_streams.h"
+#include "runtime/base/error.h"
+#include "runtime/base/streams.h"
 
 namespace lockstep {
 namespace {
@@ -204,6 +210,17 @@ std::string incomplete_list(const CommandSpec& program, const std::vector<std::s
   return "";
 }
 
+[[noreturn]] void end_with_help(const CLI::App& app, const CLI::Error& request) {
+  std::ostringstream text;
+  const int code = app.exit(request, text, text);
+  std::fputs(text.str().c_str(), stdout);
+  const std::string failure = output_failure();
+  if (failure.empty()) std::exit(code);
+  print_log(fmt::format("lockstep: error: {}\n", failure));
+  flush_streams();
+  std::exit(static_cast<int>(ExitCode::kCheckpoint));
+}
+
 }  // namespace
 
 void CommandSpec::add(const std::string& option_name,
@@ -230,7 +247,7 @@ ParsedCommandLine parse_command_line(const CommandSpec& program,
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) std::exit(app.exit(error));
+    if (error.get_exit_code() == 0) end_with_help(app, error);
     parsed.usage_error = error.what();
   }
   return parsed;

@@ -1,11 +1,18 @@
 #include "launcher/common_options.h"
 
+#include "launcher/launch/handed_config.h"
+#include "runtime/config/parse.h"
 #include "runtime/run/read_config.h"
 
 namespace lockstep {
 
 RunConfig read_config(const CommonOptions& options) {
-  RunConfig config = read_config(options.config, options.set);
+  const std::optional<std::string> handed = launch::handed_config();
+  return read_config(options, handed ? *handed : read_config_text(options.config));
+}
+
+RunConfig read_config(const CommonOptions& options, const std::string& text) {
+  RunConfig config = read_config(text, options.config, options.set);
   if (!options.data.empty()) config.data.dir = options.data;
   if (!options.run_dir.empty()) config.output.run_dir = options.run_dir;
   if (config.output.run_dir.empty()) config.output.run_dir = "runs/" + config.name;
@@ -15,7 +22,7 @@ RunConfig read_config(const CommonOptions& options) {
 void add_output_options(CommandSpec& command, CommonOptions& options) {
   command.add("--json",
               &options.json,
-              "Write the command's result to this file as JSON",
+              "Write the command's result to this file as JSON; -: to the standard output",
               {.per_rank = true});
   command.add("--log-level",
               &options.log_level,

@@ -22,9 +22,12 @@ struct CommonOptions {
   std::string log_level = "info";
 };
 
-// The config file with --set, --data and --run-dir applied: see runtime/run/read_config.h. Throws
+// The config file with --set, --data and --run-dir applied: see runtime/run/read_config.h. A rank
+// that `launch` has started takes the text that this had read, whatever the file has now. Throws
 // ConfigError.
 RunConfig read_config(const CommonOptions& options);
+// The same, with `text` as that of the file.
+RunConfig read_config(const CommonOptions& options, const std::string& text);
 
 // Adds the flags of what to write and what to say.
 void add_output_options(CommandSpec& command, CommonOptions& options);

@@ -1,17 +1,47 @@
 #include "launcher/hostfile.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
+#include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/text.h"
 
 namespace lockstep {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{1} << 20;
+
+// The file may be a pipe, such as <(scontrol show hostnames).
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string text(kMaxBytes + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.gcount() == 0 && !file.eof())
+    throw ConfigError("--hostfile: cannot read '{}'; allowed: a file of hosts", path);
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMaxBytes)
+    throw ConfigError(
+        "--hostfile: '{}' has more than {} bytes; allowed: a file of hosts", path, kMaxBytes);
+  return text;
+}
+
+// A name that begins with a dash would be an option of the remote shell.
+bool is_host_name(const std::string& name) {
+  return name.front() != '-' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 ||
+                  std::string_view("-._:%@[]").find(static_cast<char>(c)) != std::string_view::npos;
+         });
+}
+
+}  // namespace
 
 std::vector<HostSlots> read_host_slots(const std::string& path, int cpus) {
-  std::ifstream file(path);
-  if (!file) throw ConfigError("--hostfile: cannot read '{}'; allowed: a file of hosts", path);
+  std::istringstream file(text_of(path));
   std::vector<HostSlots> hosts;
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> words = words_of(line.substr(0, line.find('#')));
@@ -19,9 +49,16 @@ std::vector<HostSlots> read_host_slots(const std::string& path, int cpus) {
     HostSlots host{words[0], cpus};
     for (const std::string& word : words)
       if (word.starts_with("slots=")) host.slots = std::atoi(word.c_str() + 6);
-    if (host.slots < 1)
+    if (!is_host_name(host.name))
       throw ConfigError(
-          "--hostfile: line '{}' of {}; allowed: HOST slots=N, with N of 1 or more", line, path);
+          "--hostfile: '{}' in {} is no name of a host; allowed: letters, digits and "
+          "-._:%@[], beginning with another than -",
+          escape_controls(host.name),
+          path);
+    if (host.slots < 1)
+      throw ConfigError("--hostfile: line '{}' of {}; allowed: HOST slots=N, with N of 1 or more",
+                        escape_controls(line),
+                        path);
     hosts.push_back(host);
   }
   if (hosts.empty())

@@ -1,14 +1,17 @@
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/session.h"
 #include "launcher/standard_streams.h"
 #include "runtime/base/error.h"
+#include "runtime/base/failure.h"
 #include "runtime/base/log.h"
+#include "runtime/base/passing_error.h"
+#include "runtime/base/streams.h"
 #include "runtime/base/text.h"
 #include "runtime/metrics/environment.h"
 
@@ -16,20 +19,25 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint or run folder, 5 does not fit in "
-    "memory,\n"
+    "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint, run folder or standard output, "
+    "5 does not fit in memory,\n"
     "6 a peer or the network failed, 7 numeric failure, 70 internal, 75 preempted with checkpoint "
     "written.\n"
     "Several ranks: mpirun -n N lockstep train CONFIG ..., lockstep launch -n N -- train CONFIG ...,\n"
     "srun, torchrun --no-python, or, without a launcher, one process per rank with RANK, WORLD_SIZE,\n"
     "and MASTER_ADDR and MASTER_PORT or LOCKSTEP_RENDEZVOUS=file:///shared/path.";
 
-// One line on stderr.
+// One line on stderr and in log.txt, written before this returns.
 void complain(const std::string& who, const char* message) {
-  const std::string text = escape_controls_in_lines(message);
-  std::fprintf(stderr, "lockstep: %serror: %s\n", who.c_str(), text.c_str());
-  std::fflush(stderr);
+  print_log(fmt::format("lockstep: {}error: {}\n", who, escape_controls_in_lines(message)));
   log_record(fmt::format("{}error: {}", who, message));
+  end_log();
+}
+
+// If fmt::print cannot write, its exception looks like an internal error: the failure of the standard
+// output then; otherwise empty.
+std::string failure_behind(ExitCode code) {
+  return code == ExitCode::kInternal ? output_failure() : "";
 }
 
 // Runs the command. An error that all ranks agreed on ends each of them in order, and rank 0
@@ -44,25 +52,27 @@ int run_command(Session& session, const Command& command) {
       code = exit_code_told(message).value_or(code);
     }
     complain(who, message);
-    if (session.communicator().size() > 1) session.abort(static_cast<int>(code), message);
-    return static_cast<int>(code);
+    const int ended = exit_code_for(static_cast<int>(code), message);
+    if (session.communicator().size() > 1) session.abort(ended, message);
+    return ended;
   };
   try {
     const ExitCode code = command(session);
-    // What was printed may still be on its way to a full disk. Where its reader has gone, nobody
-    // misses it.
-    if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && !nobody_reads_output())
-      return fail(ExitCode::kCheckpoint, "cannot write to the standard output");
+    const std::string failure = output_failure();
+    if (failure.empty()) return static_cast<int>(code);
+    if (code == ExitCode::kOk) return fail(ExitCode::kCheckpoint, failure.c_str());
+    complain(who, failure.c_str());  // the command's own code says more
     return static_cast<int>(code);
   } catch (const AgreedError& error) {
-    if (rank == 0) complain("", error.what());
-    return static_cast<int>(error.code());
-  } catch (const Error& error) {
-    return fail(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(ExitCode::kMemory, "out of memory");
+    const std::string output = failure_behind(error.code());
+    if (rank == 0) complain("", output.empty() ? error.what() : output.c_str());
+    if (!output.empty()) return static_cast<int>(ExitCode::kCheckpoint);
+    return exit_code_for(static_cast<int>(error.code()), error.what());
   } catch (const std::exception& error) {
-    return fail(ExitCode::kInternal, error.what());
+    const Failure failure = failure_of(error);
+    const std::string output = failure_behind(failure.code);
+    if (!output.empty()) return fail(ExitCode::kCheckpoint, output.c_str());
+    return fail(failure.code, failure.message.c_str());
   }
 }
 
@@ -70,6 +80,23 @@ void check_same_command(Communicator& communicator, const ParsedCommandLine& par
   std::vector<Fact> facts = {{"Lockstep's version", lockstep_version()}, {"command", parsed.name}};
   for (const GivenOption& option : parsed.given) facts.push_back({option.name, option.value});
   check_same_facts(communicator, facts, "all ranks must be started with the same command");
+}
+
+// Where a thread has no handler: the same line and code as elsewhere.
+[[noreturn]] void on_unhandled() {
+  Failure failure{ExitCode::kInternal,
+                  "internal error: the program was ended without an exception"};
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    failure = failure_of(error);
+  } catch (...) {
+    failure.message = "internal error: an exception of an unknown type";
+  }
+  std::fprintf(stderr, "lockstep: error: %s\n", escape_controls_in_lines(failure.message).c_str());
+  const char* want_core = std::getenv("LOCKSTEP_ABORT");
+  if (want_core != nullptr && std::string_view(want_core) == "1") std::abort();
+  std::_Exit(static_cast<int>(failure.code));
 }
 
 CommandSpec program() {
@@ -97,16 +124,20 @@ CommandSpec program() {
 }
 
 int main_of(int argc, char** argv) {
-  open_missing_streams();
+  prepare_streams();
+  std::set_terminate(on_unhandled);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails, as on a full disk
-  const ParsedCommandLine parsed =
-      parse_command_line(program(), fmt::format("lockstep {}", lockstep_version()), argc, argv);
+  std::signal(SIGCHLD, SIG_DFL);  // where it was ignored, no child's end could be learned
+  ParsedCommandLine parsed;
   std::unique_ptr<Session> session;
   try {
+    parsed =
+        parse_command_line(program(), fmt::format("lockstep {}", lockstep_version()), argc, argv);
     session = join_run();
-  } catch (const Error& error) {
-    complain("", error.what());
-    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    const Failure failure = failure_of(error);
+    complain("", failure.message.c_str());
+    return exit_code_for(static_cast<int>(failure.code), failure.message);
   }
   return run_command(*session, [&](Session& joined) {
     // Ranks may be given different words, and environments.
@@ -122,4 +153,8 @@ int main_of(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) { return lockstep::main_of(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = lockstep::main_of(argc, argv);
+  lockstep::end_log();
+  return code;
+}

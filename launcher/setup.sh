@@ -38,7 +38,7 @@ done
 build_packages=(
   g++ cmake ninja-build pkg-config
   libcli11-dev libfmt-dev libhwloc-dev libhwy-dev libisal-dev libjpeg-dev libpng-dev libprotobuf-dev
-  libspdlog-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev protobuf-compiler zlib1g-dev
+  libutf8proc-dev libxxhash-dev nlohmann-json3-dev protobuf-compiler zlib1g-dev
 )
 mpi_packages=(libopenmpi-dev openmpi-bin)
 bundle_packages=(patchelf)

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "runtime/base/host.h"
+#include "runtime/base/streams.h"
 #include "runtime/base/text.h"
 
 namespace lockstep {
@@ -176,7 +176,7 @@ std::optional<Arrival> Reception::read_visitors() {
     Visitor visitor = std::move(visitors_[i]);
     visitors_.erase(visitors_.begin() + static_cast<std::ptrdiff_t>(i));
     if (state == State::kArrived) return Arrival{visitor.hello, std::move(visitor.socket)};
-    tell_user(visitor, why);
+    drop(visitor, why);
   }
   return std::nullopt;
 }
@@ -249,24 +249,32 @@ Reception::State Reception::heed_proof(Visitor& visitor, std::string& why) const
   return State::kLeaves;
 }
 
-void Reception::tell_user(const Visitor& visitor, const std::string& why) {
+std::optional<Reception::Impostor> Reception::impostor() {
+  if (impostors_.empty()) return std::nullopt;
+  Impostor last = std::move(impostors_.back());
+  impostors_.pop_back();
+  return last;
+}
+
+void Reception::drop(const Visitor& visitor, const std::string& why) {
   std::string address = "an address that is gone";
   try {
     address = peer_address(visitor.socket);
   } catch (const SocketError&) {
   }
+  if (visitor.asked && impostors_.size() < kMostTold)
+    impostors_.push_back({visitor.hello, address});
   if (told_.size() == kMostTold || !told_.insert(address).second) return;
   const std::string claim = visitor.asked
                                 ? fmt::format(", as rank {} on {}",
                                               visitor.hello.rank,
                                               escape_controls(text_of(visitor.hello.host)))
                                 : "";
-  fmt::print(stderr,
-             "lockstep: dropped a connection from {}{}, which {}; others from there are not told\n",
-             address,
-             claim,
-             why);
-  std::fflush(stderr);
+  print_log(fmt::format(
+      "lockstep: dropped a connection from {}{}, which {}; others from there are not told\n",
+      address,
+      claim,
+      why));
 }
 
 }  // namespace lockstep

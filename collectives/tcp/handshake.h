@@ -118,6 +118,13 @@ class Reception {
   // The next hello that is complete, and proven, after waiting up to timeout_ms for one.
   std::optional<Arrival> next(int timeout_ms);
 
+  // Who has said hello and then shown another token than this one's, or none. Gives each once.
+  struct Impostor {
+    Hello hello;
+    std::string address;
+  };
+  std::optional<Impostor> impostor();
+
  private:
   struct Visitor {
     Socket socket;
@@ -135,12 +142,13 @@ class Reception {
   State receive(Visitor& visitor, void* message, size_t bytes, std::string& why) const;
   State heed_hello(Visitor& visitor, std::string& why) const;
   State heed_proof(Visitor& visitor, std::string& why) const;
-  void tell_user(const Visitor& visitor, const std::string& why);
+  void drop(const Visitor& visitor, const std::string& why);
 
   const Socket& listener_;
   const Token token_;
   std::vector<Visitor> visitors_;
   std::set<std::string> told_;  // addresses
+  std::vector<Impostor> impostors_;
 };
 
 }  // namespace lockstep

@@ -3,7 +3,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <filesystem>
+#include <cerrno>
+#include <cstdio>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -13,13 +14,14 @@ namespace lockstep {
 void publish_meeting(const std::string& path, const Meeting& meeting) {
   const std::string temporary = fmt::format("{}.{}", path, meeting.nonce);
   try {
+    check_replaceable(path);
     FileWriter file(temporary);
     file.write(text_of(meeting));
     file.finish();
-    std::filesystem::rename(temporary, path);
-  } catch (const std::exception& error) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
+    if (uninterrupted([&] { return ::rename(temporary.c_str(), path.c_str()); }) != 0)
+      throw IoError("rename", temporary, errno);
+  } catch (const IoError& error) {
+    ::unlink(temporary.c_str());
     throw ConfigError(
         "LOCKSTEP_RENDEZVOUS is 'file://{}'; allowed: a file in a folder where rank 0 may write "
         "({})",

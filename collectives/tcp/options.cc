@@ -57,7 +57,9 @@ class Reader {
 // id.
 std::string run_of(const Reader& read) {
   std::string run;
-  for (const char* name : {"TORCHELASTIC_RUN_ID",
+  for (const char* name : {"LOCKSTEP_LAUNCH_ID",
+                           "LOCKSTEP_GENERATION",
+                           "TORCHELASTIC_RUN_ID",
                            "TORCHELASTIC_RESTART_COUNT",
                            "SLURM_JOB_ID",
                            "SLURM_STEP_ID",

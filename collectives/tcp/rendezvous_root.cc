@@ -1,7 +1,9 @@
 // The rendezvous as rank 0 sees it.
+#include <fmt/core.h>
 #include <poll.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "collectives/tcp/handshake.h"
 #include "collectives/tcp/meeting_file.h"
@@ -43,6 +45,7 @@ class Root {
         admit(*arrival);
         continue;
       }
+      check_impostors();
       check_joined();
       check_file();
       if (deadline_.passed()) throw_to_all(missing_ranks());
@@ -69,6 +72,7 @@ class Root {
     // A name may stand for the loopback on its own host, and for another address elsewhere.
     const std::string address = resolve_first(options_.address);
     const bool here_only = is_loopback(address) && !is_loopback(options_.address);
+    if (!options_.token.is_set() && (here_only || !is_loopback(address))) warn_of_no_token();
     bool in_use = false;
     try {
       return here_only ? listen_on(options_.port, &in_use)
@@ -82,6 +86,15 @@ class Root {
           in_use ? "another program, or another process with RANK=0, has it; choose a free port"
                  : error.what());
     }
+  }
+
+  void warn_of_no_token() const {
+    fmt::print(
+        stderr,
+        "lockstep: warning: the ranks meet at {} without a token: whoever reaches that port can "
+        "join the run; give all ranks the same LOCKSTEP_TOKEN\n",
+        meeting_point_);
+    std::fflush(stderr);
   }
 
   Socket listen_and_publish() {
@@ -157,6 +170,24 @@ class Root {
     tell(arrival.socket, Answer::kWelcome, nonce_, "");
     joined(hello.rank) = std::move(arrival.socket);
     --missing_;
+  }
+
+  // Who names this very run, as only its launcher's processes know it, is a rank that was given
+  // another token, and would be waited for in vain. Anybody else is a stranger.
+  void check_impostors() {
+    while (const std::optional<Reception::Impostor> impostor = reception_.impostor()) {
+      const Hello& hello = impostor->hello;
+      const bool ours = !options_.run.empty() && text_of(hello.run) == options_.run &&
+                        mismatch(hello, options_).empty() && hello.rank > 0 &&
+                        !joined(hello.rank).is_open();
+      if (!ours) continue;
+      --missing_;
+      fail(fmt::format(
+          "rank {} at {} has another LOCKSTEP_TOKEN, or none; all ranks must be given the "
+          "same",
+          hello.rank,
+          impostor->address));
+    }
   }
 
   // A rank that has joined says nothing before it has the table, unless it has ended.

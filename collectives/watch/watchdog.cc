@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
-#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/log.h"
+#include "runtime/base/streams.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -309,16 +309,18 @@ class Watchdog::Watch {
     if (!own && since_ms >= grace_ms) set_verdict(finding_->text);
     if (own && !stack_told_) {
       stack_told_ = true;
-      std::fprintf(stderr, "rank %d: where its main thread is:\n", options_.rank);
+      print_log(fmt::format("rank {}: where its main thread is:\n", options_.rank));
+      flush_streams();
       ::pthread_kill(main_, stack_signal());
     }
     if (since_ms < (own ? 2 * turn_ms_ : turn_ms_)) return;
     if (FlightRecorder::here().claim_last_word()) {
       log_record("error: " + finding_->text);
-      std::fprintf(stderr, "lockstep: rank %d: error: %s\n", options_.rank, finding_->text.c_str());
+      print_log(fmt::format("lockstep: rank {}: error: {}\n", options_.rank, finding_->text));
     } else if (since_ms < 4 * kTurnMs) {
       return;  // it is being told, by this rank or another
     }
+    end_log();
     std::_Exit(static_cast<int>(ExitCode::kPeer));
   }
 

@@ -9,7 +9,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
-#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/run/assembly.h"
@@ -104,9 +103,7 @@ void bench_ops(const BenchOptions& options, Device& device) {
              name_of(request.compute));
   print_table(timings, ceilings);
   std::fflush(stdout);
-  if (!options.common.json.empty())
-    write_file_atomically(options.common.json,
-                          to_json(timings, ceilings, device, assumed).dump({.indent = 1}) + "\n");
+  write_json(options.common.json, to_json(timings, ceilings, device, assumed));
 }
 
 ExitCode bench(Session& session, const BenchOptions& options) {

@@ -9,7 +9,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "models/huggingface/folder.h"
-#include "runtime/base/file.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
 #include "runtime/data/check_data.h"
@@ -127,7 +126,7 @@ void print_fields(const ConfigOptions& options) {
   if (options.json.empty()) return;
   Json fields = Json::array();
   for (const FieldReference& field : found) fields.push_back(json_of(field));
-  write_file_atomically(options.json, fields.dump({.indent = 2}) + "\n");
+  write_json(options.json, fields);
 }
 
 ExitCode run_config(Session& session, const ConfigOptions& options) {

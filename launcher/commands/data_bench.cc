@@ -186,10 +186,7 @@ void bench(const DataBenchOptions& options) {
   const int64_t bad = opened.train->bad_records();
   if (bad > 0) fmt::print("{} bad image{} replaced\n", bad, bad == 1 ? " was" : "s were");
   std::fflush(stdout);
-  if (!options.common.json.empty())
-    write_file_atomically(
-        options.common.json,
-        to_json(opened.summary, loader, threads, bad, breakdown).dump({.indent = 1}) + "\n");
+  write_json(options.common.json, to_json(opened.summary, loader, threads, bad, breakdown));
 }
 
 ExitCode run_bench(Session& session, const DataBenchOptions& options) {

@@ -143,8 +143,7 @@ void inspect_images(const ImageStores& stores, const InspectOptions& options) {
   if (stores.bad_records > 0) fmt::print("{} bad records left out\n", stores.bad_records);
   json["bad_records"] = stores.bad_records;
   std::fflush(stdout);
-  if (!options.common.json.empty())
-    write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
+  write_json(options.common.json, json);
   if (bad > 0)
     throw DataError(
         "{} bad image{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
@@ -218,7 +217,7 @@ void inspect(const InspectOptions& options) {
   json["classes"] = summary.classes;
   json["bad_records"] = summary.bad_records;
   json["doubts"] = summary.doubts;
-  write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
+  write_json(options.common.json, json);
 }
 
 ExitCode run_inspect(Session& session, const InspectOptions& options) {

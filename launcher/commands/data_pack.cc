@@ -90,7 +90,7 @@ void print_summary(const Totals& totals,
   json["bytes"] = totals.bytes;
   json["bad"] = totals.bad;
   json["seconds"] = seconds;
-  write_file_atomically(options.common.json, json.dump({.indent = 1}) + "\n");
+  write_json(options.common.json, json);
 }
 
 Totals write_records(const PackOptions& options,

@@ -107,12 +107,12 @@ void check_inputs(const TokenizeOptions& options) {
   if (options.name.empty() || options.name.find('/') != std::string::npos)
     throw ConfigError("--name: value is '{}'; allowed: a file's name without '/'", options.name);
   for (const std::string& path : options.inputs)
-    if (!fs::is_regular_file(path))
+    if (!is_file(path))
       throw DataError("{}: {}",
                       path,
-                      !fs::exists(path)        ? "no such file"
-                      : fs::is_directory(path) ? "is a folder; allowed: files"
-                                               : "is no ordinary file; allowed: files");
+                      !is_there(path)   ? "no such file"
+                      : is_folder(path) ? "is a folder; allowed: files"
+                                        : "is no ordinary file, or cannot be read; allowed: files");
 }
 
 void tokenize_all(TokenizeOptions options) {
@@ -140,7 +140,7 @@ void tokenize_all(TokenizeOptions options) {
   if (options.common.json.empty()) return;
   summary["file"] = tokens.string();
   summary["seconds"] = seconds;
-  write_file_atomically(options.common.json, summary.dump({.indent = 1}) + "\n");
+  write_json(options.common.json, summary);
 }
 
 ExitCode tokenize(Session& session, const TokenizeOptions& options) {

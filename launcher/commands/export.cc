@@ -44,7 +44,7 @@ struct ExportOptions {
 
 // A checkpoint's folder, or the newest of the run that a config file describes.
 std::filesystem::path folder_of(const std::string& from) {
-  if (!std::filesystem::is_regular_file(from)) return resolve_checkpoint(from);
+  if (!is_file(from)) return resolve_checkpoint(from);
   CommonOptions options;
   options.config = from;
   return resolve_checkpoint(read_config(options).output.run_dir);
@@ -100,7 +100,7 @@ void write_hugging_face(const ExportOptions& options,
   std::string like = options.like;
   const std::string& origin = config.train.init_from;
   if (like.empty() && huggingface::is_model_folder(origin)) like = origin;
-  if (like.empty() && !origin.empty() && !std::filesystem::exists(origin))
+  if (like.empty() && !origin.empty() && !is_there(origin))
     log_warn(
         "{}: has no tokenizer, and only what training knows of config.json: {}, which the run began "
         "with, is not here; --like FOLDER takes the rest from another",

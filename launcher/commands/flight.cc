@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "launcher/commands/results.h"
 #include "runtime/base/error.h"
-#include "runtime/base/file.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/json.h"
 
@@ -54,7 +54,7 @@ void show_flight(const std::filesystem::path& run_dir, const std::string& json) 
     report["ranks"].push_back(to_json(moment, entries));
   }
   std::fflush(stdout);
-  if (!json.empty()) write_file_atomically(json, report.dump({.indent = 2}) + "\n");
+  write_json(json, report);
 }
 
 }  // namespace lockstep

@@ -87,12 +87,12 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
 std::filesystem::path tokenizer_path(const GenerateOptions& options, const RunConfig& config) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   const std::filesystem::path beside = config.train.init_from;
-  if (!beside.empty() && std::filesystem::exists(beside / "tokenizer.json")) return beside;
+  if (!beside.empty() && is_there(beside / "tokenizer.json")) return beside;
   const auto* conversations = std::get_if<ConversationsConfig>(&config.data.source);
   if (conversations == nullptr) return {};
   const std::filesystem::path below =
       std::filesystem::path(config.data.dir) / conversations->tokenizer;
-  return std::filesystem::exists(below) ? below : std::filesystem::path(conversations->tokenizer);
+  return is_there(below) ? below : std::filesystem::path(conversations->tokenizer);
 }
 
 TokenTexts texts_of(const GenerateOptions& options, const RunConfig& config) {
@@ -251,9 +251,7 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
     std::fputc('\n', stdout);
   }
   if (!options.common.json.empty())
-    write_file_atomically(
-        options.common.json,
-        result_of(weights, texts, sequences).dump({.replace_invalid = true}) + "\n");
+    write_json(options.common.json, result_of(weights, texts, sequences), /*indent=*/-1);
 }
 
 ExitCode generate(Session& session, const GenerateOptions& options) {

@@ -106,17 +106,12 @@ ExitCode tell_done(const InspectOptions& options) {
                                newest ? fmt::format("its newest checkpoint has step {}", kept)
                                       : "it has no checkpoint"));
   std::fflush(stdout);
-  if (!options.json.empty()) {
-    const Json json = Json::object({{"done", done}, {"step", end ? end->step : kept}});
-    write_file_atomically(options.json, json.dump({.indent = 2}) + "\n");
-  }
+  write_json(options.json, Json::object({{"done", done}, {"step", end ? end->step : kept}}));
   return done ? ExitCode::kOk : kNotDone;
 }
 
 // Of an ONNX file, or of a config whose model is one.
-bool is_of_onnx(const std::string& path) {
-  return is_onnx_path(path) || std::filesystem::is_regular_file(path);
-}
+bool is_of_onnx(const std::string& path) { return is_onnx_path(path) || is_file(path); }
 
 // What --flight and --done ask is asked of run folders, and --set is of configs.
 void check_flags(const InspectOptions& options) {
@@ -129,7 +124,10 @@ void check_flags(const InspectOptions& options) {
 }
 
 ExitCode inspect(Session& session, const InspectOptions& options) {
-  run_on_root(session.communicator(), [&] { check_flags(options); });
+  run_on_root(session.communicator(), [&] {
+    check_flags(options);
+    check_result_path("--json", options.json);
+  });
   if (options.done) {
     ExitCode code = ExitCode::kOk;
     run_on_root(session.communicator(), [&] { code = tell_done(options); });
@@ -157,7 +155,7 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
       json["weights_hash"] = hash_text_of(state.weights_hash);
       if (buckets) json["tuned_bucket_mib"] = buckets->bucket_mib;
       json["problems"] = problems;
-      write_file_atomically(options.json, json.dump({.indent = 2}) + "\n");
+      write_json(options.json, json);
     }
     if (!problems.empty())
       throw CheckpointError("{}: {} problem{} found",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/commands/onnx_training.h"
+#include "launcher/commands/results.h"
 #include "models/huggingface/folder.h"
 #include "models/onnx/network.h"
 #include "models/registry.h"
@@ -282,11 +283,7 @@ void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) 
   training.roles.folded_norms = file.folded_norms;  // also of one that cannot be trained
   print(file, training, tensors);
   std::fflush(stdout);
-  if (!json.empty()) {
-    // Names in a file may be any bytes.
-    const std::string text = json_of(file, training).dump({.indent = 2, .replace_invalid = true});
-    write_file_atomically(json, text + "\n");
-  }
+  write_json(json, json_of(file, training));
   const size_t refusals = training.refusals.size();
   if (refusals > 0)
     throw ConfigError("{}: cannot be trained as it is, for {} reason{} that inspect has printed",

@@ -12,7 +12,6 @@
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/gpu_models.h"
 #include "launcher/ranks/host_memory.h"
-#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/graph/schema.h"
@@ -193,6 +192,7 @@ void print_tuned_buckets(const RunConfig& config, bool recorded) {
 
 // Plans on this rank for as many ranks as the options say, or else for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
+  check_result_path("--json", options.common.json);
   RunConfig config = read_config(options.common);
   CommonOptions device = options.common;
   if (!options.gpu.empty()) {
@@ -227,9 +227,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (tunes) print_tuned_buckets(assembly.config, record.has_value());
   if (options.activations) print_placements(assembly);
   std::fflush(stdout);
-  if (!options.common.json.empty())
-    write_file_atomically(options.common.json,
-                          to_json(assembly, local, step_flops).dump({.indent = 2}) + "\n");
+  write_json(options.common.json, to_json(assembly, local, step_flops));
   check_memory(assembly, local, limits_for(options, assembly));
 }
 

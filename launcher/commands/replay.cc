@@ -14,6 +14,7 @@
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/transport.h"
+#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
@@ -65,6 +66,7 @@ std::map<int64_t, StepBits> read_record(const std::filesystem::path& metrics,
                                         int64_t after,
                                         int64_t last) {
   std::map<int64_t, StepBits> steps;
+  if (!is_file(metrics)) return steps;  // a pipe would be waited for
   std::ifstream lines(metrics);
   for (std::string line; std::getline(lines, line);) {
     try {
@@ -144,13 +146,14 @@ class Replay {
     std::unique_ptr<Trainer> trainer;
     run_on_all(communicator_, [&] { trainer = std::make_unique<Trainer>(parts); });
     compute(*trainer);
-    // With nothing to hold it against, a computation is held against another one.
-    const bool twice = recorded_.empty();
+    // A step that has no record is held against another computation.
+    const bool recorded = !recorded_.empty();
+    const bool twice = recorded_.count(options_.step) == 0;
     if (twice) {
-      recorded_ = std::move(computed_);
+      recorded_.merge(computed_);
       compute(*trainer);
     }
-    return tell(twice);
+    return tell(recorded, twice);
   }
 
  private:
@@ -176,7 +179,9 @@ class Replay {
       computed_[record.step] = bits_of(record);
   }
 
-  ExitCode tell(bool twice) {
+  // Against what the steps were held: the run's record, a second computation, or one for some steps
+  // and the other for the rest.
+  ExitCode tell(bool recorded, bool twice) {
     std::optional<Difference> first;
     int64_t compared = 0;
     for (const auto& [step, bits] : recorded_) {
@@ -185,7 +190,9 @@ class Replay {
       ++compared;
       if (!first) first = difference(step, bits, computed->second);
     }
-    const std::string against = twice ? "a second computation" : "the run's record";
+    const std::string against = !twice     ? "the run's record"
+                                : recorded ? "the run's record and a second computation"
+                                           : "a second computation";
     const std::string text =
         first
             ? fmt::format("step {} differs from {}: {} is {}, and was {}",
@@ -206,7 +213,7 @@ class Replay {
     }
     Json json = Json::object({{"from_step", first_},
                               {"step", options_.step},
-                              {"against", twice ? "second computation" : "record"},
+                              {"against", recorded ? "record" : "second computation"},
                               {"compared_steps", compared},
                               {"agrees", !first.has_value()}});
     if (first) {

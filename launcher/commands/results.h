@@ -12,8 +12,13 @@
 namespace lockstep {
 
 // Refuses a path that could not be written, given by the flag `flag`, before the work is done.
-// Throws ConfigError.
+// "-" for --json is the standard output: from now on what the command prints there goes to the
+// standard error stream, so that the JSON stands alone. Throws ConfigError.
 void check_result_path(const char* flag, const std::string& path);
+
+// Writes `json` to a path that check_result_path() has seen, or nothing if it is empty; bytes in it
+// that are no UTF-8 are replaced. indent -1: on one line. Throws IoError.
+void write_json(const std::string& path, const Json& json, int indent = 2);
 
 // Rank 0 writes `result` to `path`, if not empty; all ranks learn of a failure.
 void write_result(Session& session, const std::string& path, const Json& result);

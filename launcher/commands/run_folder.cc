@@ -4,13 +4,13 @@
 #include <fstream>
 
 #include "collectives/agreement.h"
-#include "runtime/base/file.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/folder/run_end.h"
+#include "runtime/train/folder/run_generation.h"
 
 namespace lockstep {
 namespace {
@@ -33,14 +33,18 @@ std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& co
   return folder;
 }
 
-void describe_run(Session& session, const RunConfig& config, const Device& device) {
+void describe_run(Session& session,
+                  const RunConfig& config,
+                  const Device& device,
+                  RunFolder* folder) {
   Communicator& communicator = session.communicator();
   const std::vector<std::string> hosts = gather_texts(communicator, host_name()),
                                  devices = gather_texts(communicator, device.description());
   run_on_root(communicator, [&] {
-    const std::filesystem::path folder = config.output.run_dir;
-    remove_run_end(folder);
-    write_file_atomically(folder / "config.textproto", to_text(config));
+    check_generation(folder->path());
+    remove_run_end(folder->path());
+    OptionalFiles& files = folder->optional_files();
+    files.write(folder->path() / "config.textproto", to_text(config));
     EnvironmentInfo info;
     info.ranks = communicator.size();
     info.threads = compute_threads();
@@ -51,7 +55,11 @@ void describe_run(Session& session, const RunConfig& config, const Device& devic
     if (!device.bits().empty()) info.libraries.push_back({"gpu", device.bits()});
     info.git_revision = LOCKSTEP_GIT_REVISION;
     info.command_line = command_line();
-    write_environment(folder / "environment.json", info);
+    if (info.command_line.empty())
+      log_warn(
+          "/proc is not there: quotas of CPUs and memory are not known, ranks cannot share memory, "
+          "and environment.json lacks the command line");
+    files.write(folder->path() / "environment.json", environment_text(info));
   });
 }
 

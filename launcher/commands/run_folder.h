@@ -16,7 +16,10 @@ namespace lockstep {
 std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& config);
 
 // Writes config.textproto and environment.json into it and removes the end of the start before,
-// once it is sure that the run goes on there. `device`: this rank's.
-void describe_run(Session& session, const RunConfig& config, const Device& device);
+// once it is sure that the run goes on there. `device`: this rank's; `folder`: rank 0's.
+void describe_run(Session& session,
+                  const RunConfig& config,
+                  const Device& device,
+                  RunFolder* folder);
 
 }  // namespace lockstep

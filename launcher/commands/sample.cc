@@ -235,7 +235,7 @@ void sample(const SampleOptions& options, Device& device) {
   json["seconds"] = seconds;
   json["pixels_hash"] = hash;
   json["weights_hash"] = hash_text_of(model.state.weights_hash);
-  write_file_atomically(options.common.json, json.dump({.indent = 2}) + "\n");
+  write_json(options.common.json, json);
 }
 
 ExitCode run_sample(Session& session, const SampleOptions& options) {

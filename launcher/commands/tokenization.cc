@@ -13,6 +13,7 @@
 #include "launcher/commands/data.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/streams.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -167,23 +168,23 @@ void Tokenization::draw_bar(double done_bytes, double seconds) {
   const double share =
       std::min(1.0, done_bytes / std::max(1.0, static_cast<double>(total_file_bytes_)));
   const int full = static_cast<int>(share * kWidth);
-  fmt::print(stderr,
-             "\r[{:=<{}}{: <{}}] {:3.0f}%  {:.1f} MB/s, {:.0f} s left\x1b[K",
-             "",
-             full,
-             "",
-             kWidth - full,
-             100 * share,
-             done_bytes / 1e6 / seconds,
-             share > 0 ? seconds * (1 - share) / share : 0);
-  std::fflush(stderr);
+  standard_error().add(STDERR_FILENO,
+                       fmt::format("\r[{:=<{}}{: <{}}] {:3.0f}%  {:.1f} MB/s, {:.0f} s left\x1b[K",
+                                   "",
+                                   full,
+                                   "",
+                                   kWidth - full,
+                                   100 * share,
+                                   done_bytes / 1e6 / seconds,
+                                   share > 0 ? seconds * (1 - share) / share : 0),
+                       OutputQueue::Kind::kRedraw);
   bar_drawn_ = true;
 }
 
 // So that other output starts clean.
 void Tokenization::clear_bar() {
   if (!bar_drawn_) return;
-  std::fputs("\r\x1b[K", stderr);
+  print_log("\r\x1b[K");
   bar_drawn_ = false;
 }
 

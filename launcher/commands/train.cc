@@ -1,7 +1,6 @@
 // lockstep train CONFIG
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -22,6 +21,7 @@
 #include "runtime/base/duration.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
+#include "runtime/base/streams.h"
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
@@ -111,8 +111,8 @@ void print_summary(const TrainResult& result,
   const std::string text = summary(result, parts) + words_for(bad_records),
                     hash = hash_text_of(result.weights_hash);
   log_record(text + ", weights_hash " + hash);
-  fmt::print("{}\nweights_hash {}\nrun folder   {}\n", text, hash, parts.run_dir.string());
-  std::fflush(stdout);
+  print_result(
+      fmt::format("{}\nweights_hash {}\nrun folder   {}\n", text, hash, parts.run_dir.string()));
 }
 
 // Says in the run folder how the run has ended. All ranks together.
@@ -125,9 +125,16 @@ void write_end(const TrainResult& result, const RunParts& parts) {
     reason = RunEnd::Reason::kEarlyStopping;
   else if (result.step < steps)
     reason = RunEnd::Reason::kMaxSteps;
+  std::vector<int> signalled;
+  if (result.preempted) {
+    const auto of_ranks = gather_texts(parts.communicator, stop_requested() ? "signalled" : "");
+    for (size_t rank = 0; rank < of_ranks.size(); ++rank)
+      if (!of_ranks[rank].empty()) signalled.push_back(static_cast<int>(rank));
+  }
   run_on_root(parts.communicator, [&] {
     parts.check_folder();
-    write_run_end(parts.run_dir, {reason, result.step, steps, hash_text_of(result.weights_hash)});
+    write_run_end(parts.run_dir,
+                  {reason, result.step, steps, hash_text_of(result.weights_hash), signalled});
   });
 }
 
@@ -265,6 +272,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   RunConfig config;
   run_on_all(session.communicator(), [&] {
     check_result_path("--json", options.common.json);
+    queue_results();
     config = read_config(options.common);
     set_walltime(options.walltime, config);
     for (const std::string& field : options.allowed_changes) find_references(field);
@@ -327,7 +335,8 @@ ExitCode train(Session& session, const TrainOptions& options) {
     run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(*parts); });
     trainer->start(options.resume, options.allowed_changes);
   });
-  describe_run(session, assembly.config, device.device());
+  describe_run(session, assembly.config, device.device(), folder.get());
+  log_in_background();
   const TrainResult result = trainer->run(options.max_steps);
   write_end(result, *parts);
   const std::optional<int64_t> bad_records = count_bad_records(*parts);

@@ -4,6 +4,7 @@
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/train/folder/run_generation.h"
 
 namespace lockstep {
 namespace {
@@ -13,6 +14,7 @@ namespace fs = std::filesystem;
 // Whether this rank records what it does.
 bool record(Communicator& communicator, const fs::path& folder) {
   try {
+    check_generation(folder.parent_path());
     std::error_code ignored;  // on a host that does not see rank 0's folder
     fs::create_directories(folder, ignored);
     FlightRecorder::here().open(folder, communicator.rank(), communicator.size());
@@ -25,6 +27,16 @@ bool record(Communicator& communicator, const fs::path& folder) {
 
 }  // namespace
 
+// Whether the folders are still this start's.
+bool RunWatch::counts() const {
+  try {
+    check_generation(folder_.parent_path());
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 RunWatch::RunWatch(Session& session, const RunConfig& config)
     : communicator_(session.communicator()),
       folder_(fs::path(config.output.run_dir) / "flight"),
@@ -33,6 +45,7 @@ RunWatch::RunWatch(Session& session, const RunConfig& config)
   std::vector<RankPlace> places;
   if (!alone) places = gather_places(communicator_);
   run_on_root(communicator_, [&] {
+    check_generation(folder_.parent_path());
     std::error_code ignored;
     // One that is there already is of the last start that went on; what came after it did not.
     if (fs::exists(before_, ignored)) fs::remove_all(folder_, ignored);
@@ -62,13 +75,13 @@ void RunWatch::start(const std::function<void()>& action) {
   try {
     action();
   } catch (const AgreedError&) {
-    if (communicator_.rank() == 0 && fs::exists(before_, ignored)) {
+    if (communicator_.rank() == 0 && fs::exists(before_, ignored) && counts()) {
       fs::remove_all(folder_, ignored);
       fs::rename(before_, folder_, ignored);
     }
     throw;
   }
-  if (communicator_.rank() == 0) fs::remove_all(before_, ignored);
+  if (communicator_.rank() == 0 && counts()) fs::remove_all(before_, ignored);
 }
 
 }  // namespace lockstep

@@ -23,6 +23,8 @@ class RunWatch {
   void start(const std::function<void()>& action);
 
  private:
+  bool counts() const;
+
   Communicator& communicator_;
   std::filesystem::path folder_, before_;
   std::unique_ptr<Watchdog> watchdog_;

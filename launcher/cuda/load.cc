@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/base/host.h"
+#include "runtime/base/log.h"
 
 namespace lockstep {
 namespace {
@@ -13,7 +15,7 @@ constexpr const char* kFile = "liblockstep_cuda.so";
 
 std::filesystem::path find_plugin() {
   std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path program = program_path().parent_path();
   for (const auto& folder : {program, program / "../lib/lockstep"}) {
     if (std::filesystem::exists(folder / kFile, error)) return folder / kFile;
   }
@@ -43,6 +45,7 @@ const cuda::Plugin* load(std::string& why_not) {
     why_not = fmt::format("'{}' is of another build of Lockstep", file.string());
     return nullptr;
   }
+  plugin->set_log_sink(log_text);
   return plugin;
 }
 

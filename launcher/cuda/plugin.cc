@@ -5,6 +5,6 @@
 extern "C" __attribute__((visibility("default"))) const lockstep::cuda::Plugin*
 lockstep_cuda_plugin() {
   using namespace lockstep::cuda;
-  static const Plugin plugin = {kPluginInterface, probe_gpus, make_device};
+  static const Plugin plugin = {kPluginInterface, lockstep::set_log_sink, probe_gpus, make_device};
   return &plugin;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/log.h"
 #include "runtime/exec/device.h"
 
 namespace lockstep::cuda {
@@ -33,12 +34,13 @@ struct GpuRequest {
 
 struct Plugin {
   int interface;  // kPluginInterface of the build
+  void (*set_log_sink)(LogSink program);
   GpuProbe (*probe)();
   std::unique_ptr<Device> (*make_device)(const GpuRequest& request);
 };
 
 // Raised with every change of what is declared here or passed across.
-inline constexpr int kPluginInterface = 5;
+inline constexpr int kPluginInterface = 6;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();
 

@@ -1,5 +1,7 @@
 #include "launcher/launch/agent.h"
 
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,22 +11,32 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "collectives/tcp/socket.h"
 #include "launcher/launch/child.h"
+#include "launcher/launch/handed_config.h"
 #include "launcher/launch/messages.h"
+#include "launcher/launch/process_state.h"
+#include "launcher/launch/program.h"
 #include "runtime/base/file.h"
 #include "runtime/base/host.h"
 #include "runtime/base/json.h"
+#include "runtime/base/stop_signals.h"
 #include "runtime/base/time.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr double kBeatMs = 2000;
-constexpr double kDrainMs = 500;  // what a rank's own children may still write after its end
+constexpr double kDrainMs = 500;    // what a rank's own children may still write after its end
+constexpr int kLastReads = 64;      // of 64 KiB, more than a pipe holds
+constexpr double kUndeadMs = 5000;  // after SIGKILL; the kernel takes a moment to free much memory
+constexpr double kFarewellMs = 2000;    // for what `launch` has not read yet
+constexpr size_t kMaxUnread = 1 << 20;  // bytes; beyond that the ranks' output waits
 // By which other launchers speak to their processes, such as one that has started `launch`.
 const std::vector<std::string> kForeignVariables = {"OMPI_COMM_WORLD_SIZE",
                                                     "OMPI_COMM_WORLD_RANK",
@@ -35,6 +47,7 @@ const std::vector<std::string> kForeignVariables = {"OMPI_COMM_WORLD_SIZE",
                                                     "SLURM_PROCID",
                                                     "SLURM_LOCALID",
                                                     "LOCKSTEP_RENDEZVOUS",
+                                                    "LOCKSTEP_TOKEN_FILE",
                                                     "TORCHELASTIC_USE_AGENT_STORE",
                                                     "TORCHELASTIC_RUN_ID",
                                                     "TORCHELASTIC_RESTART_COUNT"};
@@ -42,7 +55,8 @@ const std::vector<std::string> kForeignVariables = {"OMPI_COMM_WORLD_SIZE",
 // A descriptor by which SIGCHLD is read. Signals that whoever started `launch` may send to all its
 // processes are ignored: `launch` says what is to be done.
 int take_signals() {
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGPIPE}) ::signal(number, SIG_IGN);
+  for (const int number : stop_signals()) ::signal(number, SIG_IGN);
+  ::signal(SIGPIPE, SIG_IGN);
   sigset_t children;
   sigemptyset(&children);
   sigaddset(&children, SIGCHLD);
@@ -50,26 +64,52 @@ int take_signals() {
   return signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+// A copy that what this process starts does not get: a rank that cannot be killed would keep the
+// connection open.
+Pipe own_copy(int descriptor) { return Pipe(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)); }
+
+// Those that are still there, and what keeps them.
+std::string undead_text(const std::string& given_up) {
+  std::string text;
+  for (const GivenUp& process : given_up_from(given_up)) {
+    if (!is_there(process)) continue;
+    text += fmt::format(
+        "{}process {}: {}", text.empty() ? "" : "; ", process.process, state_text(process.process));
+  }
+  return text;
+}
+
 class Agent {
  public:
-  Agent() : signals_(take_signals()), input_(dup(STDIN_FILENO)), output_(dup(STDOUT_FILENO)) {
+  Agent()
+      : signals_(take_signals()), input_(own_copy(STDIN_FILENO)), output_(own_copy(STDOUT_FILENO)) {
     if (signals_.fd < 0) throw IoError("open", "a descriptor of signals", errno);
+    fcntl(output_.descriptor(), F_SETFL, fcntl(output_.descriptor(), F_GETFL) | O_NONBLOCK);
   }
 
-  int run() {
+  int run(const std::string& given_up) {
     const int port = port_of(listen_on(0));
-    say({MessageKind::kHello, -1, 0, Json::object({{"host", host_name()}, {"port", port}}).dump()});
+    const Json hello = Json::object({{"host", host_name()},
+                                     {"port", port},
+                                     {"build", running_build()},
+                                     {"undead", undead_text(given_up)}});
+    say({MessageKind::kHello, -1, 0, hello.dump()});
     while (!ordered_ || !ranks_.empty()) {
       wait();
       read_orders();
-      if (!input_.is_open() || !output_.is_open()) {
+      if (!input_.is_open() || !output_.is_open() || launch_is_silent()) {
         signal_all(SIGKILL);
         return 1;
       }
       for (Rank& rank : ranks_) pass_output(rank);
       reap();
-      if (now_ms() - last_beat_ms_ > kBeatMs) say({});
+      look_for_undead();
+      if (now_ms() - last_beat_ms_ <= kBeatMs) continue;
+      kill_blocked();
+      say({});
     }
+    const double end_ms = now_ms() + kFarewellMs;
+    while (output_.unwritten() > 0 && now_ms() < end_ms) wait();
     return 0;
   }
 
@@ -79,11 +119,17 @@ class Agent {
     Child child;
     std::optional<int> code;  // once it has ended
     double ended_ms = 0;
+    double killed_ms = 0;  // 0: it has got no SIGKILL
+    bool undead = false;
+    std::optional<uint64_t> ticks = std::nullopt;  // while a thread is in state D,
+    double still_ms = 0;                           // and since when they have been so many
   };
 
   void wait() {
     std::vector<pollfd> entries = {{input_.descriptor(), POLLIN, 0}, {signals_.fd, POLLIN, 0}};
+    if (output_.unwritten() > 0) entries.push_back({output_.descriptor(), POLLOUT, 0});
     for (const Rank& rank : ranks_) {
+      if (output_.unwritten() > kMaxUnread) break;
       for (const Pipe* pipe : {&rank.child.output, &rank.child.errors})
         if (pipe->is_open()) entries.push_back({pipe->descriptor(), POLLIN, 0});
     }
@@ -92,42 +138,71 @@ class Agent {
     signalfd_siginfo ignored{};
     while (::read(signals_.fd, &ignored, sizeof(ignored)) > 0) {
     }
+    output_.flush();
     readable_ = (entries[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0;
   }
 
   void read_orders() {
     if (!readable_) return;
+    heard_ms_ = now_ms();
     orders_.add(input_.read());
     while (const std::optional<Message> message = orders_.next()) {
       if (message->kind == MessageKind::kSignal) signal_all(message->value);
+      if (message->kind == MessageKind::kConfig) config_ = config_in_memory(message->text);
       if (message->kind == MessageKind::kStart) start(start_order_from(message->text));
     }
   }
 
   void start(const StartOrder& order) {
     ordered_ = true;
+    silence_ms_ = order.silence_s * 1000;
+    blocked_ms_ = order.blocked_s * 1000;
     std::filesystem::current_path(order.folder);
     for (const StartOrder::Rank& rank : order.ranks) {
+      std::vector<std::string> variables = rank.variables;
+      if (config_) variables.push_back(config_variable(*config_));
       ranks_.push_back(
           {rank.rank,
-           start_child({.words = order.words, .set = rank.variables, .unset = kForeignVariables}),
+           start_child({.words = order.words, .set = variables, .unset = kForeignVariables}),
            std::nullopt});
       say({MessageKind::kBegun, rank.rank, ranks_.back().child.process, ""});
     }
   }
 
+  // The network may be down between the hosts, of which neither end of a connection learns.
+  bool launch_is_silent() const { return silence_ms_ > 0 && now_ms() - heard_ms_ > silence_ms_; }
+
   void signal_all(int number) {
-    for (const Rank& rank : ranks_) {
+    for (Rank& rank : ranks_) {
       if (rank.code) continue;
-      // What a rank has started gets only what nobody survives.
-      kill(number == SIGKILL ? -rank.child.process : rank.child.process, number);
+      if (number == SIGKILL)
+        kill_rank(rank);
+      else
+        kill(rank.child.process, number);
     }
   }
 
-  void pass_output(Rank& rank) {
+  // And what it has started.
+  static void kill_rank(Rank& rank) {
+    if (rank.killed_ms == 0) rank.killed_ms = now_ms();
+    kill(-rank.child.process, SIGKILL);
+  }
+
+  // On a file system that has stopped answering all ranks may hang, with the threads that watch them.
+  void kill_blocked() {
+    for (Rank& rank : ranks_) {
+      if (rank.code || rank.killed_ms > 0 || blocked_ms_ == 0) continue;
+      const std::optional<uint64_t> ticks = ticks_if_blocked(rank.child.process);
+      if (!ticks || ticks != std::exchange(rank.ticks, ticks)) rank.still_ms = now_ms();
+      if (now_ms() - rank.still_ms > blocked_ms_) kill_rank(rank);
+    }
+  }
+
+  // One that never stops writing holds up nothing else: each pipe has up to `reads` turns.
+  void pass_output(Rank& rank, int reads = 1) {
     int stream = 1;
     for (Pipe* pipe : {&rank.child.output, &rank.child.errors}) {
-      while (pipe->is_open()) {
+      for (int i = 0; i < reads && pipe->is_open() && output_.unwritten() <= kMaxUnread; ++i) {
         const std::string bytes = pipe->read();
         if (bytes.empty()) break;
         say({MessageKind::kOutput, rank.rank, stream, bytes});
@@ -153,13 +228,27 @@ class Agent {
         rank.ended_ms = now_ms();
       }
       const bool open = rank.child.output.is_open() || rank.child.errors.is_open();
-      if (!rank.code || (open && now_ms() - rank.ended_ms < kDrainMs)) {
+      const bool drains = now_ms() - rank.ended_ms < kDrainMs || output_.unwritten() > kMaxUnread;
+      if (!rank.code || (open && drains)) {
         ++i;
         continue;
       }
-      pass_output(rank);
+      pass_output(rank, kLastReads);
       say({MessageKind::kEnded, rank.rank, *rank.code, ""});
       ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
+  // Tells of ranks that SIGKILL does not end: they are in the kernel, or frozen.
+  void look_for_undead() {
+    for (Rank& rank : ranks_) {
+      const double since_ms = rank.killed_ms;
+      if (rank.code || rank.undead || since_ms == 0 || now_ms() - since_ms < kUndeadMs) continue;
+      rank.undead = true;
+      const pid_t process = rank.child.process;
+      const Json json = Json::object(
+          {{"state", state_text(process)}, {"started", given_up_now(process).start_ticks}});
+      say({MessageKind::kUndead, rank.rank, process, json.dump()});
     }
   }
 
@@ -172,12 +261,14 @@ class Agent {
   Pipe input_, output_;
   MessageReader orders_;
   std::vector<Rank> ranks_;
+  std::unique_ptr<Descriptor> config_;
   bool ordered_ = false, readable_ = false;
   double last_beat_ms_ = 0;
+  double heard_ms_ = now_ms(), silence_ms_ = 0, blocked_ms_ = 0;
 };
 
 }  // namespace
 
-int run_agent() { return Agent().run(); }
+int run_agent(const std::string& given_up) { return Agent().run(given_up); }
 
 }  // namespace lockstep::launch

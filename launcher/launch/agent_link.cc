@@ -1,10 +1,10 @@
 #include "launcher/launch/agent_link.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <chrono>
-#include <thread>
+#include <algorithm>
 
 #include "runtime/base/text.h"
 #include "runtime/base/time.h"
@@ -20,14 +20,18 @@ std::string quoted(const std::string& word) {
 
 ChildOrder agent_order(const HostSlots& host,
                        const std::string& program,
-                       const std::string& remote_shell) {
+                       const std::string& remote_shell,
+                       const std::vector<GivenUp>& given_up) {
   ChildOrder order{.with_input = true};
+  std::vector<std::string> words = {"launch", "--agent"};
+  if (!given_up.empty()) words.insert(words.end(), {"--given-up", to_text(given_up)});
   if (is_this_host(host.name)) {
-    order.words = {program, "launch", "--agent"};
+    order.words = {program};
+    order.words.insert(order.words.end(), words.begin(), words.end());
   } else {
     order.words = words_of(remote_shell);
     order.words.push_back(host.name);
-    order.words.push_back("exec " + quoted(program) + " launch --agent");
+    order.words.push_back(fmt::format("exec {} {}", quoted(program), fmt::join(words, " ")));
   }
   return order;
 }
@@ -36,24 +40,28 @@ ChildOrder agent_order(const HostSlots& host,
 
 AgentLink::AgentLink(const HostSlots& host,
                      const std::string& program,
-                     const std::string& remote_shell)
+                     const std::string& remote_shell,
+                     const std::vector<GivenUp>& given_up)
     : name(host.name),
       host_(host),
-      agent_(start_child(agent_order(host, program, remote_shell))),
+      agent_(start_child(agent_order(host, program, remote_shell, given_up))),
       heard_ms_(now_ms()) {}
 
 AgentLink::~AgentLink() {
-  constexpr double kPatienceMs = 2000;
-  agent_.input.close();
-  const double end_ms = now_ms() + kPatienceMs;
-  while (waitpid(agent_.process, nullptr, WNOHANG) == 0) {
-    if (now_ms() > end_ms) {
-      kill(-agent_.process, SIGKILL);
-      waitpid(agent_.process, nullptr, 0);
-      return;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  if (!agent_ended()) kill_agent();
+}
+
+bool AgentLink::agent_ended() {
+  reaped_ = reaped_ || waitpid(agent_.process, nullptr, WNOHANG) != 0;
+  return reaped_;
+}
+
+// The ranks of this host too, before their agent, which may be frozen: until it has waited for them
+// nobody else gets their numbers.
+void AgentLink::kill_agent() {
+  for (const LinkedRank& rank : ranks)
+    if (is_here() && rank.process > 0 && !rank.reported) kill(-rank.process, SIGKILL);
+  kill(-agent_.process, SIGKILL);
 }
 
 void AgentLink::add_to(std::vector<pollfd>& entries) const {
@@ -77,10 +85,9 @@ std::vector<Message> AgentLink::read() {
 double AgentLink::silent_ms() const { return now_ms() - heard_ms_; }
 
 std::string AgentLink::complaint() const {
-  std::string text = escape_controls(errors_);
-  for (size_t at = text.find("\\n"); at != std::string::npos; at = text.find("\\n"))
-    text.replace(at, 2, " ");
-  return text;
+  std::string text = errors_;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return escape_controls(text);
 }
 
 }  // namespace lockstep::launch

@@ -1,19 +1,21 @@
 #include "launcher/launch/child.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "runtime/base/file.h"
+#include "runtime/base/stop_signals.h"
 
 namespace lockstep::launch {
 namespace {
@@ -30,17 +32,34 @@ PipeEnds make_pipe() {
 
 void do_not_block(const Pipe& pipe) { fcntl(pipe.descriptor(), F_SETFL, O_NONBLOCK); }
 
-void restore_signals() {
-  for (int number = 1; number < NSIG; ++number) {
-    if (number != SIGHUP) ::signal(number, SIG_DFL);  // nohup's stays
-  }
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+// The words or variables as exec wants them; those of `texts` must live.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
-// The child's side of the fork: does not return.
-[[noreturn]] void become(const ChildOrder& order, pid_t parent, int input, int output, int errors) {
+// The variables of this process as the order changes them: what it sets last counts.
+std::vector<std::string> environment_of(const ChildOrder& order) {
+  const auto name_of = [](std::string_view variable) {
+    return variable.substr(0, variable.find('='));
+  };
+  std::map<std::string, std::string, std::less<>> by_name;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    by_name.emplace(name_of(*variable), *variable);
+  for (const std::string& name : order.unset) by_name.erase(name);
+  for (const std::string& variable : order.set)
+    by_name.insert_or_assign(std::string(name_of(variable)), variable);
+  std::vector<std::string> variables;
+  for (const auto& [name, variable] : by_name) variables.push_back(variable);
+  return variables;
+}
+
+// The child's side of the fork: does not return. Other threads may have held any lock at the fork, so
+// it calls only what is safe in a signal handler.
+[[noreturn]] void become(
+    char** words, char** variables, pid_t parent, int input, int output, int errors) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it had ended before
@@ -48,30 +67,25 @@ void restore_signals() {
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(errors, STDERR_FILENO);
-  for (const std::string& name : order.unset) unsetenv(name.c_str());
-  for (const std::string& variable : order.set) {
-    const size_t equals = variable.find('=');
-    setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
-  }
-  std::vector<char*> words;
-  for (const std::string& word : order.words) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  execvp(words[0], words.data());
+  execvpe(words[0], words, variables);
   dprintf(STDERR_FILENO, "cannot start %s: %s\n", words[0], strerror(errno));
   _exit(127);
 }
 
 }  // namespace
 
-Pipe::Pipe(Pipe&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+Pipe::Pipe(Pipe&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), unwritten_(std::move(other.unwritten_)) {}
 
 Pipe& Pipe::operator=(Pipe&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
+  std::swap(unwritten_, other.unwritten_);
   return *this;
 }
 
 void Pipe::close() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  unwritten_.clear();
 }
 
 std::string Pipe::read() {
@@ -85,18 +99,26 @@ std::string Pipe::read() {
 }
 
 void Pipe::write(std::string_view bytes) {
-  while (!bytes.empty() && is_open()) {
-    const ssize_t count =
-        uninterrupted([&] { return ::write(descriptor_, bytes.data(), bytes.size()); });
+  if (!is_open()) return;
+  unwritten_ += bytes;
+  flush();
+}
+
+void Pipe::flush() {
+  size_t written = 0;
+  while (is_open() && written < unwritten_.size()) {
+    const ssize_t count = uninterrupted([&] {
+      return ::write(descriptor_, unwritten_.data() + written, unwritten_.size() - written);
+    });
     if (count > 0) {
-      bytes.remove_prefix(static_cast<size_t>(count));
+      written += static_cast<size_t>(count);
     } else if (errno == EAGAIN) {
-      pollfd entry{descriptor_, POLLOUT, 0};
-      poll(&entry, 1, -1);
+      break;
     } else {
       close();
     }
   }
+  unwritten_.erase(0, std::min(written, unwritten_.size()));
 }
 
 Child start_child(const ChildOrder& order) {
@@ -105,12 +127,15 @@ Child start_child(const ChildOrder& order) {
     input = make_pipe();
   else
     input.read = Pipe(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const std::vector<std::string> environment = environment_of(order);
+  const std::vector<char*> words = pointers_to(order.words), variables = pointers_to(environment);
   const pid_t parent = getpid();
   Child child;
   child.process = fork();
   if (child.process < 0) throw IoError("start", order.words[0], errno);
   if (child.process == 0)
-    become(order,
+    become(const_cast<char**>(words.data()),
+           const_cast<char**>(variables.data()),
            parent,
            input.read.descriptor(),
            output.write.descriptor(),

@@ -22,11 +22,15 @@ class Pipe {
   void close();
   // What is there to read now; closes itself at the end.
   std::string read();
-  // Writes all of it, however long that takes; closes itself where nobody reads any more.
+  // Writes what fits now, and keeps the rest for flush(); closes itself if nobody reads any more.
   void write(std::string_view bytes);
+  void flush();
+  // Bytes that are kept.
+  size_t unwritten() const { return unwritten_.size(); }
 
  private:
   int descriptor_ = -1;
+  std::string unwritten_;
 };
 
 struct ChildOrder {

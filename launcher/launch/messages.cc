@@ -21,9 +21,40 @@ struct Header {
   uint32_t bytes = 0;
 };
 
+// Paths and words of a command line are any bytes, texts of JSON are characters: a byte travels as
+// the character of its number.
+std::string to_characters(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (byte >= 0x80) text.push_back(static_cast<char>(0xC0 | byte >> 6));
+    text.push_back(byte < 0x80 ? c : static_cast<char>(0x80 | (byte & 0x3F)));
+  }
+  return text;
+}
+
+std::string to_bytes(const std::string& text) {
+  std::string bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto byte = static_cast<uint8_t>(text[i]);
+    if (byte >= 0x80 && i + 1 < text.size())
+      byte = static_cast<uint8_t>(byte << 6 | (static_cast<uint8_t>(text[++i]) & 0x3F));
+    bytes.push_back(static_cast<char>(byte));
+  }
+  return bytes;
+}
+
+std::string string_of(const Json& text) { return to_bytes(text.get<std::string>()); }
+
+Json array_of(const std::vector<std::string>& strings) {
+  Json array = Json::array();
+  for (const std::string& string : strings) array.push_back(to_characters(string));
+  return array;
+}
+
 std::vector<std::string> strings_of(const Json& array) {
   std::vector<std::string> strings;
-  for (const Json& element : array) strings.push_back(element.get<std::string>());
+  for (const Json& element : array) strings.push_back(string_of(element));
   return strings;
 }
 
@@ -58,15 +89,22 @@ std::optional<Message> MessageReader::next() {
 std::string to_text(const StartOrder& order) {
   Json ranks = Json::array();
   for (const StartOrder::Rank& rank : order.ranks)
-    ranks.push_back(Json::object({{"rank", rank.rank}, {"variables", rank.variables}}));
-  return Json::object({{"folder", order.folder}, {"words", order.words}, {"ranks", ranks}}).dump();
+    ranks.push_back(Json::object({{"rank", rank.rank}, {"variables", array_of(rank.variables)}}));
+  return Json::object({{"folder", to_characters(order.folder)},
+                       {"words", array_of(order.words)},
+                       {"ranks", ranks},
+                       {"silence_s", order.silence_s},
+                       {"blocked_s", order.blocked_s}})
+      .dump();
 }
 
 StartOrder start_order_from(const std::string& text) {
   const Json json = Json::parse(text);
-  StartOrder order{json["folder"].get<std::string>(), strings_of(json["words"]), {}};
+  StartOrder order{.folder = string_of(json["folder"]), .words = strings_of(json["words"])};
   for (const Json& rank : json["ranks"])
     order.ranks.push_back({rank["rank"].get<int>(), strings_of(rank["variables"])});
+  order.silence_s = json["silence_s"].get<double>();
+  order.blocked_s = json["blocked_s"].get<double>();
   return order;
 }
 

@@ -11,13 +11,17 @@
 namespace lockstep::launch {
 
 enum class MessageKind : uint8_t {
-  kHello,   // agent: it is there; text: JSON {"host", "port"}, a port that is free there
-  kStart,   // launch: ranks to start; text: JSON of StartOrder
+  kHello,   // agent: it is there; text: JSON {"host", "port", "build", "undead"}: a port that is
+            // free there; which of --given-up are still there, and their states
+  kStart,   // launch: ranks to start, after kConfig; text: JSON of StartOrder
   kBegun,   // agent: `rank` runs, as process `value`
   kOutput,  // agent: `rank` has written text to its stream `value`, 1 or 2
   kEnded,   // agent: `rank` has ended; `value`: its exit code, or 128 + a signal
   kSignal,  // launch: signal `value` for every rank
-  kBeat     // agent: it lives
+  kUndead,  // agent: `rank`, process `value`, is there some seconds after SIGKILL; text: JSON
+            // {"state", "started"}, of process_state.h
+  kConfig,  // launch: the config's text for all ranks that are to start
+  kBeat     // both: it lives
 };
 
 struct Message {
@@ -37,7 +41,9 @@ struct StartOrder {
     int rank = 0;
     std::vector<std::string> variables;
   };
-  std::vector<Rank> ranks;
+  std::vector<Rank> ranks = {};
+  double silence_s = 0;  // after which without a word of `launch` the agent ends them; 0: never
+  double blocked_s = 0;  // after which it kills one that the kernel keeps from running; 0: never
 };
 std::string to_text(const StartOrder& order);
 StartOrder start_order_from(const std::string& text);

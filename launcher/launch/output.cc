@@ -2,9 +2,14 @@
 
 #include <fmt/core.h>
 
-#include <cstdio>
+#include <utility>
+
+#include "runtime/base/streams.h"
 
 namespace lockstep::launch {
+namespace {
+constexpr size_t kMostBytes = 65536;
+}
 
 void Output::add(int rank, int stream, std::string_view bytes) {
   std::string& line = begun_[{rank, stream}];
@@ -15,6 +20,9 @@ void Output::add(int rank, int stream, std::string_view bytes) {
     bytes.remove_prefix(end + 1);
   }
   line += bytes;
+  if (line.size() <= kMostBytes) return;
+  pass(rank, stream, line);
+  line.clear();
 }
 
 void Output::finish(int rank) {
@@ -25,16 +33,17 @@ void Output::finish(int rank) {
   }
 }
 
-// Where nobody reads our own stream any more the line is lost.
+bool Output::is_written() {
+  flush_streams();
+  return lost_results().empty();
+}
+
 void Output::pass(int rank, int stream, std::string_view line) {
-  constexpr size_t kMostBytes = 65536;
-  const std::string whole = tag_ ? fmt::format("[rank {}] {}", rank, line) : std::string(line);
-  std::FILE* const file = stream == 1 ? stdout : stderr;
-  std::fwrite(whole.data(), 1, whole.size(), file);
-  std::fflush(file);
-  if (stream != 2) return;
+  std::string whole = tag_ ? fmt::format("[rank {}] {}", rank, line) : std::string(line);
+  if (stream == 1) return print_result(std::move(whole));
   errors_ += whole;
   if (errors_.size() > 2 * kMostBytes) errors_.erase(0, errors_.size() - kMostBytes);
+  print_log(std::move(whole));
 }
 
 }  // namespace lockstep::launch

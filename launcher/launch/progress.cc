@@ -6,22 +6,26 @@
 #include <charconv>
 #include <chrono>
 #include <fstream>
+#include <limits>
 
+#include "launcher/launch/folder_writer.h"
 #include "runtime/base/file.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/state.h"
+#include "runtime/train/folder/run_end.h"
 
 namespace lockstep::launch {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The record of a rank of this start; nothing where it has none, or an earlier start's is there.
+// The record of a rank of this start; nothing if it has none, or another start's or run's is there.
 std::unique_ptr<FlightReader> record_of(const fs::path& run_dir, const RankEnd& end) {
-  auto reader = FlightReader::open(flight_path(run_dir / "flight", end.rank));
-  if (reader == nullptr || reader->now().process != end.process) return nullptr;
+  auto reader = FlightReader::copy(flight_path(run_dir / "flight", end.rank));
+  if (reader == nullptr) return nullptr;
+  const FlightMoment moment = reader->now();
+  if (moment.process != end.process || !end.host.starts_with(moment.host)) return nullptr;
   return reader;
 }
 
@@ -46,11 +50,33 @@ std::optional<double> number_in(const std::string& line, std::string_view name) 
   return result.ec == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-fs::path next_folder(const fs::path& starts) {
-  for (int number = 1;; ++number) {
-    const fs::path folder = starts / fmt::format("{:04}", number);
-    if (!fs::exists(folder)) return folder;
+// The numbers of the folders in starts/, in ascending order. Throws IoError.
+std::vector<int> numbers_in(const fs::path& starts) {
+  std::vector<int> numbers;
+  std::error_code error;
+  for (fs::directory_iterator entry(starts, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    int number = 0;
+    const auto result = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (result.ec == std::errc() && result.ptr == name.data() + name.size())
+      numbers.push_back(number);
   }
+  if (error) throw IoError("list", starts, error.value());
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+fs::path folder_of(const fs::path& starts, int number) {
+  return starts / fmt::format("{:04}", number);
+}
+
+// The first ones tell how it began, the newest ones how it is now.
+void remove_some(const fs::path& starts, const std::vector<int>& numbers) {
+  constexpr size_t kFirst = 3, kNewest = 20;
+  std::error_code ignored;  // then there is one more
+  for (size_t i = kFirst; i + kNewest < numbers.size(); ++i)
+    fs::remove_all(folder_of(starts, numbers[i]), ignored);
 }
 
 }  // namespace
@@ -58,19 +84,67 @@ fs::path next_folder(const fs::path& starts) {
 Progress::Progress(fs::path run_dir) : run_dir_(std::move(run_dir)) {}
 
 void Progress::begin_start() {
-  kept_step_ = kept_step();
+  begin_step_ = kept_step();
   end_time_ = time_of(run_dir_ / "end.json");
+  metrics_time_ = time_of(run_dir_ / "metrics.jsonl");
 }
 
-std::optional<RunEnd> Progress::end() const {
-  const auto now = time_of(run_dir_ / "end.json");
-  if (!now || now == end_time_) return std::nullopt;
-  return read_run_end(run_dir_);
+std::optional<CheckpointEntry> Progress::newest() const {
+  try {
+    newest_ = find_latest(run_dir_ / "checkpoints");
+  } catch (const IoError&) {
+    // A disk that does not answer: the checkpoint is still there.
+  }
+  return newest_;
 }
 
 int64_t Progress::kept_step() const {
-  const auto newest = find_latest(run_dir_ / "checkpoints");
-  return newest ? newest->step : 0;
+  const auto entry = newest();
+  return entry ? entry->step : 0;
+}
+
+bool Progress::is_ours(const StartEnd& end) const {
+  return std::any_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
+    return rank.code == 0 || rank.code == static_cast<int>(ExitCode::kPreempted) ||
+           record_of(run_dir_, rank) != nullptr;
+  });
+}
+
+void Progress::complete(StartEnd& end) {
+  if (!is_ours(end)) return;
+  const fs::path end_file = run_dir_ / "end.json";
+  if (time_of(end_file) && time_of(end_file) != end_time_) {
+    const std::optional<RunEnd> told = read_run_end(run_dir_);
+    end.done = told && told->done();
+    if (told) end.signalled = told->signalled;
+  }
+  end.made_steps = made_steps(end);
+  for (const RankEnd& rank : end.ranks) {
+    const auto record = record_of(run_dir_, rank);
+    const auto finding = record ? record->finding() : std::nullopt;
+    if (finding && finding->rank >= 0) end.stuck_rank = finding->rank;
+  }
+}
+
+// As the flight recorders tell or, on hosts that have none, metrics.jsonl.
+bool Progress::made_steps(const StartEnd& end) const {
+  if (has_progressed()) return true;
+  for (const RankEnd& rank : end.ranks) {
+    const auto record = record_of(run_dir_, rank);
+    if (!record) continue;
+    const FlightMoment moment = record->now();
+    if (moment.first_step >= 0 && moment.step > moment.first_step) return true;
+  }
+  return time_of(run_dir_ / "metrics.jsonl") != metrics_time_ &&
+         seconds_of_steps(begin_step_, std::numeric_limits<int64_t>::max()) > 0;
+}
+
+// Whether a process holds writer.lock that is none of this start's ranks.
+bool Progress::has_another_writer(const StartEnd& end) const {
+  const std::optional<FolderWriter> writer = writer_of(run_dir_);
+  return writer && std::none_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
+           return writer->host == rank.host && writer->pid == std::to_string(rank.process);
+         });
 }
 
 std::vector<std::string> Progress::last_words(const StartEnd& end) const {
@@ -92,7 +166,7 @@ Lost Progress::lost(const StartEnd& end) const {
     reached = std::max(reached, moment.step);
     begin_ns = std::max(begin_ns, moment.begin_ns);
   }
-  const auto newest = find_latest(run_dir_ / "checkpoints");
+  const auto newest = this->newest();
   const int64_t kept = newest ? newest->step : 0;
   if (reached <= kept) return {};
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
@@ -105,10 +179,17 @@ Lost Progress::lost(const StartEnd& end) const {
 fs::path Progress::keep_post_mortem(const StartEnd& end,
                                     const Lost& lost,
                                     const std::string& said) const {
-  const fs::path folder = next_folder(run_dir_ / "starts");
+  if (has_another_writer(end))
+    throw IoError("write to", run_dir_ / "starts", "another run writes to this run folder");
+  const fs::path starts = run_dir_ / "starts";
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directories(starts, error);
+  std::vector<int> numbers = error ? std::vector<int>() : numbers_in(starts);
+  numbers.push_back(numbers.empty() ? 1 : numbers.back() + 1);
+  const fs::path folder = folder_of(starts, numbers.back());
+  if (!error) fs::create_directory(folder, error);
   if (error) throw IoError("create folder", folder, error.value());
+  remove_some(starts, numbers);
   const bool recorded = std::any_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
     return record_of(run_dir_, rank) != nullptr;
   });
@@ -131,11 +212,18 @@ fs::path Progress::keep_post_mortem(const StartEnd& end,
 }
 
 double Progress::seconds_of_steps_after(int64_t step) const {
+  return seconds_of_steps(step, kept_step());
+}
+
+double Progress::seconds_of_steps(int64_t after, int64_t last) const {
+  if (!is_file(run_dir_ / "metrics.jsonl")) return 0;  // a pipe would be waited for
   std::ifstream file(run_dir_ / "metrics.jsonl");
   double sum_ms = 0;
   for (std::string line; std::getline(file, line);) {
     const auto number = number_in(line, "step"), ms = number_in(line, "step_ms");
-    if (number && ms && *number > static_cast<double>(step)) sum_ms += *ms;
+    if (number && ms && *number > static_cast<double>(after) &&
+        *number <= static_cast<double>(last))
+      sum_ms += *ms + number_in(line, "left_out_ms").value_or(0);
   }
   return sum_ms / 1000;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "runtime/base/error.h"
+#include "runtime/base/passing_error.h"
 
 namespace lockstep::launch {
 namespace {
@@ -17,6 +18,9 @@ constexpr std::array kFinal = {ExitCode::kUsage,
                                ExitCode::kCheckpoint,
                                ExitCode::kMemory,
                                ExitCode::kNumeric};
+
+constexpr int kPeer = static_cast<int>(ExitCode::kPeer),
+              kPreempted = static_cast<int>(ExitCode::kPreempted);
 
 bool is_final(int code) {
   return std::any_of(kFinal.begin(), kFinal.end(), [&](ExitCode final) {
@@ -30,18 +34,35 @@ Decision decide(const StartEnd& end) {
   if (end.done) return {.code = 0};
   for (const RankEnd& rank : end.ranks)
     if (rank.code && is_final(*rank.code)) return {.code = *rank.code};
-  const int preempted = static_cast<int>(ExitCode::kPreempted);
-  const bool saved = std::any_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
-    return rank.code == preempted;
+  if (!end.other_build.empty()) return {.code = static_cast<int>(ExitCode::kUsage)};
+  const auto any_ended_with = [&](int code) {
+    return std::any_of(
+        end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) { return rank.code == code; });
+  };
+  if (any_ended_with(kPreempted))
+    return {.again = !end.stop_requested && !end.drained.empty(), .code = kPreempted};
+  if (end.stop_requested && any_ended_with(kMayPassCode))
+    return {.code = static_cast<int>(ExitCode::kCheckpoint)};  // it could not save
+  if (end.stop_requested && !end.work_lost) return {.code = kPreempted};
+  return {.again = !end.stop_requested && !end.too_few_left, .code = kPeer};
+}
+
+const RankEnd* first_to_fail(const StartEnd& end) {
+  const auto failed = std::find_if(end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) {
+    return rank.code != 0 && rank.code != kPreempted && rank.code != kPeer &&
+           rank.code != kMayPassCode;
   });
-  if (saved || (end.stop_requested && !end.work_lost)) return {.code = preempted};
-  if (end.stop_requested) return {.code = static_cast<int>(ExitCode::kPeer)};
-  return {.again = true};
+  if (failed != end.ranks.end()) return &*failed;
+  const auto stuck = std::find_if(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
+    return rank.rank == end.stuck_rank;
+  });
+  return stuck == end.ranks.end() ? nullptr : &*stuck;
 }
 
 std::string text_of(const RankEnd& end) {
   const std::string who =
       fmt::format("rank {} on {} (process {})", end.rank, end.host, end.process);
+  if (!end.state.empty()) return fmt::format("{} cannot be killed: {}", who, end.state);
   if (!end.code) return who + " was lost with its host";
   if (*end.code > 128)
     return fmt::format(

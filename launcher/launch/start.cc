@@ -7,24 +7,28 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 #include <string_view>
 
 #include "collectives/tcp/meeting.h"
 #include "launcher/launch/agent_link.h"
 #include "launcher/launch/messages.h"
+#include "launcher/launch/program.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
+#include "runtime/base/passing_error.h"
 #include "runtime/base/time.h"
 
 namespace lockstep::launch {
 namespace {
 
-constexpr double kGreetingSeconds = 30;  // for the remote shell, and a slow machine
-constexpr double kSilenceSeconds = 30;   // an agent says every 2 s that it lives
-constexpr double kGraceSeconds = 4;      // in which survivors tell what they know
+constexpr double kGreetingSeconds = 30;         // for the remote shell, and a slow machine
+constexpr double kGreetingOfSilentSeconds = 5;  // of a host that fell silent in the start before
+constexpr double kBeatSeconds = 2;              // to the agents
+constexpr double kGraceSeconds = 4;             // in which survivors tell what they know
 
 // Of this process, for ranks on other hosts, where a remote shell brings none.
 std::vector<std::string> passed_variables() {
@@ -44,10 +48,14 @@ std::vector<std::string> passed_variables() {
 
 Start::Start(const LaunchSetup& setup,
              const TrainWords& words,
+             const RunGeneration& generation,
+             HostRecords& records,
              StopSignals& signals,
              Output& output)
     : setup_(setup),
       words_(words),
+      generation_(generation),
+      records_(records),
       signals_(signals),
       output_(output),
       token_(fmt::format("{:016x}{:016x}", random_nonce(), random_nonce())) {}
@@ -56,25 +64,58 @@ Start::~Start() = default;
 
 StartEnd Start::run() {
   for (const HostSlots& host : setup_.hosts)
-    hosts_.push_back(std::make_unique<AgentLink>(host, setup_.program, setup_.remote_shell));
+    hosts_.push_back(std::make_unique<AgentLink>(
+        host, setup_.program, setup_.remote_shell, records_[host.name].given_up));
   greet();
-  if (!signals_.stop_requested() && order()) watch();
-  hosts_.clear();
+  if (!signals_.stop_requested() && has_same_build() && order()) watch();
+  end_agents();
   end_.stop_requested = signals_.stop_requested();
+  end_.too_few_left = too_few_left();
   return std::move(end_);
 }
 
 // Until each host's agent has answered or will not.
 void Start::greet() {
-  const double end_ms = now_ms() + kGreetingSeconds * 1000;
-  const auto awaited = [](const auto& host) { return host->is_open() && !host->greeted; };
-  while (std::any_of(hosts_.begin(), hosts_.end(), awaited) && now_ms() < end_ms) {
+  const double begin_ms = now_ms();
+  const auto awaited = [&](const auto& host) {
+    return host->is_open() && !host->greeted &&
+           now_ms() - begin_ms < greeting_seconds(*host) * 1000;
+  };
+  while (std::any_of(hosts_.begin(), hosts_.end(), awaited)) {
     wait_for_news();
     if (signals_.read() != StopSignals::Wish::kNone) return;
   }
-  for (const auto& host : hosts_)
-    if (awaited(host)) lose(*host, fmt::format("no answer in {:g} s", kGreetingSeconds));
-  std::erase_if(hosts_, [](const auto& host) { return !host->greeted; });
+  for (const auto& host : hosts_) {
+    HostRecord& record = records_[host->host().name];
+    if (!host->greeted) {
+      if (host->is_open()) lose(*host, fmt::format("no answer in {:g} s", greeting_seconds(*host)));
+      continue;
+    }
+    if (host->undead.empty())
+      record = {};
+    else
+      trouble(fmt::format("host {} is left out: what was given up there is still there: {}",
+                          host->host().name,
+                          host->undead));
+  }
+  keep([](const AgentLink& host) { return host.greeted && host.undead.empty(); });
+}
+
+// The others do not wait long for one that did not answer in the start before.
+double Start::greeting_seconds(const AgentLink& host) const {
+  const bool brief = setup_.allow_fewer && records_.at(host.host().name).fell_silent;
+  return brief ? kGreetingOfSilentSeconds : kGreetingSeconds;
+}
+
+bool Start::has_same_build() {
+  if (setup_.build.empty()) return true;
+  for (const auto& host : hosts_) {
+    const std::string difference = difference_of_builds(setup_.build, host->build);
+    if (difference.empty()) continue;
+    end_.other_build = fmt::format("on host {} {}", host->host().name, difference);
+    return false;
+  }
+  return true;
 }
 
 std::vector<std::string> Start::variables_of(int rank, int ranks, int local, int locals) const {
@@ -84,7 +125,10 @@ std::vector<std::string> Start::variables_of(int rank, int ranks, int local, int
           fmt::format("LOCAL_WORLD_SIZE={}", locals),
           fmt::format("MASTER_ADDR={}", root_host_),
           fmt::format("MASTER_PORT={}", root_port_),
-          fmt::format("LOCKSTEP_TOKEN={}", token_)};
+          fmt::format("LOCKSTEP_TOKEN={}", token_),
+          fmt::format("LOCKSTEP_GENERATION={}", generation_.number),
+          fmt::format("LOCKSTEP_LAUNCH_ID={}", generation_.launch),
+          fmt::format("{}=1", kUnderLaunchVariable)};
 }
 
 // Places the ranks on the hosts that are there, in their order, and has them started. False where
@@ -113,7 +157,10 @@ bool Start::order() {
   for (const auto& host : hosts_) {
     const int locals = std::min(host->host().slots, ranks - next);
     if (locals == 0) break;
-    StartOrder order{std::filesystem::current_path().string(), {setup_.program}, {}};
+    StartOrder order{.folder = std::filesystem::current_path().string(),
+                     .words = {setup_.program},
+                     .silence_s = host->is_here() ? 0 : kAgentSilenceSeconds,
+                     .blocked_s = setup_.blocked_s};
     order.words.insert(order.words.end(), words_.begin(), words_.end());
     for (int local = 0; local < locals; ++local, ++next) {
       StartOrder::Rank rank{next, {}};
@@ -123,9 +170,10 @@ bool Start::order() {
       order.ranks.push_back(std::move(rank));
       host->ranks.push_back({.rank = next});
     }
+    host->send({MessageKind::kConfig, -1, 0, setup_.config});
     host->send({MessageKind::kStart, -1, 0, to_text(order)});
   }
-  std::erase_if(hosts_, [](const auto& host) { return host->ranks.empty(); });
+  keep([](const AgentLink& host) { return !host.ranks.empty(); });
   return true;
 }
 
@@ -137,10 +185,8 @@ void Start::watch() {
       case StopSignals::Wish::kStop: signal_all(SIGUSR1); break;
       case StopSignals::Wish::kKill: signal_all(SIGKILL); break;
     }
-    if (failed_ms_ > 0 && now_ms() - failed_ms_ > kGraceSeconds * 1000) signal_all(SIGKILL);
-    for (const auto& host : hosts_)
-      if (host->silent_ms() > kSilenceSeconds * 1000)
-        lose(*host, fmt::format("no sign of life for {:g} s", kSilenceSeconds));
+    if (failed_ms_ > 0 && now_ms() - failed_ms_ > kGraceSeconds * 1000) kill_all();
+    lose_silent_hosts();
   }
 }
 
@@ -149,6 +195,7 @@ void Start::wait_for_news() {
   std::vector<pollfd> entries = {{signals_.descriptor(), POLLIN, 0}};
   for (const auto& host : hosts_) host->add_to(entries);
   poll(entries.data(), entries.size(), kPollMs);
+  beat();
   for (const auto& host : hosts_) {
     if (!host->is_open()) continue;
     try {
@@ -156,11 +203,14 @@ void Start::wait_for_news() {
       if (!host->is_open()) lose(*host, "the connection ended");
     } catch (const CommError& error) {
       lose(*host, error.what());
+    } catch (const JsonError& error) {
+      lose(*host, fmt::format("its greeting makes no sense: {}", error.what()));
     }
   }
 }
 
 void Start::heed(AgentLink& host) {
+  bool undead = false;
   for (const Message& message : host.read()) {
     const auto rank = std::find_if(host.ranks.begin(), host.ranks.end(), [&](const auto& linked) {
       return linked.rank == message.rank;
@@ -169,17 +219,27 @@ void Start::heed(AgentLink& host) {
       const Json json = Json::parse(message.text);
       host.name = json["host"].get<std::string>();
       host.free_port = json["port"].get<int>();
+      host.build = json.value("build", std::string());
+      host.undead = json.value("undead", std::string());
       host.greeted = true;
     }
     if (rank == host.ranks.end()) continue;
     if (message.kind == MessageKind::kBegun) rank->process = message.value;
     if (message.kind == MessageKind::kOutput) output_.add(rank->rank, message.value, message.text);
     if (message.kind == MessageKind::kEnded) {
+      rank->reported = true;
+      if (rank->ended) continue;
       rank->ended = true;
       output_.finish(rank->rank);
-      rank_ended({rank->rank, host.name, rank->process, message.value});
+      rank_ended({rank->rank, host.name, rank->process, message.value, "", host.host().name});
+    }
+    if (message.kind == MessageKind::kUndead) {
+      const Json json = Json::parse(message.text);
+      give_up(host, *rank, json["state"].get<std::string>(), json["started"].get<uint64_t>());
+      undead = true;
     }
   }
+  if (undead) lose(host, "it has a process that cannot be killed");
 }
 
 void Start::rank_ended(const RankEnd& end) {
@@ -187,23 +247,6 @@ void Start::rank_ended(const RankEnd& end) {
   const bool in_order = end.code == 0 || end.code == preempted;
   if (!in_order && failed_ms_ == 0) failed_ms_ = now_ms();
   end_.ranks.push_back(end);
-}
-
-// The host's agent is gone, or what it says makes no sense. At the end of its ranks it goes by
-// itself.
-void Start::lose(AgentLink& host, const std::string& why) {
-  const bool left = std::any_of(
-      host.ranks.begin(), host.ranks.end(), [](const LinkedRank& rank) { return !rank.ended; });
-  if (host.greeted && !left) return;
-  const std::string complaint = host.complaint();
-  trouble(fmt::format(
-      "host {} is lost: {}{}", host.host().name, why, complaint.empty() ? "" : ": " + complaint));
-  for (LinkedRank& rank : host.ranks) {
-    if (rank.ended) continue;
-    rank.ended = true;
-    output_.finish(rank.rank);
-    rank_ended({rank.rank, host.name, rank.process, std::nullopt});
-  }
 }
 
 void Start::trouble(const std::string& what) {
@@ -215,11 +258,30 @@ void Start::signal_all(int number) {
   for (const auto& host : hosts_) host->send({MessageKind::kSignal, -1, number, ""});
 }
 
+void Start::beat() {
+  for (const auto& host : hosts_) host->send_rest();
+  if (now_ms() - last_beat_ms_ < kBeatSeconds * 1000) return;
+  last_beat_ms_ = now_ms();
+  for (const auto& host : hosts_) host->send({});
+}
+
+// The other hosts have no part in this start.
+void Start::keep(const std::function<bool(const AgentLink&)>& wanted) {
+  const auto kept = std::stable_partition(
+      hosts_.begin(), hosts_.end(), [&](const auto& host) { return wanted(*host); });
+  for (auto host = kept; host != hosts_.end(); ++host) (*host)->tell_end();
+  std::move(kept, hosts_.end(), std::back_inserter(leaving_));
+  hosts_.erase(kept, hosts_.end());
+}
+
+bool Start::all_ended(const AgentLink& host) {
+  return std::all_of(
+      host.ranks.begin(), host.ranks.end(), [](const LinkedRank& rank) { return rank.ended; });
+}
+
 bool Start::all_ended() const {
-  return std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) {
-    return std::all_of(
-        host->ranks.begin(), host->ranks.end(), [](const LinkedRank& rank) { return rank.ended; });
-  });
+  return std::all_of(
+      hosts_.begin(), hosts_.end(), [](const auto& host) { return all_ended(*host); });
 }
 
 }  // namespace lockstep::launch

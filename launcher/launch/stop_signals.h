@@ -1,13 +1,21 @@
 #pragma once
 // The signals by which somebody asks `launch` to stop.
 
+#include <atomic>
+#include <mutex>
+#include <thread>
+
 #include "runtime/base/file.h"
 
 namespace lockstep::launch {
 
-// While it lives SIGUSR1, SIGTERM, SIGINT and SIGHUP (unless that is ignored, as under nohup) wait
-// to be read here. SIGPIPE is ignored from then on: a host that is gone, or a reader of what is said,
-// ends nothing. One at a time: they belong to the process.
+// While it lives the signals of lockstep::stop_signals() (SIGUSR1, SIGTERM, SIGINT, SIGHUP) wait to be
+// read here. SIGPIPE is ignored from then on: a host that is gone, or a reader of the output, ends
+// nothing. One at a time: they belong to the process.
+//
+// A thread reads the signals. A second SIGINT asks to kill; if this object is still there most of a
+// second later, whatever the process waits for, the thread ends the process with exit code 6. What
+// it has started ends with it.
 class StopSignals {
  public:
   StopSignals();
@@ -22,11 +30,19 @@ class StopSignals {
   // Waits for so long, or until somebody asks to stop.
   void wait(double seconds);
   // Can be read where read() has news.
-  int descriptor() const { return descriptor_.fd; }
+  int descriptor() const { return news_.fd; }
 
  private:
-  Descriptor descriptor_;
-  bool stop_ = false, interrupted_ = false;
+  void listen();
+  void heed(int number);
+
+  Descriptor signals_, news_, end_;
+  std::atomic<bool> stop_ = false;
+  std::mutex mutex_;
+  Wish wish_ = Wish::kNone;  // not read yet
+  bool interrupted_ = false;
+  double killed_ms_ = 0;  // when somebody asked to; 0: nobody has
+  std::thread thread_;
 };
 
 }  // namespace lockstep::launch

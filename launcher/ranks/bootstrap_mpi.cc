@@ -4,7 +4,6 @@
 
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -17,6 +16,8 @@
 #include "launcher/ranks/mpi_environment.h"
 #include "launcher/ranks/mpi_segments.h"
 #include "runtime/base/flight_recorder.h"
+#include "runtime/base/log.h"
+#include "runtime/base/streams.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/step/stop_signal.h"
 
@@ -48,9 +49,9 @@ double time_limit_s() {
 
 void end_after(std::chrono::seconds limit) {
   std::this_thread::sleep_for(limit);
-  std::fprintf(stderr,
-               "lockstep: error: the other ranks have not ended within %lld s\n",
-               static_cast<long long>(limit.count()));
+  print_log(
+      fmt::format("lockstep: error: the other ranks have not ended within {} s\n", limit.count()));
+  end_log();
   std::_Exit(static_cast<int>(ExitCode::kPeer));
 }
 

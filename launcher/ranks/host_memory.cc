@@ -1,5 +1,7 @@
 #include "launcher/ranks/host_memory.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +23,10 @@ size_t kernel_available() {
     if (key == "MemAvailable:") return kib * 1024;
     file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return kUnknown;
+  // Without /proc: what is free, less than what could be had.
+  struct sysinfo system {};
+  if (::sysinfo(&system) != 0) return kUnknown;
+  return (size_t{system.freeram} + system.bufferram) * system.mem_unit;
 }
 
 size_t number_in(const std::filesystem::path& path) {

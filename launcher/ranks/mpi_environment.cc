@@ -8,14 +8,14 @@
 #include <fstream>
 #include <string>
 
+#include "runtime/base/host.h"
+
 namespace lockstep {
 namespace {
 
 // Lines NAME=PATH, the path relative to the folder.
 void find_plugins_in_own_folder() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path folder = program.parent_path().parent_path();
+  const std::filesystem::path folder = program_path().parent_path().parent_path();
   std::ifstream file(folder / "etc/lockstep/mpi_environment");
   for (std::string line; std::getline(file, line);) {
     const size_t equals = line.find('=');

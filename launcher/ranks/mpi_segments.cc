@@ -13,6 +13,7 @@
 #include <string>
 
 #include "runtime/base/host.h"
+#include "runtime/base/streams.h"
 
 namespace lockstep {
 namespace {
@@ -33,12 +34,12 @@ void warn_of_little_room(int ranks) {
   if (::statvfs(kFolder, &room) != 0) return;
   const uint64_t bytes = uint64_t{room.f_bavail} * room.f_frsize;
   if (bytes >= kRankBytes * static_cast<uint64_t>(ranks)) return;
-  fmt::print(stderr,
-             "warning: {} has {:.1f} MiB left, and Open MPI takes 4 MiB for each of the {} ranks "
-             "here: in Docker, start the container with --shm-size=1g\n",
-             kFolder,
-             static_cast<double>(bytes) / (1024 * 1024),
-             ranks);
+  print_log(fmt::format(
+      "warning: {} has {:.1f} MiB left, and Open MPI takes 4 MiB for each of the {} ranks "
+      "here: in Docker, start the container with --shm-size=1g\n",
+      kFolder,
+      static_cast<double>(bytes) / (1024 * 1024),
+      ranks));
 }
 
 // Files of this user and host which nobody can be about to map any more.

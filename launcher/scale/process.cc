@@ -6,15 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "runtime/base/file.h"
+#include "runtime/base/stop_signals.h"
 #include "runtime/base/time.h"
 
 namespace lockstep::scale {
@@ -22,33 +23,30 @@ namespace {
 
 constexpr double kGraceMs = 10000;  // between asking a child to end and making it
 constexpr std::chrono::milliseconds kPoll{20};
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 
 volatile sig_atomic_t g_signal = 0;
 
 void on_signal(int number) { g_signal = number; }
 
-// While it lives the signals are noted; those that were ignored stay so.
+// While it lives the signals that ask for a stop are noted.
 class NotedSignals {
  public:
   NotedSignals() {
     g_signal = 0;
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      sigaction(kSignals[i], nullptr, &before_[i]);
-      if (before_[i].sa_handler == SIG_IGN) continue;
+    for (const int number : stop_signals()) {
       struct sigaction action {};
       action.sa_handler = on_signal;
-      sigaction(kSignals[i], &action, nullptr);
+      sigaction(number, &action, &before_.emplace_back(number, action).second);
     }
   }
   NotedSignals(const NotedSignals&) = delete;
   NotedSignals& operator=(const NotedSignals&) = delete;
   ~NotedSignals() {
-    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+    for (const auto& [number, action] : before_) sigaction(number, &action, nullptr);
   }
 
  private:
-  std::array<struct sigaction, kSignals.size()> before_{};
+  std::vector<std::pair<int, struct sigaction>> before_;
 };
 
 bool may_run(const std::filesystem::path& path) {
@@ -98,6 +96,7 @@ const char* name_of(int signal) {
   switch (signal) {
     case SIGINT: return "SIGINT";
     case SIGTERM: return "SIGTERM";
+    case SIGUSR1: return "SIGUSR1";
     default: return "SIGHUP";
   }
 }
@@ -127,8 +126,8 @@ ProcessEnd run_process(const std::vector<std::string>& command,
   for (std::string& word : copy) words.push_back(word.data());
   words.push_back(nullptr);
   const Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (input.fd < 0 || output.fd < 0) throw IoError("open", log, errno);
+  const Descriptor output(open_to_write(log, O_WRONLY | O_CREAT | O_TRUNC));
+  if (input.fd < 0) throw IoError("open", "/dev/null", errno);
   ProcessEnd end;
   {
     const NotedSignals noted;

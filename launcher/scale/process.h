@@ -31,8 +31,8 @@ struct ProcessEnd {
 std::string find_program(const std::string& name);
 
 // Starts `command` in `folder`, its words as they are, waits for its end and returns that. What it
-// prints goes to `log`, its standard input is empty. After `limit_s` seconds it is ended. SIGINT,
-// SIGTERM or SIGHUP meanwhile ends it with all that it started. Throws Interrupted then, and
+// prints goes to `log`, its standard input is empty. After `limit_s` seconds it is ended. A signal of
+// stop_signals() meanwhile ends it with all that it started. Throws Interrupted then, and
 // IoError.
 ProcessEnd run_process(const std::vector<std::string>& command,
                        const std::filesystem::path& log,

@@ -7,6 +7,7 @@
 #include "launcher/scale/process.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/host.h"
 #include "runtime/train/folder/run_folder.h"
 
 namespace lockstep::scale {
@@ -25,18 +26,11 @@ constexpr const char* kQuiet[] = {"checkpoint.every=0",
                                   "eval.early_stop_patience=0",
                                   "eval.max_samples=1"};
 
-std::string this_program() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw IoError("read", "/proc/self/exe", error.value());
-  return program.string();
-}
-
 std::vector<std::string> training_command(const RunSetup& setup,
                                           const World& world,
                                           const std::filesystem::path& run_dir,
                                           const std::filesystem::path& result) {
-  std::vector<std::string> words{this_program(), "train"};
+  std::vector<std::string> words{program_path().string(), "train"};
   words.insert(words.end(), setup.arguments.begin(), setup.arguments.end());
   const auto set = [&](const std::string& override_text) {
     words.push_back("--set");

@@ -22,6 +22,7 @@
 #include "runtime/base/cpus.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/streams.h"
 #include "runtime/config/parse.h"
 #include "runtime/run/assembly.h"
 #include "runtime/run/read_config.h"
@@ -262,7 +263,7 @@ std::exception_ptr run_all(scale::Report& report,
   try {
     write_report(report, folder);
   } catch (const Error& error) {
-    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+    print_log(fmt::format("lockstep: error: {}\n", error.what()));
   }
   std::rethrow_exception(ended_by);
 }
@@ -314,6 +315,7 @@ ExitCode run_scale(Session& session, const ScaleCommandOptions& options) {
   try {
     return scale_alone(options);
   } catch (const scale::Interrupted& interrupted) {
+    flush_streams();
     std::raise(interrupted.signal());  // this process ends as it was told
     throw;
   }

@@ -11,6 +11,7 @@
 #include "launcher/scale/process.h"
 #include "runtime/base/cpus.h"
 #include "runtime/base/error.h"
+#include "runtime/base/host.h"
 #include "runtime/base/text.h"
 
 namespace lockstep::scale {
@@ -25,9 +26,7 @@ int number_in_environment(const char* name) {
 
 // The mpirun that lies beside this program, as in an installed folder, or the one on the PATH.
 std::string default_mpirun() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string beside = find_program((program.parent_path() / "mpirun").string());
+  const std::string beside = find_program((program_path().parent_path() / "mpirun").string());
   return beside.empty() ? "mpirun" : beside;
 }
 

@@ -56,9 +56,11 @@ fs::path below(const fs::path& top, const fs::path& group) {
 
 }  // namespace
 
-std::vector<ControlGroup> control_groups(std::string_view controller, const fs::path& root) {
+std::vector<ControlGroup> control_groups(std::string_view controller,
+                                         const fs::path& root,
+                                         const std::string& process) {
   std::vector<ControlGroup> groups;
-  std::ifstream lines(root / "proc/self/cgroup");
+  std::ifstream lines(root / "proc" / process / "cgroup");
   for (std::string line; std::getline(lines, line);) {
     // "0::/path" in version 2, "4:cpu,cpuacct:/path" in version 1.
     const size_t first = line.find(':'), second = line.find(':', first + 1);

@@ -1,8 +1,9 @@
 #include "runtime/base/error.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "runtime/base/streams.h"
 
 namespace lockstep {
 
@@ -27,14 +28,13 @@ void invariant_failed_saying(const char* expression,
                              fmt::string_view format,
                              fmt::format_args arguments) {
   const std::string message = fmt::vformat(format, arguments);
-  std::fprintf(stderr,
-               "lockstep: internal error: %s%s(%s) at %s:%d\n",
-               message.c_str(),
-               message.empty() ? "" : " ",
-               expression,
-               file,
-               line);
-  std::fflush(stderr);
+  print_log(fmt::format("lockstep: internal error: {}{}({}) at {}:{}\n",
+                        message,
+                        message.empty() ? "" : " ",
+                        expression,
+                        file,
+                        line));
+  flush_streams();
   const char* want_core = std::getenv("LOCKSTEP_ABORT");
   if (want_core != nullptr && std::strcmp(want_core, "1") == 0) std::abort();
   std::_Exit(static_cast<int>(ExitCode::kInternal));

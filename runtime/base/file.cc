@@ -14,14 +14,22 @@
 namespace lockstep {
 namespace {
 
-void refuse_other_kinds(mode_t mode, const std::filesystem::path& path) {
+void refuse_other_kinds(const char* operation, mode_t mode, const std::filesystem::path& path) {
   if (S_ISREG(mode)) return;
-  if (S_ISDIR(mode)) throw IoError("read", path, EISDIR);
+  if (S_ISDIR(mode)) throw IoError(operation, path, EISDIR);
   const char* kind = S_ISFIFO(mode)                   ? "a pipe"
                      : S_ISSOCK(mode)                 ? "a socket"
                      : S_ISBLK(mode) || S_ISCHR(mode) ? "a device"
                                                       : "something else";
-  throw IoError("read", path, fmt::format("it is {}, not a regular file", kind));
+  throw IoError(operation, path, fmt::format("it is {}, not a regular file", kind));
+}
+
+// The kind of an open regular file; refuses others.
+struct stat check_regular(int fd, const char* operation, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw IoError("stat", path, errno);
+  refuse_other_kinds(operation, status.st_mode, path);
+  return status;
 }
 
 }  // namespace
@@ -36,15 +44,52 @@ int open_regular(const std::filesystem::path& path, uint64_t& bytes) {
       uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) throw IoError("open", path, errno);
   try {
-    struct stat status {};
-    if (::fstat(fd, &status) != 0) throw IoError("stat", path, errno);
-    refuse_other_kinds(status.st_mode, path);
-    bytes = static_cast<uint64_t>(status.st_size);
+    bytes = static_cast<uint64_t>(check_regular(fd, "read", path).st_size);
   } catch (...) {
     ::close(fd);
     throw;
   }
   return fd;
+}
+
+int open_to_write(const std::filesystem::path& path, int flags) {
+  return open_to_write(AT_FDCWD, path.c_str(), path, flags);
+}
+
+int open_to_write(int folder, const char* name, const std::filesystem::path& path, int flags) {
+  constexpr int kAlways = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;  // the last one of pipes
+  const int fd = uninterrupted([&] { return ::openat(folder, name, flags | kAlways, 0644); });
+  if (fd < 0) {
+    const int error = errno;
+    struct stat status {};
+    if (error == ELOOP && ::fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISLNK(status.st_mode))
+      throw IoError("write", path, "it is a link, and a run writes through none; remove it");
+    if (error == ENXIO) throw IoError("write", path, "it is a pipe, not a regular file");
+    throw IoError((flags & O_CREAT) != 0 ? "create" : "open", path, error);
+  }
+  try {
+    check_regular(fd, "write", path);
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  return fd;
+}
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
 }
 
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
@@ -93,9 +138,9 @@ MappedFile::~MappedFile() {
 }
 
 FileWriter::FileWriter(const std::filesystem::path& path) : path_(path) {
-  descriptor_ = uninterrupted(
-      [&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); });
-  if (descriptor_ < 0) throw IoError("create", path_, errno);
+  check_replaceable(path);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw IoError("create", path_, errno);
+  descriptor_ = open_to_write(path, O_WRONLY | O_CREAT | O_EXCL);
 }
 
 FileWriter::~FileWriter() {
@@ -134,8 +179,18 @@ void FileWriter::close() {
   if (::close(std::exchange(descriptor_, -1)) != 0) throw IoError("close", path_, errno);
 }
 
+void check_replaceable(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return;  // nothing, or the writer is told
+  if (!S_ISLNK(status.st_mode)) return refuse_other_kinds("replace", status.st_mode, path);
+  std::error_code error;
+  if (std::filesystem::read_symlink(path, error).string().starts_with("/proc/"))
+    throw IoError("replace", path, "it is a link into /proc");
+}
+
 void replace_file(const std::filesystem::path& path,
                   const std::function<void(const std::filesystem::path& unfinished)>& write) {
+  check_replaceable(path);
   const std::filesystem::path unfinished = path.string() + ".tmp";
   try {
     write(unfinished);

@@ -38,6 +38,20 @@ struct Descriptor {
 // is no regular file (IoError): a pipe or a device may never end, or never begin.
 int open_regular(const std::filesystem::path& path, uint64_t& bytes);
 
+// Opens a file that a run makes itself, for the caller to close: `flags` are those of open(2), such
+// as O_WRONLY | O_CREAT | O_APPEND. All files are opened for writing by this function: nobody may
+// redirect what is written by a link, a pipe or a device of that name (IoError). Links of the
+// folders above are followed. `name` is looked up in the open folder `folder`, and is `path` in
+// messages.
+int open_to_write(const std::filesystem::path& path, int flags);
+int open_to_write(int folder, const char* name, const std::filesystem::path& path, int flags);
+
+// What a path leads to; links are followed. If that cannot be found out (a loop of links, a folder
+// that may not be read, a name too long), something is there: whoever opens it is told the reason.
+bool is_there(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
+bool is_file(const std::filesystem::path& path);
+
 // The whole file; refuses one larger than `limit_bytes` (IoError with EFBIG).
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes);
 
@@ -64,7 +78,8 @@ class MappedFile {
 // is renamed only once whole.
 class FileWriter {
  public:
-  explicit FileWriter(const std::filesystem::path& path);  // creates or truncates
+  // Makes the file anew. A file or link of that name is removed: what it leads to stays.
+  explicit FileWriter(const std::filesystem::path& path);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter();
@@ -79,8 +94,14 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
+// Refuses what must not be removed or replaced, since it is no file of a user (IoError): a folder, a
+// pipe, a device, or a link into /proc such as /dev/stdout.
+void check_replaceable(const std::filesystem::path& path);
+
 // Has `write` make a whole, durable file at the path that it is given, path.tmp, and renames that
-// to `path`: readers see the old file or the new one. Where `write` throws nothing of it stays.
+// to `path`: readers see the old file or the new one. A link of that name is replaced, and what it
+// leads to stays. What is not check_replaceable() is refused. Where `write` throws nothing of it
+// stays.
 void replace_file(const std::filesystem::path& path,
                   const std::function<void(const std::filesystem::path& unfinished)>& write);
 

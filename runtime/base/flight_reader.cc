@@ -43,14 +43,31 @@ const char* name_of(FlightOp op) {
 }  // namespace
 
 std::unique_ptr<FlightReader> FlightReader::open(const std::filesystem::path& path) {
+  return read(path, /*mapped=*/true);
+}
+
+std::unique_ptr<FlightReader> FlightReader::copy(const std::filesystem::path& path) {
+  return read(path, /*mapped=*/false);
+}
+
+std::unique_ptr<FlightReader> FlightReader::read(const std::filesystem::path& path, bool mapped) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return nullptr;
   struct stat status = {};
   const bool whole = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
                      static_cast<size_t>(status.st_size) == sizeof(FlightRing);
-  void* const memory =
-      whole ? ::mmap(nullptr, sizeof(FlightRing), PROT_READ, MAP_SHARED, descriptor, 0)
-            : MAP_FAILED;
+  void* memory = MAP_FAILED;
+  if (whole && mapped) {
+    memory = ::mmap(nullptr, sizeof(FlightRing), PROT_READ, MAP_SHARED, descriptor, 0);
+  } else if (whole) {
+    memory = ::mmap(
+        nullptr, sizeof(FlightRing), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED && ::pread(descriptor, memory, sizeof(FlightRing), 0) !=
+                                    static_cast<ssize_t>(sizeof(FlightRing))) {
+      ::munmap(memory, sizeof(FlightRing));
+      memory = MAP_FAILED;
+    }
+  }
   ::close(descriptor);
   if (memory == MAP_FAILED) return nullptr;
   std::unique_ptr<FlightReader> reader(new FlightReader(memory));
@@ -79,6 +96,7 @@ FlightMoment FlightReader::now() const {
   moment.beats = from.beats.load(std::memory_order_relaxed);
   moment.alive = from.alive.load(std::memory_order_relaxed);
   moment.step = from.step.load(std::memory_order_relaxed);
+  moment.first_step = from.first_step.load(std::memory_order_relaxed);
   moment.phase = from.phase.load(std::memory_order_relaxed);
   return moment;
 }

@@ -17,18 +17,20 @@ struct FlightMoment {
   int64_t process = 0, begin_ns = 0;
   std::string host{};
   uint64_t beats = 0, alive = 0;
-  int64_t step = 0;
+  int64_t step = 0, first_step = -1;
   FlightPhase phase = FlightPhase::kSetup;
   bool waiting = false, left = false;
   std::optional<FlightEntry> last{};  // its newest entry
   FlightStart begun{};                // its newest operation; number 0: none
 };
 
-// A mapped file, read again and again.
+// A mapped file, read again and again, or a copy of one.
 class FlightReader {
  public:
   // Nothing where there is no such file, or it is another kind or version.
   static std::unique_ptr<FlightReader> open(const std::filesystem::path& path);
+  // The same of what the file has now: later its disk may fail, or somebody cut it short.
+  static std::unique_ptr<FlightReader> copy(const std::filesystem::path& path);
   ~FlightReader();
   FlightReader(const FlightReader&) = delete;
   FlightReader& operator=(const FlightReader&) = delete;
@@ -43,6 +45,7 @@ class FlightReader {
 
  private:
   explicit FlightReader(const void* memory) : memory_(memory) {}
+  static std::unique_ptr<FlightReader> read(const std::filesystem::path& path, bool mapped);
   const FlightRing& ring() const { return *static_cast<const FlightRing*>(memory_); }
   const FlightHeader& header() const { return ring().header; }
   const FlightEntry& entry(uint64_t number) const {

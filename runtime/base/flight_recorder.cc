@@ -12,7 +12,9 @@
 #include <new>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/base/host.h"
+#include "runtime/base/mapping_fault.h"
 
 namespace lockstep {
 namespace {
@@ -44,8 +46,7 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
   const std::filesystem::path path = flight_path(folder, rank);
   const auto fail = [&](const char* what, int error) { throw IoError(what, path, error); };
   ::unlink(path.c_str());  // who still reads the one of an earlier start keeps it
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (descriptor < 0) fail("create", errno);
+  const int descriptor = open_to_write(path, O_RDWR | O_CREAT | O_EXCL);
   // All of it now: a disk that is full later would end the process where it writes.
   const int error = ::posix_fallocate(descriptor, 0, sizeof(FlightRing));
   void* const memory = error == 0 ? map(descriptor, sizeof(FlightRing)) : nullptr;
@@ -55,6 +56,8 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
     ::unlink(path.c_str());
     fail("map", error != 0 ? error : map_error);
   }
+  // File systems that copy what is written may need room for it again.
+  shield_mapping(memory, sizeof(FlightRing));
   FlightRing* const ring = new (memory) FlightRing;
   FlightHeader& header = ring->header;
   header.rank = rank;
@@ -90,6 +93,8 @@ void FlightRecorder::begin_phase(FlightPhase phase) {
 }
 
 void FlightRecorder::begin_step(int64_t done) {
+  if (header_->first_step.load(std::memory_order_relaxed) < 0)
+    header_->first_step.store(done, std::memory_order_relaxed);
   header_->step.store(done, std::memory_order_relaxed);
   beat();
 }

@@ -58,7 +58,7 @@ struct FlightStart {
 // What stands at the beginning of the file. Written by one process, read by others.
 struct FlightHeader {
   static constexpr uint64_t kMagic = 0x74686769'6c66534cULL;  // "LSflight" in memory
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   static constexpr uint32_t kEntries = 1024;
 
   std::atomic<uint64_t> magic = 0;  // kMagic once the rest is there
@@ -76,6 +76,8 @@ struct FlightHeader {
   std::atomic<uint32_t> left = 0;     // ends, in order or with an error: nobody need watch it
   std::atomic<uint64_t> entries = 0;  // written so far; the ring has the newest kEntries
   std::atomic<uint64_t> begun = 0;    // operations; of the newest kEntries there is a FlightStart
+  std::atomic<int64_t> first_step =
+      -1;  // steps done when this process began its first; -1: it has not
   // What this process has found wrong in the run, once `found` is 1.
   std::atomic<uint32_t> found = 0;
   int32_t found_rank = -1;

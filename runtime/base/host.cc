@@ -1,5 +1,6 @@
 #include "runtime/base/host.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +18,15 @@ std::string host_identity() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   return host_name() + "/" + boot;
+}
+
+std::filesystem::path program_path() {
+  std::error_code error;
+  const std::filesystem::path found = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return found;
+  // Relative to the folder in which the program was started, and which it has not left.
+  const auto* started = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  return started == nullptr ? std::filesystem::path() : std::filesystem::absolute(started, error);
 }
 
 }  // namespace lockstep

@@ -22,15 +22,21 @@ const char* name_of(Json::Kind kind) {
   }
 }
 
-// Words and numbers of errors are those of nlohmann's library, as of the errors that it finds.
-[[noreturn]] void fail(const std::string& what) { throw JsonError("[json.exception." + what); }
-
-[[noreturn]] void fail_type(const char* wanted, Json::Kind found) {
-  fail(std::string("type_error.302] type must be ") + wanted + ", but is " + name_of(found));
+// What nlohmann's library says of an error, without its number in brackets.
+std::string words_of(const nlohmann::json::exception& error) {
+  const std::string text = error.what();
+  const size_t end = text.find("] ");
+  return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
 }
 
-[[noreturn]] void fail_use(const char* number, const char* of, Json::Kind found) {
-  fail(std::string("type_error.") + number + "] cannot use " + of + " with " + name_of(found));
+[[noreturn]] void fail(const std::string& what) { throw JsonError(what); }
+
+[[noreturn]] void fail_type(const char* wanted, Json::Kind found) {
+  fail(std::string("type must be ") + wanted + ", but is " + name_of(found));
+}
+
+[[noreturn]] void fail_use(const char* of, Json::Kind found) {
+  fail(std::string("cannot use ") + of + " with " + name_of(found));
 }
 
 }  // namespace
@@ -94,7 +100,7 @@ const std::vector<Json>& Json::values() const { return held_->values; }
 
 const Json* Json::begin() const {
   if (is_null()) return nullptr;
-  if (!is_structured()) fail_use("302", "begin()", kind_);
+  if (!is_structured()) fail_use("begin()", kind_);
   return held_->values.data();
 }
 
@@ -111,22 +117,22 @@ const Json* Json::find(std::string_view name) const {
 }
 
 const Json& Json::at(std::string_view name) const {
-  if (kind_ != Kind::kObject) fail_use("304", "at()", kind_);
+  if (kind_ != Kind::kObject) fail_use("at()", kind_);
   const Json* found = find(name);
-  if (found == nullptr) fail("out_of_range.403] key '" + std::string(name) + "' not found");
+  if (found == nullptr) fail("key '" + std::string(name) + "' not found");
   return *found;
 }
 
 const Json& Json::at(size_t index) const {
-  if (kind_ != Kind::kArray) fail_use("304", "at()", kind_);
+  if (kind_ != Kind::kArray) fail_use("at()", kind_);
   if (index >= held_->values.size())
-    fail("out_of_range.401] array index " + std::to_string(index) + " is out of range");
+    fail("array index " + std::to_string(index) + " is out of range");
   return held_->values[index];
 }
 
 Json& Json::operator[](std::string_view name) {
   if (is_null()) hold(Kind::kObject);
-  if (kind_ != Kind::kObject) fail_use("305", "operator[] with a string argument", kind_);
+  if (kind_ != Kind::kObject) fail_use("operator[] with a string argument", kind_);
   if (const Json* found = find(name)) return const_cast<Json&>(*found);
   held_->names.emplace_back(name);
   return held_->values.emplace_back();
@@ -134,7 +140,7 @@ Json& Json::operator[](std::string_view name) {
 
 void Json::push_back(Json element) {
   if (is_null()) hold(Kind::kArray);
-  if (kind_ != Kind::kArray) fail_use("308", "push_back()", kind_);
+  if (kind_ != Kind::kArray) fail_use("push_back()", kind_);
   held_->values.push_back(std::move(element));
 }
 
@@ -165,14 +171,14 @@ int64_t Json::get() const {
     const auto whole = static_cast<int64_t>(value);
     if (static_cast<double>(whole) == value) return whole;
   }
-  fail("out_of_range.406] " + dump() + " is no 64-bit integer");
+  fail("" + dump() + " is no 64-bit integer");
 }
 
 template <>
 uint64_t Json::get() const {
   if (kind_ == Kind::kUnsigned) return bits_;
   const auto value = get<int64_t>();
-  if (value < 0) fail("out_of_range.406] " + dump() + " is negative");
+  if (value < 0) fail("" + dump() + " is negative");
   return static_cast<uint64_t>(value);
 }
 
@@ -180,7 +186,7 @@ template <>
 int Json::get() const {
   const auto value = get<int64_t>();
   if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max())
-    fail("out_of_range.406] " + dump() + " is no 32-bit integer");
+    fail("" + dump() + " is no 32-bit integer");
   return static_cast<int>(value);
 }
 
@@ -273,7 +279,7 @@ class Json::Library::Builder {
   }
 
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) {
-    throw JsonError(error.what());
+    throw JsonError(words_of(error));
   }
 
   Json take() { return std::move(whole_); }
@@ -338,7 +344,7 @@ std::string Json::dump(JsonFormat format) const {
   try {
     return Library::to(*this).dump(format.indent, ' ', format.ascii, handler);
   } catch (const nlohmann::json::exception& error) {
-    throw JsonError(error.what());
+    throw JsonError(words_of(error));
   }
 }
 

@@ -1,65 +1,177 @@
 #include "runtime/base/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
-#include <memory>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <mutex>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/streams.h"
 #include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
-std::shared_ptr<spdlog::logger> file_logger;
 
-spdlog::level::level_enum level_of(LogLevel level) {
+constexpr double kLineStallMs = 500;
+constexpr double kFileStallMs = 3000, kFileLimitMs = 20'000;
+
+// A line is written if its level is not below the log's.
+constexpr std::array kLevels = {"trace", "debug", "info", "warn", "error", "off"};
+struct LineLevel {
+  size_t index;  // in kLevels
+  const char* in_file;
+  const char* colour;
+};
+
+constexpr LineLevel kDebugLine{1, "debug", "\x1b[36m"}, kInfoLine{2, "info", "\x1b[32m"},
+    kWarnLine{3, "warning", "\x1b[33m\x1b[1m"};
+
+const LineLevel& line_level(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarn: return spdlog::level::warn;
+    case LogLevel::kDebug: return kDebugLine;
+    case LogLevel::kInfo: return kInfoLine;
+    case LogLevel::kWarn: break;
   }
-  return spdlog::level::off;
+  return kWarnLine;
+}
+
+struct LogFile {
+  std::string path;
+  int descriptor;  // as long as the process lives
+  OutputQueue queue;
+};
+
+size_t log_level = kInfoLine.index;
+std::string& prefix = *new std::string;  // never destroyed: threads may log to the very end
+bool coloured = false;
+std::atomic<bool> waits_for_lines = true;
+std::atomic<LogFile*> log_file = nullptr;  // never destroyed
+std::atomic<LogSink> sink = nullptr;
+
+bool shows_colours(int descriptor) {
+  const char* kind = std::getenv("TERM");
+  return ::isatty(descriptor) == 1 && kind != nullptr && std::strcmp(kind, "dumb") != 0;
+}
+
+// "2026-11-28T17:19:28.123"
+std::string local_time() {
+  timeval now{};
+  ::gettimeofday(&now, nullptr);
+  std::tm fields{};
+  ::localtime_r(&now.tv_sec, &fields);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &fields);
+  return fmt::format("{}.{:03}", text.data(), now.tv_usec / 1000);
+}
+
+void write_to_file(const LineLevel& level, const std::string& text) {
+  LogFile* const file = log_file;
+  if (file == nullptr) return;
+  file->queue.add(file->descriptor, fmt::format("{} {} {}\n", local_time(), level.in_file, text));
+}
+
+void write_to_stream(const LineLevel& level, const std::string& text) {
+  if (level.index < log_level) return;
+  print_log(coloured ? fmt::format("{}{}{}\x1b[m\n", level.colour, prefix, text)
+                     : fmt::format("{}{}\n", prefix, text));
+  // Once nobody reads, nobody is waited for again.
+  if (waits_for_lines && !standard_error().flush(kLineStallMs, kLineStallMs))
+    waits_for_lines = false;
+}
+
+int open_log(const std::string& path) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), kFlags, 0666); });
+  if (descriptor < 0 && errno == ELOOP)
+    throw IoError("open", path, "it is a symbolic link; remove it");
+  struct stat status {};
+  const bool opened = descriptor >= 0 && ::fstat(descriptor, &status) == 0;
+  if (opened && S_ISREG(status.st_mode)) return descriptor;
+  const int error = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (opened || error == ENXIO) throw IoError("open", path, "it is not a regular file; remove it");
+  throw IoError("open", path, error);
 }
 
 }  // namespace
 
-void init_log(const std::string& level, int rank, int ranks) {
-  const auto parsed = spdlog::level::from_str(level);
-  if (parsed == spdlog::level::off && level != "off")
+void init_log(const std::string& level, int rank, int /*ranks*/) {
+  const auto* const found = std::find(kLevels.begin(), kLevels.end(), level);
+  if (found == kLevels.end())
     throw ConfigError(
         "--log-level: '{}' is not a level; allowed: trace, debug, info, warn, error, off", level);
-  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  auto logger = std::make_shared<spdlog::logger>("lockstep", sink);
-  logger->set_level(rank == 0 ? parsed : std::max(parsed, spdlog::level::warn));
-  const std::string who = ranks > 1 ? fmt::format(" [rank {}]", rank) : "";
-  logger->set_pattern(rank == 0 ? "%^%v%$" : "%^" + who.substr(1) + " %v%$");
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(logger);
+  log_level = static_cast<size_t>(found - kLevels.begin());
+  if (rank > 0) log_level = std::max(log_level, kWarnLine.index);
+  prefix = rank > 0 ? fmt::format("[rank {}] ", rank) : "";
+  coloured = shows_colours(STDERR_FILENO);
 }
 
+void log_in_background() { waits_for_lines = false; }
+
 void add_log_file(const std::string& path) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, false);
-    sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-    spdlog::default_logger()->sinks().push_back(sink);
-    file_logger = std::make_shared<spdlog::logger>("file", sink);
-    file_logger->flush_on(spdlog::level::info);
-  } catch (const spdlog::spdlog_ex&) {
-    throw IoError("open", path, errno);
-  }
+  const int descriptor = open_log(path);
+  const auto warn = [path](int error) {
+    write_to_stream(kWarnLine,
+                    fmt::format("cannot write '{}': {}; its lines are kept in memory until it can "
+                                "be written",
+                                path,
+                                std::strerror(error)));
+  };
+  log_file = new LogFile{path, descriptor, OutputQueue({.on_failure = warn})};
 }
 
 void log_record(const std::string& text) {
-  if (file_logger) file_logger->info(escape_controls_in_lines(text));
+  write_to_file(kInfoLine, escape_controls_in_lines(text));
 }
 
+void end_log() {
+  flush_streams();
+  LogFile* const file = log_file;
+  if (file == nullptr) return;
+  {
+    static std::mutex& mutex = *new std::mutex;
+    static std::string& reported = *new std::string;
+    const std::lock_guard lock(mutex);
+    const std::string loss = lost_log_lines();
+    if (loss != reported) log_record("standard error stream: " + (reported = loss));
+  }
+  if (file->queue.flush(kFileStallMs, kFileLimitMs)) return;
+  const uint64_t lost = file->queue.dropped().lines + file->queue.waiting().lines;
+  static std::atomic<uint64_t> told = 0;
+  if (told.exchange(lost) == lost) return;
+  const int error = file->queue.error();
+  write_to_stream(kWarnLine,
+                  fmt::format("'{}': {} lines are lost: {}",
+                              file->path,
+                              lost,
+                              error == 0 ? "its disk stands still" : std::strerror(error)));
+  flush_streams();
+}
+
+void log_text(LogLevel level, const std::string& text) {
+  const LineLevel& line = line_level(level);
+  if (line.index < log_level) return;
+  const std::string escaped = escape_controls_in_lines(text);
+  write_to_file(line, escaped);
+  write_to_stream(line, escaped);
+}
+
+void set_log_sink(LogSink program) { sink = program; }
+
 void log_line(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
-  spdlog::logger& logger = *spdlog::default_logger_raw();
-  if (!logger.should_log(level_of(level))) return;
-  logger.log(level_of(level), escape_controls_in_lines(fmt::vformat(format, arguments)));
+  const LogSink of_program = sink;
+  if (of_program != nullptr) return of_program(level, fmt::vformat(format, arguments));
+  if (line_level(level).index >= log_level) log_text(level, fmt::vformat(format, arguments));
 }
 
 }  // namespace lockstep

@@ -1,10 +1,15 @@
 #include "runtime/base/mapping_fault.h"
 
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
+
+#include "runtime/base/passing_error.h"
+#include "runtime/base/streams.h"
 
 namespace lockstep {
 
@@ -12,8 +17,10 @@ namespace lockstep {
 // and, as the files of a run are few, never freed.
 struct WatchedMapping {
   const uintptr_t begin, end;
-  const std::string line;  // what is written
-  const int code;
+  const std::string path;
+  const std::string line;  // what is written; empty: the process goes on
+  const int code;          // if the file was cut short,
+  const int disk_code;     // if it is still as long: its disk failed
   std::atomic<bool> watched = true;
   WatchedMapping* next = nullptr;
 };
@@ -33,17 +40,33 @@ const WatchedMapping* mapping_at(uintptr_t address) {
   return nullptr;
 }
 
+// Puts an empty page where the file has none. mmap() is a plain system call.
+bool replace_page(uintptr_t address) {
+  static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  return ::mmap(reinterpret_cast<void*>(address / page_bytes * page_bytes),
+                page_bytes,
+                PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                -1,
+                0) != MAP_FAILED;
+}
+
+bool is_cut_short(const WatchedMapping& mapping, uintptr_t address) {
+  struct stat now {};
+  return ::stat(mapping.path.c_str(), &now) == 0 &&
+         static_cast<uintptr_t>(now.st_size) <= address - mapping.begin;
+}
+
 // Calls nothing that is not safe in a signal handler.
 void on_bus_error(int number, siginfo_t* info, void*) {
-  const WatchedMapping* const mapping = info->si_code == BUS_ADRERR
-                                            ? mapping_at(reinterpret_cast<uintptr_t>(info->si_addr))
-                                            : nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  const WatchedMapping* const mapping = info->si_code == BUS_ADRERR ? mapping_at(address) : nullptr;
+  if (mapping != nullptr && mapping->line.empty() && replace_page(address)) return;
   if (mapping != nullptr) {
     // Several threads may come here; the first one speaks and ends them all.
     while (ending.test_and_set()) ::pause();
-    [[maybe_unused]] const ssize_t wrote =
-        ::write(STDERR_FILENO, mapping->line.data(), mapping->line.size());
-    ::_exit(mapping->code);
+    print_in_handler(mapping->line);
+    ::_exit(is_cut_short(*mapping, address) ? mapping->code : mapping->disk_code);
   }
   ::sigaction(number, &before, nullptr);
   // A bad access is repeated on return and meets the old action; a signal that was sent is not.
@@ -58,25 +81,42 @@ bool install_handler() {
   return ::sigaction(SIGBUS, &action, &before) == 0;
 }
 
+WatchedMapping* add(const void* data,
+                    size_t bytes,
+                    const std::string& path,
+                    const std::string& line,
+                    ExitCode code) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  auto* const mapping = new WatchedMapping{begin,
+                                           begin + bytes,
+                                           path,
+                                           line,
+                                           static_cast<int>(code),
+                                           under_launch() ? kMayPassCode : static_cast<int>(code)};
+  mapping->next = newest.load(std::memory_order_relaxed);
+  while (!newest.compare_exchange_weak(mapping->next, mapping, std::memory_order_release)) {
+  }
+  [[maybe_unused]] static const bool installed = install_handler();
+  return mapping;
+}
+
 }  // namespace
 
 WatchedMapping* watch_mapping(const void* data,
                               size_t bytes,
                               const std::string& path,
                               ExitCode code) {
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  auto* const mapping = new WatchedMapping{
-      begin,
-      begin + bytes,
-      fmt::format("lockstep: error: {}: the file was cut short or its disk failed while it was "
-                  "mapped (SIGBUS); leave files alone while a run reads them\n",
-                  path),
-      static_cast<int>(code)};
-  mapping->next = newest.load(std::memory_order_relaxed);
-  while (!newest.compare_exchange_weak(mapping->next, mapping, std::memory_order_release)) {
-  }
-  [[maybe_unused]] static const bool installed = install_handler();
-  return mapping;
+  return add(data,
+             bytes,
+             path,
+             fmt::format("lockstep: error: {}: the file was cut short or its disk failed while it "
+                         "was mapped (SIGBUS); leave files alone while a run reads them\n",
+                         path),
+             code);
+}
+
+WatchedMapping* shield_mapping(const void* data, size_t bytes) {
+  return add(data, bytes, "", "", ExitCode::kOk);
 }
 
 void unwatch_mapping(WatchedMapping* mapping) {

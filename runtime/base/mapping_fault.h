@@ -1,7 +1,8 @@
 #pragma once
-// What becomes of a process that reads a mapped file where the file has nothing any more: somebody
-// cut it short, or its disk failed. The kernel answers with SIGBUS, on whichever thread reads; the
-// process then ends with one line that names the file, and the code of who mapped it.
+// What becomes of a process that uses a mapped file where the file has nothing any more: somebody
+// cut it short, or its disk failed or is full. The kernel answers with SIGBUS, on whichever thread
+// it is. If the process needs the file it ends with one line that names it, and the code of who
+// mapped it; otherwise it goes on without the file.
 
 #include <cstddef>
 #include <string>
@@ -19,6 +20,8 @@ WatchedMapping* watch_mapping(const void* data,
                               size_t bytes,
                               const std::string& path,
                               ExitCode code);
+// From now on SIGBUS there puts an empty page of this process in its place, which others do not see.
+WatchedMapping* shield_mapping(const void* data, size_t bytes);
 void unwatch_mapping(WatchedMapping* mapping);
 
 }  // namespace lockstep

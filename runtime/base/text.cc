@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cstring>
 #include <sstream>
 
 namespace lockstep {
@@ -35,6 +36,13 @@ std::string escaped(std::string_view text, bool keep_lines) {
 std::string escape_controls(std::string_view text) { return escaped(text, false); }
 
 std::string escape_controls_in_lines(std::string_view text) { return escaped(text, true); }
+
+size_t find_text(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);

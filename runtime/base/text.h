@@ -14,6 +14,9 @@ std::string escape_controls(std::string_view text);
 // The same for text of our own that may have lines: these stay.
 std::string escape_controls_in_lines(std::string_view text);
 
+// As std::string_view::find, but in linear time whatever the texts are.
+size_t find_text(std::string_view text, std::string_view part, size_t from = 0);
+
 // The words between spaces.
 std::vector<std::string> words_of(const std::string& text);
 

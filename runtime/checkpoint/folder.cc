@@ -29,6 +29,17 @@ constexpr char kTemporarySuffix[] = ".tmp";
 constexpr char kReplacedSuffix[] = ".replaced";
 constexpr char kDeleteSuffix[] = ".tmp-delete";
 
+// Whether temporary_name() made it, of whatever generation.
+bool is_temporary(std::string_view name) {
+  constexpr std::string_view kSuffix = kTemporarySuffix;
+  if (!name.ends_with(kSuffix)) return false;
+  name.remove_suffix(kSuffix.size());
+  const size_t dot = name.find(".g");
+  return step_of_name(name.substr(0, dot)) >= 0 &&
+         (dot == std::string_view::npos ||
+          name.find_first_not_of("0123456789", dot + 2) == std::string_view::npos);
+}
+
 std::vector<std::string> names_in(const fs::path& root) {
   std::vector<std::string> names;
   std::error_code code;
@@ -85,6 +96,11 @@ void check_cheaply(const fs::path& folder) {
 }  // namespace
 
 std::string checkpoint_name(int64_t step) { return fmt::format("step-{:08d}", step); }
+
+std::string temporary_name(int64_t step, int64_t generation) {
+  return checkpoint_name(step) + (generation > 0 ? fmt::format(".g{}", generation) : "") +
+         kTemporarySuffix;
+}
 
 int64_t step_of_name(std::string_view name) {
   constexpr std::string_view kPrefix = "step-";
@@ -188,7 +204,7 @@ void remove_leftovers(const fs::path& root) {
     // An old checkpoint that was moved aside is all there is of its step until the new one has its
     // name.
     const bool superseded = name == stem + kReplacedSuffix && present.count(stem) != 0;
-    if (name == stem + kTemporarySuffix || name.ends_with(kDeleteSuffix) || superseded) {
+    if (is_temporary(name) || name.ends_with(kDeleteSuffix) || superseded) {
       or_leave([&] { remove_tree(root / name); });
     }
   }
@@ -225,14 +241,17 @@ void publish_checkpoint(const fs::path& temporary, const fs::path& final_path, b
 void prune(const fs::path& root,
            int64_t keep_last,
            std::optional<int64_t> keep_step,
-           int64_t newest) {
+           int64_t newest,
+           const std::function<void()>& check) {
   LOCKSTEP_CHECK(keep_last >= 1);
   std::vector<CheckpointEntry> entries = list_checkpoints(root);
   int64_t kept = 0;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (entry->step > newest) continue;
     if (kept >= keep_last) {
-      if (entry->step != keep_step) remove_checkpoint(entry->path);
+      if (entry->step == keep_step) continue;
+      if (check) check();
+      remove_checkpoint(entry->path);
       continue;
     }
     try {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -48,10 +49,12 @@ std::optional<CheckpointEntry> read_best(const std::filesystem::path& root);
 // Those of steps after `newest` are left alone and do not count.
 // A folder is renamed before it is emptied, so that an interruption leaves nothing that looks
 // whole. Unreadable checkpoints newer than the oldest kept one stay, for inspection, and do not
-// count. One that cannot be removed stays, with a warning.
+// count. One that cannot be removed stays, with a warning. `check` is called before each removal;
+// where it throws, that is the end.
 void prune(const std::filesystem::path& root,
            int64_t keep_last,
            std::optional<int64_t> keep_step = std::nullopt,
-           int64_t newest = std::numeric_limits<int64_t>::max());
+           int64_t newest = std::numeric_limits<int64_t>::max(),
+           const std::function<void()>& check = {});
 
 }  // namespace lockstep

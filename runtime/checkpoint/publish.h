@@ -2,9 +2,15 @@
 // The renames by which checkpoints appear and disappear; used by CheckpointWriter and prune. Throws
 // IoError.
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
 
 namespace lockstep {
+
+// "step-00000042.tmp", of a generation "step-00000042.g7.tmp": two that write the same step do not
+// write the same files.
+std::string temporary_name(int64_t step, int64_t generation);
 
 // Gives the finished folder `temporary` its final name beside it, durably. A checkpoint that has
 // the name already is exchanged in one step and then removed; where the file system cannot exchange

@@ -51,9 +51,12 @@ WrittenFile write_model_file(const fs::path& path,
   return write_safetensors(path, std::move(tensors), metadata, options);
 }
 
-CheckpointWriter::CheckpointWriter(const fs::path& root, int64_t step, Reach reach)
+CheckpointWriter::CheckpointWriter(const fs::path& root,
+                                   int64_t step,
+                                   Reach reach,
+                                   int64_t generation)
     : root_(fs::absolute(root).lexically_normal()),
-      temporary_(root_ / (checkpoint_name(step) + ".tmp")),
+      temporary_(root_ / temporary_name(step, generation)),
       final_(root_ / checkpoint_name(step)),
       step_(step),
       reach_(reach) {
@@ -61,8 +64,11 @@ CheckpointWriter::CheckpointWriter(const fs::path& root, int64_t step, Reach rea
   LOCKSTEP_CHECK(step >= 0);
 }
 
-CheckpointWriter CheckpointWriter::begin(const fs::path& root, int64_t step, Reach reach) {
-  CheckpointWriter writer(root, step, reach);
+CheckpointWriter CheckpointWriter::begin(const fs::path& root,
+                                         int64_t step,
+                                         Reach reach,
+                                         int64_t generation) {
+  CheckpointWriter writer(root, step, reach, generation);
   std::error_code code;
   fs::create_directories(writer.root_, code);
   if (code) throw IoError("create", writer.root_, code.value());
@@ -72,8 +78,11 @@ CheckpointWriter CheckpointWriter::begin(const fs::path& root, int64_t step, Rea
   return writer;
 }
 
-CheckpointWriter CheckpointWriter::join(const fs::path& root, int64_t step, Reach reach) {
-  CheckpointWriter writer(root, step, reach);
+CheckpointWriter CheckpointWriter::join(const fs::path& root,
+                                        int64_t step,
+                                        Reach reach,
+                                        int64_t generation) {
+  CheckpointWriter writer(root, step, reach, generation);
   std::error_code code;
   if (!fs::is_directory(writer.temporary_, code)) {
     throw CheckpointError(
@@ -157,6 +166,7 @@ fs::path CheckpointWriter::commit(const CheckpointState& state) const {
   options_.durable ? writer.finish() : writer.close();
   sync_folder(temporary_);
   sync_folder(root_.parent_path());  // which may be all that names the root
+  if (check_) check_();
   publish_checkpoint(temporary_, final_);
   return final_;
 }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -55,17 +56,22 @@ class CheckpointWriter {
   enum class Reach { kAllHosts, kThisHost };
 
   // Rank 0: creates `root` where needed, removes what interrupted writers left there, and creates
-  // the temporary folder.
+  // the temporary folder. `generation`: a number that no other writer has which may still be at work
+  // there; 0: there is none.
   static CheckpointWriter begin(const std::filesystem::path& root,
                                 int64_t step,
-                                Reach reach = Reach::kAllHosts);
+                                Reach reach = Reach::kAllHosts,
+                                int64_t generation = 0);
   // Other ranks, after begin(): checks that this host sees the temporary folder.
   static CheckpointWriter join(const std::filesystem::path& root,
                                int64_t step,
-                               Reach reach = Reach::kAllHosts);
+                               Reach reach = Reach::kAllHosts,
+                               int64_t generation = 0);
 
   // See WriteOptions.
   void cancel_with(const std::atomic<bool>& cancelled) { options_.cancelled = &cancelled; }
+  // Called directly before the folder gets its final name; where it throws, it does not.
+  void check_with(std::function<void()> check) { check_ = std::move(check); }
 
   // Writes model.safetensors: every parameter of `flat`, fp32, under its name. One rank calls this.
   FileRecord write_model(const std::vector<NamedSlice>& slices, const float* flat) const;
@@ -86,11 +92,15 @@ class CheckpointWriter {
   void abandon() const noexcept;
 
  private:
-  CheckpointWriter(const std::filesystem::path& root, int64_t step, Reach reach);
+  CheckpointWriter(const std::filesystem::path& root,
+                   int64_t step,
+                   Reach reach,
+                   int64_t generation);
   std::filesystem::path root_, temporary_, final_;
   int64_t step_ = 0;
   Reach reach_;
   WriteOptions options_;
+  std::function<void()> check_;
 };
 
 }  // namespace lockstep

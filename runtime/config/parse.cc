@@ -32,7 +32,9 @@ RunConfig valid_config(const google::protobuf::Message& message) {
   return config;
 }
 
-std::string read_text(const std::filesystem::path& path) {
+}  // namespace
+
+std::string read_config_text(const std::filesystem::path& path) {
   try {
     return read_file(path, kMostConfigBytes);
   } catch (const IoError& error) {
@@ -45,8 +47,6 @@ std::string read_text(const std::filesystem::path& path) {
   }
 }
 
-}  // namespace
-
 RunConfig parse_config(const std::string& text,
                        const std::string& origin,
                        const std::vector<std::string>& overrides,
@@ -57,13 +57,13 @@ RunConfig parse_config(const std::string& text,
 RunConfig load_config(const std::filesystem::path& path,
                       const std::vector<std::string>& overrides,
                       const ModelSource& model_in) {
-  return parse_config(read_text(path), path.string(), overrides, model_in);
+  return parse_config(read_config_text(path), path.string(), overrides, model_in);
 }
 
 std::string complete_text(const std::filesystem::path& path,
                           const std::vector<std::string>& overrides,
                           const ModelSource& model_in) {
-  const auto given = read_message(read_text(path), path.string(), overrides, model_in);
+  const auto given = read_message(read_config_text(path), path.string(), overrides, model_in);
   return print_with_origins(*to_proto(valid_config(*given), Sections::kAll), *given);
 }
 

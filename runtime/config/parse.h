@@ -35,6 +35,9 @@ RunConfig parse_config(const std::string& text,
                        const std::vector<std::string>& overrides,
                        const ModelSource& model_in = {});
 
+// The text of a config file. Throws ConfigError.
+std::string read_config_text(const std::filesystem::path& path);
+
 // The same for a file; one that cannot be read is a ConfigError too. `model_in` reads what model.from
 // names (expand.h).
 RunConfig load_config(const std::filesystem::path& path,

@@ -9,7 +9,6 @@
 
 #include "runtime/base/cpus.h"
 #include "runtime/base/error.h"
-#include "runtime/base/file.h"
 #include "runtime/base/json.h"
 
 namespace lockstep {
@@ -66,10 +65,6 @@ std::string environment_text(const EnvironmentInfo& info) {
   json["libraries"] = Json::object();
   for (const auto& [name, version] : info.libraries) json["libraries"][name] = version;
   return json.dump({.indent = 2, .replace_invalid = true}) + "\n";
-}
-
-void write_environment(const std::filesystem::path& path, const EnvironmentInfo& info) {
-  write_file_atomically(path, environment_text(info));
 }
 
 }  // namespace lockstep

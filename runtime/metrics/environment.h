@@ -27,7 +27,4 @@ const char* lockstep_version();
 // start_time (ISO 8601, UTC).
 std::string environment_text(const EnvironmentInfo& info);
 
-// Writes it atomically. Throws IoError.
-void write_environment(const std::filesystem::path& path, const EnvironmentInfo& info);
-
 }  // namespace lockstep

@@ -5,12 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/streams.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -27,16 +28,6 @@ constexpr char kEraseLine[] = "\r\x1b[K";
 int columns_of(int fd) {
   winsize size{};
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-void write_all(int fd, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t wrote = ::write(fd, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;
-    done += static_cast<size_t>(wrote);
-  }
 }
 
 // "1.23M", "45.6k", "789".
@@ -135,12 +126,14 @@ void Progress::update(const StepRecord& record, bool checkpoint) {
   }
   if (evaluated) {
     clear();
-    write_all(options_.fd, fmt::format("step {}: {}\n", record.step, eval_text(record)));
+    print(fmt::format("step {}: {}\n", record.step, eval_text(record)));
   } else if (now < next_draw_ms_) {
     return;
   }
   draw(record, now);
 }
+
+void Progress::print(std::string text) const { standard_error().add(options_.fd, std::move(text)); }
 
 void Progress::update_speed(int64_t step, double now) {
   const int64_t steps = step - speed_since_step_;
@@ -155,11 +148,12 @@ void Progress::draw(const StepRecord& record, double now) {
   update_speed(record.step, now);
   const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
   // One column stays free: a full line would make some terminals wrap.
-  write_all(options_.fd,
-            kEraseLine + format_progress(record,
-                                         options_.total_steps,
-                                         speed_ms_ == 0 ? -1 : left * speed_ms_,
-                                         columns_of(options_.fd) - 1));
+  standard_error().add(options_.fd,
+                       kEraseLine + format_progress(record,
+                                                    options_.total_steps,
+                                                    speed_ms_ == 0 ? -1 : left * speed_ms_,
+                                                    columns_of(options_.fd) - 1),
+                       OutputQueue::Kind::kRedraw);
   next_draw_ms_ = now + kRedrawMs;
   line_open_ = true;
   last_drawn_ = true;
@@ -210,7 +204,7 @@ void Progress::print_line(const StepRecord& record, double now, bool checkpoint)
   const std::string evaluation = eval_text(record);
   if (!evaluation.empty()) line += "  " + evaluation;
   if (checkpoint) line += "  checkpoint";
-  write_all(options_.fd, line + "\n");
+  print(line + "\n");
   next_draw_ms_ =
       now + std::clamp(kLinePause * (now - start_ms_), kShortestLinePauseMs, kLongestLinePauseMs);
   last_drawn_ = true;
@@ -218,7 +212,7 @@ void Progress::print_line(const StepRecord& record, double now, bool checkpoint)
 
 void Progress::clear() {
   if (!line_open_) return;
-  write_all(options_.fd, kEraseLine);
+  print(kEraseLine);
   line_open_ = false;
   next_draw_ms_ = 0;
 }
@@ -231,7 +225,7 @@ void Progress::finish() {
     return;
   }
   if (!last_drawn_) draw(last_, now_ms());
-  if (line_open_) write_all(options_.fd, "\n");
+  if (line_open_) print("\n");
   line_open_ = false;
 }
 

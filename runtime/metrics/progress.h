@@ -10,7 +10,7 @@
 namespace lockstep {
 
 struct ProgressOptions {
-  int fd = 2;               // where to print; not owned
+  int fd = 2;               // where to print; not owned, and open until the queue has written
   int64_t start_step = 0;   // completed before this process began
   int64_t total_steps = 0;  // length of the run
   int64_t log_every = 0;    // steps from line to line where there is no terminal; 0: by time
@@ -20,8 +20,8 @@ struct ProgressOptions {
 // (and on TERM=dumb) lines are printed: by time, for the first step, twice a second at the start and
 // less and less often, down to one in ten seconds, for checkpoints and for the last step; or, where
 // log_every is given, every so many steps. For evaluations always. Costs less than 100 ns when it
-// prints nothing. Errors of the descriptor are ignored: training does not end because nobody
-// watches. Not thread-safe.
+// prints nothing. It prints through the queue of the standard error stream, so that training goes on
+// whether somebody watches or not. Not thread-safe.
 class Progress {
  public:
   explicit Progress(const ProgressOptions& options);
@@ -38,6 +38,7 @@ class Progress {
 
  private:
   void draw(const StepRecord& record, double now);
+  void print(std::string text) const;
   bool line_is_due(const StepRecord& record, double now) const;
   void print_line(const StepRecord& record, double now, bool checkpoint);
   void update_speed(int64_t step, double now);

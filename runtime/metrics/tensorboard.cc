@@ -65,10 +65,11 @@ void append_event(BufferedFile& file, const proto::TensorBoardEvent& event) {
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder,
                                      int64_t resume_step,
-                                     int64_t total_steps)
+                                     int64_t total_steps,
+                                     const std::function<void()>& check)
     : follows_another_(has_events(folder)),
       path_(event_path(folder)),
-      file_(path_),
+      file_(path_, check),
       every_(std::max<int64_t>(1, (total_steps + kMostPoints - 1) / kMostPoints)) {
   proto::TensorBoardEvent event;
   event.set_wall_time(wall_seconds());
@@ -99,7 +100,7 @@ void TensorBoardWriter::finish() {
     write(*last_, true);
     last_.reset();
   }
-  flush();
+  file_.finish();
 }
 
 void TensorBoardWriter::write(const StepRecord& record, bool training) {

@@ -9,7 +9,13 @@
 namespace lockstep {
 
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  RunConfig config = load_config(path, overrides, huggingface::find_model);
+  return read_config(read_config_text(path), path, overrides);
+}
+
+RunConfig read_config(const std::string& text,
+                      const std::string& path,
+                      const std::vector<std::string>& overrides) {
+  RunConfig config = parse_config(text, path, overrides, huggingface::find_model);
   use_tokenizer_of_weights(traits_of(config.model).text_task == TextTask::kMaskedTokens, &config);
   check_data(config);
   check_model(config);

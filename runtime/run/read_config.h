@@ -12,4 +12,9 @@ namespace lockstep {
 // data. Throws ConfigError.
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides);
 
+// The same of the file's text; `path` names it in errors.
+RunConfig read_config(const std::string& text,
+                      const std::string& path,
+                      const std::vector<std::string>& overrides);
+
 }  // namespace lockstep

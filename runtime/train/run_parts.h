@@ -49,6 +49,8 @@ struct RunParts {
   void check_folder() const {
     if (folder != nullptr) folder->check();
   }
+  // Throws CheckpointError if `launch` has given up this start. On any rank and thread.
+  void check_generation() const { lockstep::check_generation(run_dir); }
   std::vector<Range> owned_of(const std::vector<Range>& buckets) const {
     return owned_ranges(buckets, plan.topology.part_of(communicator.rank()), plan.topology.ranks());
   }

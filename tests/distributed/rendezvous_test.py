@@ -329,6 +329,16 @@ class Test:
         assert "as rank 2 on" in results[0][1] and "has another token" in results[0][1], results
         assert "rank 2 of 3 did not come" in results[0][1], results
         assert "this rank's token is another one" in results[2][1], results
+        # Of one launcher's run: nobody waits for the rank whose token is wrong, or missing.
+        for other in ("another, of its own", ""):
+            mixed = as_slurm(3, free_port())
+            for rank, environment in enumerate(mixed):
+                environment["LOCKSTEP_TOKEN"] = other if rank == 2 else "0123456789abcdef"
+            results = self.start(mixed).finish()
+            assert [code for code, _ in results] == [6, 6, 6], results
+            for rank in (0, 1):
+                assert "rank 2 at 127.0.0.1 has another LOCKSTEP_TOKEN" in results[rank][1], results
+            assert "did not come" not in results[0][1], results
         self.failed("short token", by_address(2, LOCKSTEP_TOKEN="secret"), 2,
                     "LOCKSTEP_TOKEN has 6 characters; allowed: 16 or more")
 

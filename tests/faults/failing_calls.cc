@@ -5,8 +5,8 @@
 // CALL is open, read, write, fsync, rename, unlinkat, mkdir or lock, or `change` for all of them
 // that change what is on the disk. FAULT is a number of errno.h, `short` (half of what is written
 // is written), `slowMS` (it takes so many milliseconds longer) or `kill` (the process dies before
-// it). WHEN is N, every Nth call, or =N, the Nth alone, of those whose path has PART where it is
-// given. What one thread calls counts for all.
+// it). WHEN is N, every Nth call, =N, the Nth alone, or M-N, the Mth to the Nth, of those whose path
+// has PART where it is given. What one thread calls counts for all.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -28,8 +28,8 @@ namespace {
 
 struct Rule {
   std::string call, fault, part;
-  bool once = false;
-  long number = 1;
+  long number = 0;           // every so many calls, or
+  long first = 0, last = 0;  // these
   std::atomic<long> count{0};
 
   bool is_about(const char* what) const {
@@ -38,7 +38,7 @@ struct Rule {
   }
   bool strikes() {
     const long now = ++count;
-    return once ? now == number : now % number == 0;
+    return number > 0 ? now % number == 0 : first <= now && now <= last;
   }
 };
 
@@ -56,8 +56,15 @@ std::vector<Rule*> read_rules() {
     std::getline(fields, rule->fault, ':');
     std::getline(fields, when, ':');
     std::getline(fields, rule->part);
-    rule->once = when[0] == '=';
-    rule->number = std::atol(when.c_str() + (rule->once ? 1 : 0));
+    const size_t dash = when.find('-');
+    if (when[0] == '=') {
+      rule->first = rule->last = std::atol(when.c_str() + 1);
+    } else if (dash != std::string::npos) {
+      rule->first = std::atol(when.c_str());
+      rule->last = std::atol(when.c_str() + dash + 1);
+    } else {
+      rule->number = std::atol(when.c_str());
+    }
     rules.push_back(rule);
   }
   return rules;

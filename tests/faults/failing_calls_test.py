@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Catches: a run that an interrupted system call or a checkpoint that cannot be removed ends, ranks
-that end differently where rank 0 cannot write, and a run folder without a lock where the file
-system has none.
+"""Catches: a run that an interrupted system call, a full disk under its metrics or a checkpoint
+that cannot be removed ends, lines of metrics.jsonl that such a disk tears or loses, ranks that end
+differently where rank 0 cannot write, and a run folder without a lock where the file system has
+none.
 
 failing_calls_test.py BINARY LIBRARY: LIBRARY, preloaded, makes system calls fail.
 """
@@ -80,11 +81,62 @@ class Test:
         assert code == CHECKPOINT and f"process {first.pid} on host" in output, output
         assert "has no locks" in output, output
 
+    def metrics_return(self):
+        """The disk takes none of the files that a run can do without, and then all of them."""
+        config = self.folder / "returns.textproto"
+        config.write_text(CONFIG.replace("STEPS", "300").replace("tensorboard: false", "timeline: true")
+                          + "checkpoint { every: 20 keep_last: 1 }\n")
+        run_dir, code, output = self.train("room", config=config)
+        assert code == 0, output
+        expected = lockstep_run.metrics(run_dir)
+        optional = ("metrics.jsonl", "tfevents", "config.textproto", "environment.json")
+        for error in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE):
+            rules = [f"write:{error}:1-2:{part}" for part in optional]
+            rules += ["write:short:3:metrics.jsonl", f"open:{error}:=1:tfevents",
+                      f"write:{error}:=1:end.json"]
+            run_dir, code, output = self.train(f"full{error}", *rules, config=config)
+            assert code == 0, f"{error}: {code}\n{output}"
+            lines = lockstep_run.metrics(run_dir)
+            assert [line["step"] for line in lines] == list(range(1, 301)), output
+            assert lines[-1]["weights_hash"] == expected[-1]["weights_hash"]
+            for name in ("config.textproto", "environment.json", "end.json", "timeline.json"):
+                assert (run_dir / name).stat().st_size > 0, f"{error}: {name}\n{output}"
+            warnings = [line for line in output.splitlines() if "metrics.jsonl" in line]
+            assert [("cannot write" in line, "written again; nothing" in line)
+                    for line in warnings] == [(True, False), (False, True)], output
+            print(warnings[0])
+
+    def metrics_lost(self):
+        """A disk that stays full: the run ends well, and tells what its folder lacks."""
+        rules = [f"write:{errno.ENOSPC}:1:{part}"
+                 for part in ("metrics.jsonl", "environment.json", "timeline.json")]
+        config = self.folder / "lost.textproto"
+        config.write_text(CONFIG.replace("STEPS", "60").replace("tensorboard: false", "timeline: true"))
+        run_dir, code, output = self.train("lost", *rules, config=config)
+        assert code == 0 and "metrics.jsonl' lacks 60 records" in output, f"{code}\n{output}"
+        assert "environment.json' is missing" in output, output
+        assert "without its timeline" in output, output
+        assert not (run_dir / "metrics.jsonl").read_text(), output
+
+    def log_cannot_be_written(self):
+        """What log.txt lacks is written once it can be, or is counted; it ends nothing."""
+        warning = "log.txt': No space left on device; its lines are kept in memory"
+        run_dir, code, output = self.train("log_once", f"write:{errno.ENOSPC}:=1:log.txt")
+        log = (run_dir / "log.txt").read_text()
+        assert code == 0 and output.count(warning) == 1, f"{code}\n{output}"
+        assert "parameters" in log and "done at step 60 of 60" in log, log
+        run_dir, code, output = self.train("no_log", f"write:{errno.ENOSPC}:1:log.txt")
+        assert code == 0 and output.count(warning) == 1, f"{code}\n{output}"
+        assert "lines are lost: No space left on device" in output, output
+        assert "LOG ERROR" not in output and not (run_dir / "log.txt").read_text()
+        run_dir, code, output = self.train("slow_log", "write:slow1000:1:log.txt")
+        assert code == 0 and "weights_hash" in (run_dir / "log.txt").read_text(), output
+
     def one_code(self):
-        """Rank 0 cannot write metrics: no rank ends with another code, and one tells."""
+        """Rank 0 cannot write a checkpoint: no rank ends with another code, and one tells."""
         environments = by_file(2, self.folder / "meeting")
-        environments[0].update(self.failing(f"write:{errno.ENOSPC}:1:metrics.jsonl"))
-        ranks = Ranks(self.binary, self.endless, self.folder / "one_code", environments)
+        environments[0].update(self.failing(f"write:{errno.ENOSPC}:1:state.textproto"))
+        ranks = Ranks(self.binary, self.short, self.folder / "one_code", environments)
         lines = []
         for process in ranks.processes:
             code, output = end_of(process)
@@ -100,6 +152,9 @@ def main(binary, library):
         test.interrupted()
         test.old_checkpoint_stays()
         test.without_locks()
+        test.metrics_return()
+        test.metrics_lost()
+        test.log_cannot_be_written()
         test.one_code()
     return 0
 

@@ -41,23 +41,6 @@ class Test(Trial):
             process.send_signal(signal.SIGUSR1)
         assert end_of(process)[0] == PREEMPTED
 
-    def readers_gone(self):
-        """Nobody reads what the run says: it ends as if somebody did, and its log has it all."""
-        run_dir = self.folder / "readers_gone"
-        read, write = os.pipe()
-        os.close(read)
-        process = start(self.binary, self.short, run_dir, stdout=write, stderr=write)
-        os.close(write)
-        code = process.wait(timeout=60)
-        log = (run_dir / "log.txt").read_text()
-        assert code == 0 and "done at step 60 of 60" in log, f"{code}\n{log}"
-
-    def full_stdout(self):
-        """A full disk under the standard output is still an error."""
-        with open("/dev/full", "w") as full:
-            process = start(self.binary, self.short, self.folder / "full", stdout=full)
-            assert process.wait(timeout=60) == CHECKPOINT
-
     def closed_streams(self):
         for closed in ((0,), (1, 2), (0, 1, 2)):
             run_dir = self.folder / ("closed" + "".join(map(str, closed)))
@@ -88,8 +71,6 @@ def main(binary):
         test = Test(binary, pathlib.Path(folder), short_steps=60)
         test.hang_up()
         test.no_hang_up()
-        test.readers_gone()
-        test.full_stdout()
         test.closed_streams()
         test.file_size_limit()
     return 0

@@ -112,6 +112,5 @@ RESTRICTED = [
     # Slow to compile: others use runtime/base/json.h and log.h.
     ("nlohmann", re.compile(r"nlohmann/"),
      ["runtime/base/json.cc", "runtime/checkpoint/safetensors_header.cc"]),
-    ("spdlog", re.compile(r"spdlog/"), ["runtime/base/log.cc"]),
     ("CLI11", re.compile(r"CLI/"), ["launcher/command_line.cc"]),
 ]

@@ -129,7 +129,8 @@ void Checkpointer::begin(const Progression& progression, uint64_t weights_hash) 
              progression.best_step == state_.step;
   on_leaders([&] {
     parts_.check_folder();
-    writer_.emplace(CheckpointWriter::begin(root(), state_.step, reach()));
+    parts_.check_generation();
+    writer_.emplace(CheckpointWriter::begin(root(), state_.step, reach(), own_generation().number));
   });
   content_.collect(in_background_);
   if (!in_background_) return task_.run([this] { write_part(); });
@@ -146,7 +147,9 @@ void Checkpointer::finish_copy() { copied_.wait(false, std::memory_order_acquire
 
 void Checkpointer::write_part() {
   const Communicator& communicator = parts_.communicator;
-  if (!writer_) writer_.emplace(CheckpointWriter::join(root(), state_.step, reach()));
+  parts_.check_generation();
+  if (!writer_)
+    writer_.emplace(CheckpointWriter::join(root(), state_.step, reach(), own_generation().number));
   writer_->cancel_with(cancelled_);
   if (content_.weights() != nullptr)
     model_record_ = writer_->write_model(slices_, content_.weights());
@@ -200,15 +203,19 @@ void Checkpointer::gather_records() {
 
 // On a rank that leads.
 void Checkpointer::commit() {
+  const auto check = [this] { parts_.check_generation(); };
+  writer_->check_with(check);
   writer_->commit(state_);
+  check();
   if (where_ == SaveTo::kHosts)
-    return prune(root(), parts_.config.checkpoint.local.keep, std::nullopt, state_.step);
+    return prune(root(), parts_.config.checkpoint.local.keep, std::nullopt, state_.step, check);
   if (is_best_) write_best(root_, state_.step);
   const std::optional<CheckpointEntry> best = read_best(root_);
   prune(root_,
         parts_.config.checkpoint.keep_last,
         best && parts_.config.checkpoint.keep_best ? std::optional(best->step) : std::nullopt,
-        state_.step);
+        state_.step,
+        check);
 }
 
 SaveOutcome Checkpointer::end(std::optional<AgreedError> error) {

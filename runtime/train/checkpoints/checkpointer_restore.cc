@@ -13,15 +13,23 @@
 namespace lockstep {
 namespace {
 
-// The newest checkpoint of which every bit is as it was written; empty when there is none. Damaged
-// ones are passed over aloud.
-std::string newest_intact(const std::filesystem::path& root) {
+// The newest checkpoint of which every bit is as it was written; empty if there is none. Damaged
+// ones are passed over with a warning. Throws CheckpointError if all are damaged.
+std::string newest_intact(const std::filesystem::path& root, const std::string& run_dir) {
   std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  std::string newest_problem;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     const std::vector<std::string> problems = verify(entry->path);
     if (problems.empty()) return entry->path;
     log_warn("passing over {}: {}", entry->path.string(), problems.front());
+    if (newest_problem.empty()) newest_problem = problems.front();
   }
+  if (!newest_problem.empty())
+    throw CheckpointError(
+        "run folder '{}' has checkpoints but none can be read; `lockstep inspect` shows why; the "
+        "newest: {}",
+        run_dir,
+        newest_problem);
   return "";
 }
 
@@ -78,11 +86,7 @@ std::string Checkpointer::choose(const std::string& resume) const {
             "another --run-dir",
             parts_.run_dir.string());
     } else if (resume == "auto") {
-      chosen = newest_intact(root_);
-      if (chosen.empty() && !list_checkpoints(root_).empty())
-        throw CheckpointError(
-            "run folder '{}' has checkpoints but none can be read; `lockstep inspect` shows why",
-            parts_.run_dir.string());
+      chosen = newest_intact(root_, parts_.run_dir.string());
     } else {
       chosen = resolve_checkpoint(resume);
       refuse_later_checkpoints(read_state(chosen).step);

@@ -35,13 +35,19 @@ void LocalCopies::open(bool anew) {
   Communicator& communicator = parts_.communicator;
   std::string name;
   run_on_root(communicator, [&] {
+    parts_.check_generation();
     const fs::path file = parts_.run_dir / "local_copies";
     std::error_code code;
-    if (anew || !fs::exists(file, code)) {
+    if (anew || !is_there(file)) {
       fs::create_directories(parts_.run_dir, code);
-      write_file_atomically(file, new_name());
+      name = new_name();
+      // Gone first: copies under the old name must not count where the new one cannot be written.
+      fs::remove(file, code);
+      if (code) throw IoError("remove", file, code.value());
+      write_name(file, name);
+    } else {
+      name = read_file(file, 64);
     }
-    name = read_file(file, 64);
     uint64_t number = 0;
     if (!from_hex(name, number))
       throw CheckpointError(
@@ -49,10 +55,22 @@ void LocalCopies::open(bool anew) {
   });
   name = broadcast_text(communicator, name);
   root_ = fs::absolute(parts_.config.checkpoint.local.folder) / ("lockstep-" + name);
+  run_on_all(communicator, [&] {
+    std::error_code code;
+    if (fs::is_symlink(root_, code))
+      throw CheckpointError("'{}' is a link, and a run writes through none; remove it",
+                            root_.string());
+  });
   const std::vector<std::string> roots =
       gather_texts(communicator, host_identity() + ":" + root_.string());
   const auto me = roots.begin() + communicator.rank();
   leads_ = std::find(roots.begin(), me, *me) == me;
+}
+
+// If the disk is full now, it is written later: copies under a name that nobody finds do no harm.
+void LocalCopies::write_name(const fs::path& file, const std::string& name) const {
+  if (parts_.folder == nullptr) return write_file_atomically(file, name);
+  parts_.folder->optional_files().write(file, name);
 }
 
 // A checksum of the state where this rank finds its part unharmed; else empty. The files are those
@@ -98,7 +116,13 @@ std::optional<int64_t> LocalCopies::newest_after(int64_t step) const {
 
 void LocalCopies::remove() const {
   std::error_code ignored;
-  if (leads_) fs::remove_all(root_, ignored);
+  if (!leads_) return;
+  try {
+    parts_.check_generation();
+  } catch (const Error&) {
+    return;  // they are a later start's
+  }
+  fs::remove_all(root_, ignored);
 }
 
 }  // namespace lockstep

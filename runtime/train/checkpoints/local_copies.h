@@ -33,6 +33,7 @@ class LocalCopies {
   void remove() const;
 
  private:
+  void write_name(const std::filesystem::path& file, const std::string& name) const;
   std::string usable_state(const std::filesystem::path& folder) const;
 
   const RunParts& parts_;

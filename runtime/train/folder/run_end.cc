@@ -4,16 +4,25 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <system_error>
+#include <thread>
 
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/base/passing_error.h"
+#include "runtime/base/time.h"
+#include "runtime/train/folder/run_generation.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kFile = "end.json";
 constexpr size_t kMostBytes = 65536;
+// The run is done, and whoever started it must learn that: a disk that is full for some seconds is
+// waited for.
+constexpr double kPatienceMs = 30'000;
+constexpr std::chrono::milliseconds kPause{500};
 // By RunEnd::Reason.
 constexpr std::array<const char*, 4> kReasons = {
     "last step", "max steps", "early stopping", "preempted"};
@@ -47,12 +56,23 @@ std::string text_of(const RunEnd& end) {
 }
 
 void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end) {
-  const Json json = Json::object({{"ended", name_of(end.reason)},
-                                  {"step", end.step},
-                                  {"steps", end.steps},
-                                  {"weights_hash", end.weights_hash}});
-  write_file_atomically(run_dir / kFile, json.dump({.indent = 2}) + "\n");
-  sync_folder(run_dir);
+  Json json = Json::object({{"ended", name_of(end.reason)},
+                            {"step", end.step},
+                            {"steps", end.steps},
+                            {"weights_hash", end.weights_hash}});
+  if (end.reason == RunEnd::Reason::kPreempted) json["signalled"] = Json(end.signalled);
+  const std::string text = json.dump({.indent = 2}) + "\n";
+  const double deadline_ms = now_ms() + kPatienceMs;
+  while (true) {
+    try {
+      check_generation(run_dir);
+      write_file_atomically(run_dir / kFile, text);
+      return sync_folder(run_dir);
+    } catch (const IoError& error) {
+      if (!may_pass(error.error_number()) || now_ms() >= deadline_ms) throw;
+      std::this_thread::sleep_for(kPause);
+    }
+  }
 }
 
 std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir) {
@@ -60,10 +80,13 @@ std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir) {
     const Json json = Json::parse(read_file(run_dir / kFile, kMostBytes));
     const auto reason = reason_of(json.at("ended").get<std::string>());
     if (!reason) return std::nullopt;
-    return RunEnd{*reason,
-                  json.at("step").get<int64_t>(),
-                  json.at("steps").get<int64_t>(),
-                  json.at("weights_hash").get<std::string>()};
+    RunEnd end{*reason,
+               json.at("step").get<int64_t>(),
+               json.at("steps").get<int64_t>(),
+               json.at("weights_hash").get<std::string>()};
+    if (const Json* signalled = json.find("signalled"))
+      for (const Json& rank : *signalled) end.signalled.push_back(rank.get<int>());
+    return end;
   } catch (const IoError&) {
     return std::nullopt;
   } catch (const JsonError&) {
@@ -72,6 +95,7 @@ std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir) {
 }
 
 void remove_run_end(const std::filesystem::path& run_dir) {
+  check_generation(run_dir);
   std::error_code error;
   std::filesystem::remove(run_dir / kFile, error);
   if (error) throw IoError("remove", run_dir / kFile, error.value());

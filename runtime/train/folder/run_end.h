@@ -7,15 +7,17 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
 struct RunEnd {
   enum class Reason { kLastStep, kMaxSteps, kEarlyStopping, kPreempted };
   Reason reason = Reason::kLastStep;
-  int64_t step = 0;          // reached
-  int64_t steps = 0;         // of the whole run
-  std::string weights_hash;  // 16 hexadecimal digits
+  int64_t step = 0;                 // reached
+  int64_t steps = 0;                // of the whole run
+  std::string weights_hash;         // 16 hexadecimal digits
+  std::vector<int> signalled = {};  // if preempted: the ranks that got a signal, not the others
 
   // Nothing was left to do.
   bool done() const { return reason != Reason::kPreempted; }

@@ -7,6 +7,8 @@
 #include <system_error>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/passing_error.h"
 #include "runtime/checkpoint/publish.h"
 
 namespace lockstep {
@@ -23,24 +25,76 @@ int open_folder(const std::filesystem::path& path) {
   return fd;
 }
 
+// Told before the first step, and before a file of that name is opened.
+void refuse_links(const std::filesystem::path& folder) {
+  for (const char* name : {"metrics.jsonl", "log.txt"}) {
+    std::error_code error;
+    if (std::filesystem::is_symlink(folder / name, error))
+      throw CheckpointError(
+          "'{}' is a link, and a run writes through none; remove it, or give another --run-dir",
+          (folder / name).string());
+  }
+  const std::filesystem::path checkpoints = folder / "checkpoints";
+  std::error_code error;
+  if (std::filesystem::is_symlink(checkpoints, error) && !is_folder(checkpoints))
+    throw CheckpointError(
+        "'{}' is a link that leads to no folder; make that folder, or remove the link",
+        checkpoints.string());
+}
+
+// Copies of a folder that share its files (cp -al, snapshots) keep what they have: files that a run
+// goes on with become its own.
+void separate_files(const std::filesystem::path& folder) {
+  for (const char* name : {"metrics.jsonl", "log.txt"}) {
+    const std::filesystem::path path = folder / name;
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink == 1)
+      continue;
+    replace_file(path, [&](const std::filesystem::path& unfinished) {
+      const MappedFile shared(path);
+      FileWriter own(unfinished);
+      own.write(shared.bytes().data(), shared.bytes().size());
+      own.finish();
+    });
+  }
+}
+
 }  // namespace
 
 RunFolder::RunFolder(const std::filesystem::path& path, const WriterLockOptions& options)
-    : path_(path), folder_(open_folder(path)), lock_(folder_.fd, path, options) {
+    : path_(path),
+      generation_(options.generation),
+      folder_(open_folder(path)),
+      lock_((check_generation(path, generation_), folder_.fd), path, options) {
+  struct stat status {};
+  if (::fstat(folder_.fd, &status) != 0) throw IoError("stat", path, errno);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  refuse_links(path);
+  // The lock is this process's: nobody else raises the number now but its own `launch`.
+  check_generation(path, generation_);
+  if (generation_.number > 0) write_generation(path, generation_);
+  separate_files(path);
   remove_leftovers(path / "checkpoints");
 }
 
 void RunFolder::check() {
-  struct stat opened {};
   struct stat named {};
-  const bool there = ::fstat(folder_.fd, &opened) == 0 && ::stat(path_.c_str(), &named) == 0 &&
-                     opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  const bool answered = ::stat(path_.c_str(), &named) == 0;
+  const bool there = answered ? named.st_dev == device_ && named.st_ino == inode_
+                              : errno != ENOENT && errno != ENOTDIR;
   if (!there)
     throw CheckpointError(
         "run folder '{}' was removed, moved or replaced while the run wrote there; nothing is "
         "written to what is there now",
         path_.string());
-  lock_.check();
+  if (!answered) return;
+  try {
+    check_generation(path_, generation_);  // before the lock, which a later one has made anew
+    lock_.check();
+  } catch (const IoError& error) {
+    if (!may_pass(error.error_number())) throw;
+  }
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collectives/agreement.h"
+#include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/graph/schema.h"
@@ -171,7 +172,14 @@ void RunTimeline::write(const std::vector<std::string>& hosts) const {
     std::string text = broadcast_text(communicator, mine, r);
     if (rank == 0) events.push_back(std::move(text));
   }
-  run_on_root(communicator, [&] { write_timeline(parts_.run_dir / "timeline.json", events); });
+  run_on_root(communicator, [&] {
+    parts_.check_folder();
+    try {
+      write_timeline(parts_.run_dir / "timeline.json", events);
+    } catch (const IoError& error) {
+      log_warn("{}; the run ends without its timeline", error.what());
+    }
+  });
 }
 
 }  // namespace lockstep

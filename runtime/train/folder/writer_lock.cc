@@ -11,9 +11,11 @@
 #include <sstream>
 #include <string_view>
 
+#include "runtime/base/ending_process.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
+#include "runtime/base/passing_error.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -40,6 +42,9 @@ std::string utc_now() {
 std::string describe(const WriterLockOptions& options) {
   std::string text = fmt::format("host {}\npid {}\nsince {}\n", host_name(), ::getpid(), utc_now());
   if (!options.job.empty()) text += fmt::format("job {}\n", options.job);
+  const RunGeneration& generation = options.generation;
+  if (generation.number > 0)
+    text += fmt::format("generation {}\nlaunch {}\n", generation.number, generation.launch);
   return text;
 }
 
@@ -63,6 +68,7 @@ WriterLockOptions WriterLockOptions::from_environment() {
   WriterLockOptions options;
   options.job = variable("SLURM_JOB_ID");
   options.requeued = std::atoi(variable("SLURM_RESTART_COUNT").c_str()) > 0;
+  options.generation = own_generation();
   return options;
 }
 
@@ -80,8 +86,10 @@ WriterLock::~WriterLock() {
 
 void WriterLock::acquire() {
   const double deadline_ms = now_ms() + options_.patience_s * 1000;
+  take_from_given_up();
   for (bool told = false;; told = true) {
     if (attempt() == Attempt::kHeld) return;
+    if (take_from_given_up()) continue;
     const WriterInfo other = holder();
     const bool same_job = !options_.job.empty() && other.job == options_.job;
     const std::string who = words_for(other);
@@ -101,6 +109,25 @@ void WriterLock::acquire() {
   }
 }
 
+// Removes the file of a start that `launch` has given up or seen end, or whose writer can only end,
+// so that it can be made anew.
+bool WriterLock::take_from_given_up() {
+  const RunGeneration& own = options_.generation;
+  if (own.number == 0) return false;
+  const WriterInfo other = holder();
+  const RunGeneration& theirs = other.generation;
+  const bool earlier = theirs.number > 0 && theirs.number < own.number;
+  if (!earlier) return false;
+  const bool given_up =
+      theirs.launch == own.launch || theirs.number < read_generation(path_).number;
+  // Its launch may have been killed too, before it could give the start up.
+  if (!given_up && (other.host != host_name() || !is_ending(std::atoi(other.pid.c_str()))))
+    return false;
+  if (::unlinkat(folder_, kFile, 0) != 0 && errno != ENOENT)
+    throw IoError("remove", path_ + "/" + kFile, errno);
+  return true;
+}
+
 WriterLock::Attempt WriterLock::attempt() {
   if (options_.system_locks) {
     const Attempt outcome = try_system_lock();
@@ -117,9 +144,7 @@ WriterLock::Attempt WriterLock::attempt() {
 
 WriterLock::Attempt WriterLock::try_system_lock() {
   while (true) {
-    file_.emplace(uninterrupted(
-        [&] { return ::openat(folder_, kFile, O_RDWR | O_CREAT | O_CLOEXEC, 0644); }));
-    if (file_->fd < 0) throw IoError("open", path_ + "/" + kFile, errno);
+    file_.emplace(open_to_write(folder_, kFile, path_ + "/" + kFile, O_RDWR | O_CREAT));
     struct flock whole {};
     whole.l_type = F_WRLCK;
     whole.l_whence = SEEK_SET;
@@ -134,21 +159,29 @@ WriterLock::Attempt WriterLock::try_system_lock() {
       throw IoError("lock", path_ + "/" + kFile, error);
     }
     // The one before may have removed the file between the two calls.
-    if (names(*file_)) break;
+    if (!names(*file_)) continue;
+    // A copy of the folder that shares its files (cp -al) keeps what it has.
+    struct stat status {};
+    if (::fstat(file_->fd, &status) != 0 || status.st_nlink == 1) break;
+    if (::unlinkat(folder_, kFile, 0) != 0) throw IoError("remove", path_ + "/" + kFile, errno);
   }
-  hold(-1);
+  try {
+    hold(-1);
+  } catch (const IoError& error) {  // the text is for messages alone
+    if (!may_pass(error.error_number())) throw;
+  }
   return Attempt::kHeld;
 }
 
 bool WriterLock::try_heartbeat() {
   const auto create = [&] {
-    file_.emplace(uninterrupted(
-        [&] { return ::openat(folder_, kFile, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644); }));
-    if (file_->fd >= 0) return true;
-    const int error = errno;
     file_.reset();
-    if (error != EEXIST) throw IoError("create", path_ + "/" + kFile, error);
-    return false;
+    try {
+      file_.emplace(open_to_write(folder_, kFile, path_ + "/" + kFile, O_RDWR | O_CREAT | O_EXCL));
+    } catch (const IoError& error) {
+      if (error.error_number() != EEXIST) throw;
+    }
+    return file_.has_value();
   };
   if (!create()) {
     if (is_silent()) ::unlinkat(folder_, kFile, 0);
@@ -249,6 +282,8 @@ WriterInfo WriterLock::holder() const {
     if (name == "pid") info.pid = value;
     if (name == "since") info.since = value;
     if (name == "job") info.job = value;
+    if (name == "generation") info.generation.number = std::atoll(value.c_str());
+    if (name == "launch") info.generation.launch = value;
   }
   return info;
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/base/file.h"
+#include "runtime/train/folder/run_generation.h"
 
 namespace lockstep {
 
@@ -17,17 +18,19 @@ namespace lockstep {
 // nothing.
 struct WriterInfo {
   std::string host, pid, since, job;  // `since`: UTC; `job`: Slurm's number, if there is one
+  RunGeneration generation;
 };
 
 struct WriterLockOptions {
-  std::string job{};         // of this process
-  bool requeued = false;     // it follows an earlier process of the same job
-  double patience_s = 60;    // how long a requeued one waits for the earlier one to end
-  bool system_locks = true;  // false: as where the file system has none
-  double beat_s = 10;        // without system locks: how often the holder says that it lives,
-  double silence_s = 60;     // and after how long without that it counts as dead
+  std::string job{};           // of this process
+  bool requeued = false;       // it follows an earlier process of the same job
+  double patience_s = 60;      // how long a requeued one waits for the earlier one to end
+  bool system_locks = true;    // false: as where the file system has none
+  double beat_s = 10;          // without system locks: how often the holder says that it lives,
+  double silence_s = 60;       // and after how long without that it counts as dead
+  RunGeneration generation{};  // of this process
 
-  // Job and requeued as SLURM_JOB_ID and SLURM_RESTART_COUNT say.
+  // Job and requeued as SLURM_JOB_ID and SLURM_RESTART_COUNT say; this process's generation.
   static WriterLockOptions from_environment();
 };
 
@@ -37,6 +40,10 @@ struct WriterLockOptions {
 // instead, from a thread of its own: then a start that finds a file watches it for silence_s before
 // it takes it over, and of two that do so at once the later wins and the earlier ends at its next
 // check(). Children do not inherit the lock: what they exec has no descriptor of it.
+//
+// A holder that `launch` has given up may live on. Its generation is noted in the file, and a later
+// start of the same `launch`, or any start of one if the folder's generation is a later one, takes
+// the lock by making the file anew. The former holder finds out by check_generation().
 class WriterLock {
  public:
   // Takes the lock in the folder that `folder`, a descriptor that stays open, stands for; `path` is
@@ -59,6 +66,7 @@ class WriterLock {
   Attempt try_system_lock();
   bool try_heartbeat();
   bool is_silent() const;
+  bool take_from_given_up();
   bool names(const Descriptor& file) const;
   void acquire();
   void hold(int64_t beat);

@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-#include <initializer_list>
+#include "runtime/base/stop_signals.h"
 
 namespace lockstep {
 namespace {
@@ -15,11 +15,8 @@ void on_signal(int) { g_stop_requested = 1; }
 
 void install_stop_signals() {
   signal(SIGPIPE, SIG_IGN);
-  for (int number : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
+  for (const int number : stop_signals()) {
     struct sigaction action {};
-    sigaction(number, nullptr, &action);
-    if (number == SIGHUP && action.sa_handler == SIG_IGN) continue;
-    action = {};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART | (number == SIGUSR1 ? 0 : static_cast<int>(SA_RESETHAND));
     sigaction(number, &action, nullptr);

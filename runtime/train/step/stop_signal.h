@@ -3,9 +3,9 @@
 
 namespace lockstep {
 
-// From now on SIGUSR1, SIGTERM, SIGINT and SIGHUP ask the run to save a checkpoint and stop instead
-// of ending the process. A second SIGTERM, SIGINT or SIGHUP ends it at once. SIGHUP stays ignored
-// where it is (nohup). SIGPIPE is ignored: a run goes on where nobody reads what it says.
+// From now on the signals of stop_signals() (SIGUSR1, SIGTERM, SIGINT, SIGHUP) ask the run to save a
+// checkpoint and stop instead of ending the process. A second SIGTERM, SIGINT or SIGHUP ends it at
+// once. SIGPIPE is ignored: a run goes on where nobody reads what it prints.
 void install_stop_signals();
 
 // Whether one has come.

@@ -31,6 +31,7 @@ TEST(Duration, NothingElseIsOne) {
                            "1234567890123s",
                            "3s "})
     EXPECT_EQ(parse_duration(text), std::nullopt) << text;
+  EXPECT_EQ(parse_duration(std::string(1'000'000, '1')), std::nullopt);
 }
 
 }  // namespace

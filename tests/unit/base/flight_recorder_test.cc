@@ -67,6 +67,23 @@ TEST_F(Flight, SignsOfWorkAndLifeAreCounted) {
   EXPECT_EQ(reader->now().alive, before.alive + 1);
 }
 
+TEST_F(Flight, TheFirstStepIsKeptAndACopyStays) {
+  FlightRecorder& recorder = FlightRecorder::here();
+  const auto reader = FlightReader::open(flight_path(folder_, 3));
+  EXPECT_EQ(reader->now().first_step, -1);
+  recorder.begin_step(500);
+  const std::filesystem::path file = folder_ / "file";
+  std::filesystem::copy_file(flight_path(folder_, 3), file);
+  const auto copy = FlightReader::copy(file);
+  recorder.begin_step(501);
+  EXPECT_EQ(reader->now().first_step, 500);
+  EXPECT_EQ(reader->now().step, 501);
+  EXPECT_EQ(copy->now().step, 500);
+  std::filesystem::resize_file(file, 0);
+  EXPECT_EQ(copy->now().first_step, 500);
+  EXPECT_EQ(FlightReader::copy(file), nullptr);
+}
+
 TEST_F(Flight, APhaseEndsWithItsBlockButNotWithAnError) {
   FlightRecorder& recorder = FlightRecorder::here();
   recorder.begin_phase(FlightPhase::kTraining);

@@ -99,8 +99,7 @@ TEST(Json, BytesThatAreNoUtf8) {
   const Json json = Json::array({"bad \xff byte"});
   EXPECT_EQ(json.dump({.replace_invalid = true}), "[\"bad \xEF\xBF\xBD byte\"]");
   EXPECT_EQ(json.dump({.ascii = true, .replace_invalid = true}), R"(["bad \ufffd byte"])");
-  EXPECT_EQ(error_of([&] { json.dump(); }),
-            "[json.exception.type_error.316] invalid UTF-8 byte at index 4: 0xFF");
+  EXPECT_EQ(error_of([&] { json.dump(); }), "invalid UTF-8 byte at index 4: 0xFF");
   EXPECT_THROW(Json::parse("\"\xff\""), JsonError);
 }
 
@@ -109,7 +108,7 @@ TEST(Json, MalformedTextIsAnError) {
        {"", "{", "[1,]", "{\"a\" 1}", "{1:2}", "nul", "01", "[1] 2", "'a'", "\"a"})
     EXPECT_THROW(Json::parse(text), JsonError) << text;
   EXPECT_EQ(error_of([] { Json::parse("{\"a\": }"); }),
-            "[json.exception.parse_error.101] parse error at line 1, column 7: syntax error while "
+            "parse error at line 1, column 7: syntax error while "
             "parsing value - unexpected '}'; expected '[', '{', or a literal");
 }
 
@@ -144,15 +143,11 @@ TEST(Json, ManyMembersAreReadInLinearTime) {
 
 TEST(Json, WhatIsNotThereIsAnError) {
   const Json json = Json::parse(R"({"a": [1, "x"], "n": null})");
-  EXPECT_EQ(error_of([&] { json.at("b"); }), "[json.exception.out_of_range.403] key 'b' not found");
-  EXPECT_EQ(error_of([&] { json["a"].at(2); }),
-            "[json.exception.out_of_range.401] array index 2 is out of range");
-  EXPECT_EQ(error_of([&] { json["a"].at("b"); }),
-            "[json.exception.type_error.304] cannot use at() with array");
-  EXPECT_EQ(error_of([&] { json["a"][1].get<int>(); }),
-            "[json.exception.type_error.302] type must be number, but is string");
-  EXPECT_EQ(error_of([&] { json["n"].get<std::string>(); }),
-            "[json.exception.type_error.302] type must be string, but is null");
+  EXPECT_EQ(error_of([&] { json.at("b"); }), "key 'b' not found");
+  EXPECT_EQ(error_of([&] { json["a"].at(2); }), "array index 2 is out of range");
+  EXPECT_EQ(error_of([&] { json["a"].at("b"); }), "cannot use at() with array");
+  EXPECT_EQ(error_of([&] { json["a"][1].get<int>(); }), "type must be number, but is string");
+  EXPECT_EQ(error_of([&] { json["n"].get<std::string>(); }), "type must be string, but is null");
   EXPECT_THROW(json["a"][0].get<bool>(), JsonError);
   EXPECT_THROW(Json(3).push_back(1), JsonError);
   EXPECT_THROW(Json("x")["a"], JsonError);

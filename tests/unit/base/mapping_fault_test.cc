@@ -8,10 +8,12 @@
 #include <sys/mman.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include "runtime/base/file.h"
+#include "runtime/base/passing_error.h"
 #include "tests/reference/temporary_folder.h"
 
 namespace lockstep {
@@ -54,6 +56,44 @@ TEST_F(MappingFaultTest, NamesTheFileThatWasCutShort) {
       },
       ::testing::ExitedWithCode(3),
       "kept 240\nlockstep: error: .*/cut: the file was cut short .*SIGBUS.*\n$");
+}
+
+// Of a file that the process can do without: it goes on, with memory that nobody else sees.
+TEST_F(MappingFaultTest, AShieldedMapGoesOnWithoutItsFile) {
+  EXPECT_EXIT(
+      {
+        const auto path = file("shielded");
+        const Descriptor opened(::open(path.c_str(), O_RDWR));
+        auto* const bytes = static_cast<volatile char*>(
+            ::mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, opened.fd, 0));
+        shield_mapping(const_cast<const char*>(bytes), kPages * kPage);
+        std::filesystem::resize_file(path, kPage);
+        bytes[2 * kPage + 5] = 'y';
+        std::fprintf(stderr, "%c%d%c\n", bytes[0], bytes[2 * kPage], bytes[2 * kPage + 5]);
+        std::_Exit(read_file(path, kPage) == std::string(kPage, 'x') ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0),
+      "x0y\n$");
+}
+
+// Under `launch` a disk that has failed, which the length of the file tells, is told from a file that is
+// wrong.
+TEST_F(MappingFaultTest, UnderLaunchADiskThatFailedHasACodeOfItsOwn) {
+  const auto cut = [&] {
+    ::setenv(kUnderLaunchVariable, "1", 1);
+    MappedFile mapped(file("cut"), ExitCode::kData);
+    std::filesystem::resize_file(temporary_.path() / "cut", 0);
+    return mapped;
+  };
+  EXPECT_EXIT(at(cut(), 0), ::testing::ExitedWithCode(3), "SIGBUS");
+  EXPECT_EXIT(
+      {
+        const MappedFile mapped = cut();
+        std::filesystem::rename(file("whole"), temporary_.path() / "cut");
+        at(mapped, 2 * kPage);
+      },
+      ::testing::ExitedWithCode(kMayPassCode),
+      "SIGBUS");
 }
 
 TEST_F(MappingFaultTest, OnAnyThreadAndOfAMapThatHasMoved) {

@@ -95,6 +95,18 @@ TEST_F(Folder, PruneDoesNotCountDamagedOnes) {
   EXPECT_EQ(find_latest(root_)->step, 3);
 }
 
+TEST_F(Folder, PruneAsksBeforeEachRemoval) {
+  save({1, 2, 3, 4});
+  int asked = 0;
+  const auto twice = [&] {
+    if (++asked == 3) throw CheckpointError("given up");
+  };
+  EXPECT_CONTAINS(
+      error_of([&] { prune(root_, 1, std::nullopt, std::numeric_limits<int64_t>::max(), twice); }),
+      "given up");
+  EXPECT_EQ(steps(), (std::vector<int64_t>{1, 4}));
+}
+
 TEST_F(Folder, PruneLeavesLaterStepsAlone) {
   save({1, 2, 3, 7, 8});
   prune(root_, 1, std::nullopt, 3);

@@ -57,6 +57,12 @@ TEST(TcpOptions, NoRunWithoutVariablesThatSpeakOfOne) {
   EXPECT_FALSE(read(with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, {{"MASTER_ADDR", "a"}})));
 }
 
+TEST(TcpOptions, AStartOfLaunchNamesItsRun) {
+  EXPECT_EQ(
+      read(with(kTorchrun, {{"LOCKSTEP_LAUNCH_ID", "cafe"}, {"LOCKSTEP_GENERATION", "7"}}))->run,
+      "cafe.7.abc.2");
+}
+
 TEST(TcpOptions, RankAndWorldSize) {
   const auto options = read(kTorchrun);
   ASSERT_TRUE(options);

@@ -3,6 +3,7 @@
 #include "collectives/tcp/rendezvous.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -65,6 +66,17 @@ TEST_F(TcpRendezvous, StaleFilesAreOvercome) {
   }
   std::ofstream(file_) << "rubbish";
   EXPECT_EQ(run_tcp_ranks(tcp_ranks(3, file_), nothing), no_errors(3));
+}
+
+// As root, a device of that name would be replaced for the whole machine.
+TEST_F(TcpRendezvous, OnlyFilesAreReplaced) {
+  const std::string pipe = folder_.path() / "pipe", link = folder_.path() / "link";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink("/proc/self/fd/1", link);
+  for (const std::string& path : {pipe, link, folder_.path().string()})
+    EXPECT_THROW(publish_meeting(path, meeting_here(1, 12345, "")), ConfigError) << path;
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
 
 // Ranks that talk already, as those of an MPI launcher do, become a second mesh.

@@ -23,5 +23,27 @@ TEST(Pattern, RefusesWhatIsTooLongOrNone) {
   EXPECT_THROW(Pattern("f", "(a)\\1"), ConfigError);
 }
 
+TEST(Pattern, TellsWhyInWordsOfItsOwn) {
+  const auto why = [](const char* text) -> std::string {
+    try {
+      const Pattern pattern("f", text);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(why("((a{1000}){1000}){1000}").find("its repetitions make it too large"),
+            std::string::npos)
+      << why("((a{1000}){1000}){1000}");
+  for (const char* text :
+       {"(a", "a)", "[a", "a{2,1}", "a{x}", "*a", "[b-a]", "[[:x:]]", "a\\", "(?<a)"}) {
+    const std::string told = why(text);
+    EXPECT_NE(told.find("a regular expression as ECMAScript has them ("), std::string::npos)
+        << text;
+    for (const char* library : {"regex", "GLIBCXX", "NFA", "automaton", "std::"})
+      EXPECT_EQ(told.find(library), std::string::npos) << told;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::test

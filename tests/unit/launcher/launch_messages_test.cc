@@ -41,10 +41,16 @@ TEST(MessageReader, RefusesWhatIsNoMessage) {
 }
 
 TEST(StartOrder, ComesBackAsItWas) {
-  const StartOrder order{"/a folder", {"lockstep", "train", "x y"}, {{2, {"RANK=2", "A=b=c"}}}};
+  const StartOrder order{"/a folder \xff",
+                         {"lockstep", "train", "x y", "\xc3\xa9 \xff\xfe \x80\xc0"},
+                         {{2, {"RANK=2", "A=b=c"}}},
+                         30,
+                         660};
   const StartOrder back = start_order_from(to_text(order));
   EXPECT_EQ(back.folder, order.folder);
   EXPECT_EQ(back.words, order.words);
+  EXPECT_EQ(back.silence_s, 30);
+  EXPECT_EQ(back.blocked_s, 660);
   ASSERT_EQ(back.ranks.size(), 1);
   EXPECT_EQ(back.ranks[0].rank, 2);
   EXPECT_EQ(back.ranks[0].variables, order.ranks[0].variables);

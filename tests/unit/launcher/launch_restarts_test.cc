@@ -19,6 +19,7 @@ TEST(Decide, TriesAgainWhatAPeerOrASignalEnded) {
                                          std::optional(137),
                                          std::optional(139),
                                          std::optional(70),
+                                         std::optional(74),  // a disk
                                          std::optional(0),
                                          std::optional<int>()})
     EXPECT_TRUE(decide(ended_with({code, 6})).again);
@@ -42,6 +43,17 @@ TEST(Decide, EndsWhereItWasAskedTo) {
   EXPECT_EQ(decide(early).code, 75);
   early.work_lost = true;
   EXPECT_EQ(decide(early).code, 6);
+  StartEnd full = ended_with({74, 74});  // the disk, when it was to save
+  full.stop_requested = true;
+  EXPECT_FALSE(decide(full).again);
+  EXPECT_EQ(decide(full).code, 4);
+}
+
+TEST(Decide, EndsWhereTooFewHostsAreLeft) {
+  StartEnd end = ended_with({6, std::nullopt});
+  end.too_few_left = true;
+  EXPECT_FALSE(decide(end).again);
+  EXPECT_EQ(decide(end).code, 6);
 }
 
 TEST(Decide, BelievesTheRunFolder) {
@@ -75,6 +87,8 @@ TEST(RankEnd, IsToldInWords) {
   EXPECT_EQ(text_of({0, "node1", 7, 6}), "rank 0 on node1 (process 7) ended with exit code 6");
   EXPECT_EQ(text_of({2, "node2", 8, std::nullopt}),
             "rank 2 on node2 (process 8) was lost with its host");
+  EXPECT_EQ(text_of({2, "node2", 8, std::nullopt, "state D"}),
+            "rank 2 on node2 (process 8) cannot be killed: state D");
 }
 
 }  // namespace

@@ -144,6 +144,16 @@ TEST(ScaleStart, Hostfile) {
   }
   folder.write("hosts", "ada slots=0\n");
   EXPECT_THROW(read_hostfile(path, 4), ConfigError);
+  // A remote shell would take the first for an option.
+  for (const char* text : {"-oProxyCommand=true slots=2\n",
+                           "\x7f"
+                           "ELF\x02\n",
+                           "a;b\n"}) {
+    folder.write("hosts", text);
+    EXPECT_THROW(read_hostfile(path, 4), ConfigError) << text;
+  }
+  folder.write("hosts", "ada@bob.example:22 slots=2\n[fe80::1%eth0] slots=2\n");
+  EXPECT_EQ(read_hostfile(path, 4).total_slots, 4);
   folder.write("hosts", "# nobody\n");
   EXPECT_THROW(read_hostfile(path, 4), ConfigError);
 }

@@ -205,15 +205,62 @@ TEST_F(Jsonl, AppendIsCheap) {
   EXPECT_LT(best_us, 30);
 }
 
-TEST_F(Jsonl, FullDiskIsAnError) {
-  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  BufferedFile file("/dev/full");
-  char* out = file.reserve();
-  *out = 'x';
-  file.commit(out + 1);
-  EXPECT_THROW(file.flush(), IoError);
-  EXPECT_NO_THROW(file.flush()) << "what could not be written is dropped";
+TEST_F(Jsonl, WhatCanNeverBeWrittenIsAnError) {
   EXPECT_THROW(JsonlWriter(folder_.path() / "absent" / "metrics.jsonl", -1), IoError);
+  std::ofstream(folder_.path() / "mine") << "mine";
+  fs::create_symlink("mine", path_);
+  for (const int64_t resume_step : {-1, 5}) EXPECT_THROW(JsonlWriter(path_, resume_step), IoError);
+  EXPECT_EQ(text_of(folder_.path() / "mine"), "mine");
+}
+
+// A long run has fewer lines: all of the first million steps, then every 10th, every 100th, ...
+TEST_F(Jsonl, LongRunsAreThinned) {
+  {
+    JsonlWriter writer(path_, -1);
+    const auto write = [&](int64_t first, int64_t last) {
+      for (int64_t step = first; step <= last; ++step) writer.append(sample_record(step));
+    };
+    write(999'998, 1'000'021);
+    StepRecord special = sample_record(1'000'022);
+    special.weights_hash = 1;
+    writer.append(special);
+    special = sample_record(1'000'023);
+    special.eval_loss = 1;
+    writer.append(special);
+    special = sample_record(1'000'024);
+    special.grad_norm = std::numeric_limits<double>::infinity();
+    writer.append(special);
+    write(9'999'985, 10'000'101);
+  }
+  EXPECT_EQ(steps(),
+            (std::vector<int64_t>{999'998,
+                                  999'999,
+                                  1'000'000,
+                                  1'000'010,
+                                  1'000'020,
+                                  1'000'022,
+                                  1'000'023,
+                                  1'000'024,
+                                  9'999'990,
+                                  10'000'000,
+                                  10'000'100}));
+  std::istringstream text(text_of(path_));
+  int64_t lines = 0, left_out = 0;
+  double left_out_ms = 0;
+  for (std::string line; std::getline(text, line); ++lines) {
+    const Json json = Json::parse(line);
+    left_out += json.value<int64_t>("left_out_steps", 0);
+    left_out_ms += json.value<double>("left_out_ms", 0);
+  }
+  EXPECT_EQ(lines + left_out, 27 + 117 - 1) << "10,000,101 comes after the last line";
+  EXPECT_NEAR(left_out_ms, 12.3456 * static_cast<double>(left_out), 0.01);
+}
+
+// Of a run that goes on, lines after the resumed step go, whatever lies between them.
+TEST_F(Jsonl, AThinnedFileIsResumed) {
+  append({999'999, 1'000'010, 1'000'020}, -1);
+  append({1'000'016, 1'000'030}, 1'000'015);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{999'999, 1'000'010, 1'000'030}));
 }
 
 }  // namespace

@@ -128,6 +128,30 @@ TEST_F(WriterLockTest, WithoutLocksASilentHolderIs) {
   EXPECT_NE(refusal(heartbeat_), "");
 }
 
+TEST_F(WriterLockTest, AHolderThatLaunchHasGivenUpLosesIt) {
+  for (WriterLockOptions options : {WriterLockOptions{}, heartbeat_}) {
+    options.generation = {3, "one"};
+    const auto given_up = lock(options);
+    WriterLockOptions later = options;
+    later.generation = {4, "two"};
+    EXPECT_NE(refusal(later), "") << "of another launch, which knows nothing of it";
+    later.generation = {3, "one"};
+    EXPECT_NE(refusal(later), "") << "of the same start";
+    later.generation = {};
+    EXPECT_NE(refusal(later), "") << "of none";
+    later.generation = {4, "one"};
+    const auto next = lock(later);
+    next->check();
+    EXPECT_THROW(given_up->check(), CheckpointError);
+    // Its launch has raised the number when it gave the start up: from then on it is void for all.
+    write_generation(folder_, {5, "one"});
+    later.generation = {6, "two"};
+    const auto stranger = lock(later);
+    stranger->check();
+    std::filesystem::remove(folder_ / "generation");
+  }
+}
+
 class RunFolderTest : public ::testing::Test {
  protected:
   const testing::TemporaryFolder temporary_;
@@ -152,6 +176,40 @@ TEST_F(RunFolderTest, RemovedMovedOrReplacedIsNoticed) {
   std::filesystem::remove_all(path_);
   std::filesystem::rename(path_.string() + "-moved", path_);
   folder.check();
+}
+
+TEST_F(RunFolderTest, AGenerationThatIsGivenUpWritesNothing) {
+  WriterLockOptions options;
+  options.generation = {7, "one"};
+  RunFolder folder(path_, options);
+  EXPECT_EQ(read_generation(path_).number, 7);
+  folder.check();
+  const RunGeneration next = next_generation(path_, {7, "one"});
+  EXPECT_EQ(next.number, 8);
+  EXPECT_THROW(folder.check(), CheckpointError);
+  EXPECT_THROW(check_generation(path_, {7, "one"}), CheckpointError);
+  check_generation(path_, {8, "one"});
+  check_generation(path_, {});
+  EXPECT_THROW((RunFolder{path_, options}), CheckpointError) << "it comes too late";
+}
+
+TEST_F(RunFolderTest, ALaunchOfAnotherRunEndsNobody) {
+  EXPECT_EQ(next_generation(path_, {0, "two"}).number, 1);
+  EXPECT_FALSE(std::filesystem::exists(path_)) << "nothing is made";
+  WriterLockOptions options;
+  options.generation = {7, "one"};
+  RunFolder folder(path_, options);
+  EXPECT_EQ(next_generation(path_, {0, "two"}).number, 8);
+  EXPECT_EQ(read_generation(path_).number, 7);
+  folder.check();
+}
+
+TEST_F(RunFolderTest, RefusesAFileThatNamesNoGeneration) {
+  std::filesystem::create_directories(path_);
+  for (const char* text : {"", "launch one\n", "generation 9223372036854775807\nlaunch one\n"}) {
+    std::ofstream(path_ / "generation") << text;
+    EXPECT_THROW(check_generation(path_, {7, "one"}), CheckpointError) << text;
+  }
 }
 
 TEST_F(RunFolderTest, WhatADeadRunLeftGoes) {

@@ -1,0 +1,343 @@
+#include "launcher/launch/supervisor.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "collectives/tcp/meeting.h"
+#include "launcher/commands/results.h"
+#include "launcher/launch/in_child.h"
+#include "launcher/launch/output.h"
+#include "launcher/launch/program.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/base/log.h"
+#include "runtime/base/passing_error.h"
+#include "runtime/base/time.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr double kPatienceSeconds = 10;  // with a disk
+
+// The same command, resumed from the newest checkpoint.
+TrainWords resumed(const TrainWords& words) {
+  TrainWords again;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--resume")
+      ++i;  // and its value
+    else if (!words[i].starts_with("--resume="))
+      again.push_back(words[i]);
+  }
+  again.insert(again.end(), {"--resume", "auto"});
+  return again;
+}
+
+std::vector<HostSlots> hosts_of(const LaunchOptions& options) {
+  if (options.hostfile.empty()) return {{"localhost", options.ranks}};
+  std::vector<HostSlots> hosts =
+      read_host_slots(options.hostfile, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  int slots = 0;
+  for (const HostSlots& host : hosts) slots += host.slots;
+  if (slots < options.ranks)
+    throw ConfigError("-n: value is {}; allowed: up to {}, the slots in {}",
+                      options.ranks,
+                      slots,
+                      options.hostfile);
+  return hosts;
+}
+
+LaunchSetup setup_of(const LaunchOptions& options,
+                     const std::string& config_text,
+                     const RunConfig& config) {
+  return {.program = program_to_start(),
+          .remote_shell = options.remote_shell,
+          .ranks = options.ranks,
+          .lanes = config.train.lanes,
+          .allow_fewer = options.allow_fewer,
+          // A tenth longer than the ranks' own watchdogs give each other.
+          .blocked_s = 1.1 * config.comm.files_timeout_s,
+          .config = config_text};
+}
+
+GivenFiles files_of(const LaunchOptions& options,
+                    const TrainOptions& train,
+                    const RunConfig& config) {
+  GivenFiles files;
+  files.add(train.common.config,
+            "the config",
+            "this run keeps its first text; for the new one, end launch and start it again");
+  if (!options.hostfile.empty())
+    files.add(options.hostfile,
+              "--hostfile",
+              "this run keeps its hosts; for the new ones, end launch and start it again");
+  files.add_named_in(config);
+  return files;
+}
+
+std::string counted(int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// The newest lines of a text, at most so many.
+std::string last_lines(const std::string& text, int lines) {
+  size_t begin = text.empty() ? 0 : text.size() - 1;
+  while (begin > 0 && (text[begin - 1] != '\n' || --lines > 0)) --begin;
+  return text.substr(begin);
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const LaunchOptions& options,
+                       const TrainOptions& train,
+                       const std::string& config_text,
+                       const RunConfig& config)
+    : options_(options),
+      began_ms_(now_ms()),
+      hosts_(hosts_of(options)),
+      setup_(setup_of(options, config_text, config)),
+      build_(running_build()),
+      again_words_(resumed(options.train)),
+      first_words_(train.resume == "none" ? again_words_ : options.train),
+      run_dir_(config.output.run_dir),
+      generation_{.number = 0, .launch = fmt::format("{:016x}", random_nonce())},
+      progress_(run_dir_),
+      restarts_(options.max_restarts),
+      health_(hosts_, {options.ranks, config.train.lanes, options.allow_fewer}),
+      files_(files_of(options, train, config)) {
+  if (!options.allow_program_change) setup_.build = build_;
+  first_step_ = progress_.kept_step();
+}
+
+int Supervisor::run() {
+  int code = 0;
+  while (true) {
+    const Decision decision = start();
+    code = decision.code;
+    if (!decision.again) break;
+    const std::optional<double> pause = restarts_.next();
+    if (!pause) {
+      log_warn("launch: {} restarts in a row brought no new checkpoint: it ends here",
+               options_.max_restarts);
+      break;
+    }
+    if (folder_answers_)
+      log_warn("launch: starts again from step {} in {:g} s", progress_.kept_step(), *pause);
+    else
+      log_warn("launch: tries again in {:g} s", *pause);
+    signals_.wait(*pause);
+    if (signals_.stop_requested()) {
+      code = static_cast<int>(ExitCode::kPreempted);
+      break;
+    }
+    tell_changes();
+    if (!is_same_program()) {
+      code = static_cast<int>(ExitCode::kUsage);
+      break;
+    }
+  }
+  code = sum_up(code);
+  return code == 0 && !Output::is_written() ? static_cast<int>(ExitCode::kCheckpoint) : code;
+}
+
+// A disk that does not answer holds up nothing but a child process.
+void Supervisor::tell_changes() {
+  const auto states = in_child([&] { return files_.states(); }, kPatienceSeconds, signals_);
+  if (!states) {
+    log_warn("launch: a file that the config names does not answer: nothing for {:g} s",
+             kPatienceSeconds);
+    return;
+  }
+  for (const std::string& change : files_.changes(*states)) log_warn("launch: {}", change);
+}
+
+// Whether the program's file still is what this process runs, as far as the disk tells; a change is
+// reported.
+bool Supervisor::is_same_program() {
+  const std::string deleted = "deleted";
+  const auto look = [&] {
+    std::error_code error;
+    const bool there = std::filesystem::exists(setup_.program, error) || error;
+    return there ? build_at(setup_.program) : deleted;
+  };
+  const std::string now = in_child(look, kPatienceSeconds, signals_).value_or(build_);
+  if (now == deleted) {
+    if (options_.allow_program_change) return true;  // it may be back by the start
+    log_warn(
+        "launch: the program '{}' was deleted, so that its ranks cannot be started again; put "
+        "it back and give the same command",
+        setup_.program);
+    return false;
+  }
+  const std::string difference = difference_of_builds(build_, now);
+  if (difference.empty()) return true;
+  if (!options_.allow_program_change) {
+    log_warn(
+        "launch: '{}' was replaced: {}; it might compute other bits. The ranks are not started "
+        "again: put the build back and give the same command, or give --allow-program-change",
+        setup_.program,
+        difference);
+    return false;
+  }
+  log_warn("launch: '{}' was replaced: {}; the ranks go on with it, as --allow-program-change says",
+           setup_.program,
+           difference);
+  build_ = now;  // reported once
+  return true;
+}
+
+// Takes the next number for a start: those before it publish nothing from now on. False if the run
+// folder does not answer.
+bool Supervisor::begin_generation() {
+  const RunGeneration newest = generation_;
+  ++generation_.number;
+  try {
+    const auto number =
+        in_child([&] { return std::to_string(next_generation(run_dir_, newest).number); },
+                 kPatienceSeconds,
+                 signals_);
+    if (number) generation_.number = std::stoll(*number);
+    folder_answers_ = number.has_value();
+    if (!number)
+      log_warn("launch: run folder '{}' does not answer: nothing for {:g} s",
+               run_dir_.string(),
+               kPatienceSeconds);
+  } catch (const Error& error) {
+    // Rank 0 finds the same, and raises the number itself if it does not.
+    folder_answers_ = true;
+    if (account_.starts > 0) log_warn("launch: {}", error.what());
+  }
+  return folder_answers_;
+}
+
+Decision Supervisor::start() {
+  if (!begin_generation())
+    return {.again = !signals_.stop_requested(), .code = static_cast<int>(ExitCode::kPeer)};
+  progress_.begin_start();
+  Output output(options_.tag_output);
+  const TrainWords& words = account_.starts == 0 ? first_words_ : again_words_;
+  ++account_.starts;
+  LaunchSetup setup = setup_;
+  setup.hosts = health_.present(now_ms() / 1000);
+  const double start_ms = now_ms();
+  StartEnd end;
+  try {
+    end = Start(setup, words, generation_, records_, signals_, output).run();
+    // A host that is left out for a pause comes back.
+    if (setup.hosts.size() < hosts_.size()) end.too_few_left = false;
+  } catch (const IoError& error) {  // no process or descriptor is left for an agent
+    if (!may_pass(error.error_number())) throw;
+    log_warn("launch: {}", error.what());
+    end.trouble = {error.what()};
+    end.stop_requested = signals_.stop_requested();
+  }
+  return judge(end, (now_ms() - start_ms) / 1000, output.errors());
+}
+
+Decision Supervisor::judge(StartEnd& end, double lasted_s, const std::string& said) {
+  const double now_s = now_ms() / 1000;
+  const bool all_known = std::all_of(end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) {
+    return rank.code.has_value();
+  });
+  if (!all_known && !begin_generation()) return decide(end);
+  progress_.complete(end);
+  end.drained = health_.drained(end, now_s);
+  const Lost lost = end.done ? Lost{} : progress_.lost(end);
+  end.work_lost = lost.steps > 0;
+  account_.steps_lost += lost.steps;
+  account_.seconds_lost += lost.seconds;
+  if (progress_.is_ours(end)) {
+    account_.seconds_kept = progress_.seconds_of_steps_after(first_step_);
+    if (progress_.has_progressed()) restarts_.progress();
+  }
+  Decision decision = decide(end);
+  const bool saved = decision.again && decision.code == static_cast<int>(ExitCode::kPreempted);
+  if ((decision.again && !saved) || end.work_lost) tell_failure(end, lost, said);
+  if (!end.other_build.empty())
+    log_warn(
+        "launch: {}; all hosts must have the program that launch runs, or give "
+        "--allow-program-change",
+        end.other_build);
+  if (!decision.again) return decision;
+  const HostHealth::Notes notes = health_.note(end, lasted_s, now_s);
+  for (const std::string& line : notes.lines) log_warn("launch: {}", line);
+  if (notes.left_out) first_steps_.forget();
+  // A long start that has left nothing in the folder may be one whose folder is not seen here.
+  constexpr double kShortSeconds = 60;
+  const bool known = progress_.is_ours(end) || lasted_s < kShortSeconds;
+  const std::optional<RankEnd> rank = known ? first_steps_.note(end) : std::nullopt;
+  if (rank) {
+    tell_last_words(*rank, said);
+    const bool internal = rank->code == static_cast<int>(ExitCode::kInternal);
+    return {.code = static_cast<int>(internal ? ExitCode::kInternal : ExitCode::kPeer)};
+  }
+  return decision;
+}
+
+void Supervisor::tell_last_words(const RankEnd& rank, const std::string& said) const {
+  constexpr int kLines = 10;
+  StartEnd alone;
+  alone.ranks = {rank};
+  const std::vector<std::string> words = progress_.last_words(alone);
+  log_warn(
+      "launch: rank {} failed in {} starts in a row in which no rank made a step: another start would "
+      "not help. {}; the newest lines of the ranks:",
+      rank.rank,
+      FirstSteps::kStarts,
+      words.empty() ? text_of(rank) : words.front());
+  std::istringstream lines(last_lines(said, kLines));
+  for (std::string line; std::getline(lines, line);) log_warn("launch:   {}", line);
+}
+
+void Supervisor::tell_failure(const StartEnd& end, const Lost& lost, const std::string& said) {
+  for (const std::string& words : progress_.last_words(end)) log_warn("launch: {}", words);
+  try {
+    const std::filesystem::path kept = progress_.keep_post_mortem(end, lost, said);
+    log_warn("launch: start {} lost {} ({:.1f} s); its records are in {}",
+             account_.starts,
+             counted(lost.steps, "step"),
+             lost.seconds,
+             kept.string());
+  } catch (const std::exception& error) {
+    log_warn("launch: start {} lost {}; its records cannot be kept: {}",
+             account_.starts,
+             counted(lost.steps, "step"),
+             error.what());
+  }
+}
+
+// Returns the exit code, which is not 0 if --json cannot be written.
+int Supervisor::sum_up(int code) const {
+  const double wall = (now_ms() - began_ms_) / 1000, kept = account_.seconds_kept;
+  const double share = wall > 0 ? kept / wall : 0;
+  log_info(
+      "launch: {}, {}, {} lost ({:.1f} s); steps that were kept took {:.1f} of {:.1f} s ({:.1f}%)",
+      counted(account_.starts, "start"),
+      counted(account_.starts - 1, "restart"),
+      counted(account_.steps_lost, "step"),
+      account_.seconds_lost,
+      kept,
+      wall,
+      100 * share);
+  if (options_.json.empty()) return code;
+  const Json json = Json::object({{"exit_code", code},
+                                  {"starts", account_.starts},
+                                  {"restarts", account_.starts - 1},
+                                  {"steps_lost", account_.steps_lost},
+                                  {"seconds_lost", account_.seconds_lost},
+                                  {"seconds_kept", kept},
+                                  {"seconds", wall},
+                                  {"effective", share}});
+  try {
+    write_json(options_.json, json);
+  } catch (const IoError& error) {
+    log_warn("launch: --json: {}", error.what());
+    if (code == 0) return static_cast<int>(error.code());
+  }
+  return code;
+}
+
+}  // namespace lockstep::launch

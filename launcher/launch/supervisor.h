@@ -1,0 +1,84 @@
+#pragma once
+// Starts a run's ranks, and starts them again until the run is done, somebody asks to stop, or
+// another start would not help.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "launcher/commands/train_options.h"
+#include "launcher/launch/first_steps.h"
+#include "launcher/launch/given_files.h"
+#include "launcher/launch/host_health.h"
+#include "launcher/launch/progress.h"
+#include "launcher/launch/restarts.h"
+#include "launcher/launch/start.h"
+#include "runtime/train/folder/run_generation.h"
+
+namespace lockstep::launch {
+
+// The flags of `launch`.
+struct LaunchOptions {
+  int ranks = 0;
+  std::string hostfile;
+  std::string remote_shell = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15";
+  int max_restarts = 10;
+  bool allow_fewer = false;
+  bool allow_program_change = false;
+  bool tag_output = false;
+  std::string json;
+  std::vector<std::string> train;  // the words of the command that each rank runs
+  bool agent = false;
+  std::string given_up;  // with `agent`: processes that could not be killed
+};
+
+class Supervisor {
+ public:
+  // `train`, `config_text` and `config`: what the words of that command mean. Throws ConfigError.
+  Supervisor(const LaunchOptions& options,
+             const TrainOptions& train,
+             const std::string& config_text,
+             const RunConfig& config);
+
+  // The exit code of `launch`.
+  int run();
+
+ private:
+  // What all starts together came to.
+  struct Account {
+    int starts = 0;
+    int64_t steps_lost = 0;
+    double seconds_lost = 0, seconds_kept = 0;
+  };
+
+  bool begin_generation();
+  Decision start();
+  Decision judge(StartEnd& end, double lasted_s, const std::string& said);
+  void tell_changes();
+  bool is_same_program();
+  void tell_failure(const StartEnd& end, const Lost& lost, const std::string& said);
+  void tell_last_words(const RankEnd& rank, const std::string& said) const;
+  int sum_up(int code) const;
+
+  const LaunchOptions& options_;
+  const double began_ms_;
+  const std::vector<HostSlots> hosts_;
+  LaunchSetup setup_;
+  std::string build_;  // of this process
+  const TrainWords again_words_, first_words_;
+  const std::filesystem::path run_dir_;
+  RunGeneration generation_;
+  HostRecords records_;
+  StopSignals signals_;
+  Progress progress_;
+  Restarts restarts_;
+  HostHealth health_;
+  FirstSteps first_steps_;
+  GivenFiles files_;
+  Account account_;
+  int64_t first_step_ = 0;
+  bool folder_answers_ = true;
+};
+
+}  // namespace lockstep::launch
