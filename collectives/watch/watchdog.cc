@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
+#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -309,8 +310,11 @@ class Watchdog::Watch {
     if (!own && since_ms >= grace_ms) set_verdict(finding_->text);
     if (own && !stack_told_) {
       stack_told_ = true;
-      print_log(fmt::format("rank {}: where its main thread is:\n", options_.rank));
-      flush_streams();
+      // Without memory or a lock, which the main thread may hold for ever.
+      std::array<char, 64> text{};
+      const int size = std::snprintf(
+          text.data(), text.size(), "rank %d: where its main thread is:\n", options_.rank);
+      print_in_handler({text.data(), static_cast<size_t>(size)});
       ::pthread_kill(main_, stack_signal());
     }
     if (since_ms < (own ? 2 * turn_ms_ : turn_ms_)) return;
