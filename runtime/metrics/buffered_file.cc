@@ -56,7 +56,12 @@ void BufferedFile::commit(char* end) {
   LOCKSTEP_CHECK(bytes <= kMaxRecordBytes, "{}: a record of {} bytes", path_, bytes);
   used_ += bytes;
   sizes_.push_back(static_cast<uint32_t>(bytes));
-  if (used_ >= kFullBytes || sizes_.size() == kMostRecords || now_ms() >= next_flush_ms_) flush();
+  if (used_ >= kFullBytes || sizes_.size() == kMostRecords || now_ms() >= next_flush_ms_) {
+    if (error_ != 0 && now_ms() < next_flush_ms_)
+      keep_buffer(0);  // a full disk is not asked more often than once a second
+    else
+      flush();
+  }
 }
 
 void BufferedFile::flush() {
@@ -65,11 +70,7 @@ void BufferedFile::flush() {
   if (error == 0) error = write_kept();
   size_t whole = 0;  // records of the buffer that are in the file
   if (error == 0) error = write_records(buffer_.get(), sizes_.data(), sizes_.size(), whole);
-  const char* record = buffer_.get();
-  for (size_t i = 0; i < sizes_.size(); record += sizes_[i++])
-    if (i >= whole) keep(record, sizes_[i]);
-  sizes_.clear();
-  used_ = 0;
+  keep_buffer(whole);
   if (error != 0) return note(error);
   if (error_ == 0) return;
   error_ = 0;
@@ -86,7 +87,7 @@ void BufferedFile::finish() {
 }
 
 void BufferedFile::tell_missing() {
-  if (missing() == 0 || std::exchange(told_missing_, true)) return;
+  if (missing() + sizes_.size() == 0 || std::exchange(told_missing_, true)) return;
   log_warn("'{}' lacks {} records, which could not be written: {}",
            path_,
            missing() + sizes_.size(),
@@ -112,16 +113,24 @@ int BufferedFile::write_kept() {
     try {
       open();
     } catch (const IoError& failed) {
-      return failed.error_number() == 0 ? EIO : failed.error_number();
+      if (!may_pass(failed.error_number())) throw;
+      return failed.error_number();
     }
   }
   while (!kept_.empty() && error == 0) {
-    const auto size = static_cast<uint32_t>(kept_.front().size());
+    std::string records;
+    std::vector<uint32_t> sizes;
+    for (auto record = kept_.begin(); record != kept_.end() && records.size() < kFullBytes;
+         ++record) {
+      records += *record;
+      sizes.push_back(static_cast<uint32_t>(record->size()));
+    }
     size_t whole = 0;
-    error = write_records(kept_.front().data(), &size, 1, whole);
-    if (whole == 0) continue;
-    kept_bytes_ -= size;
-    kept_.pop_front();
+    error = write_records(records.data(), sizes.data(), sizes.size(), whole);
+    for (; whole > 0; --whole) {
+      kept_bytes_ -= kept_.front().size();
+      kept_.pop_front();
+    }
   }
   return error;
 }
@@ -149,6 +158,15 @@ int BufferedFile::write_records(const char* data,
     torn_bytes_ = 0;
   if (error == ESTALE) ::close(std::exchange(descriptor_, -1));  // opened anew at the next try
   return error;
+}
+
+// Empties the buffer, of which the first `written` records are in the file.
+void BufferedFile::keep_buffer(size_t written) {
+  const char* record = buffer_.get();
+  for (size_t i = 0; i < sizes_.size(); record += sizes_[i++])
+    if (i >= written) keep(record, sizes_[i]);
+  sizes_.clear();
+  used_ = 0;
 }
 
 void BufferedFile::keep(const char* record, size_t bytes) {

@@ -18,19 +18,19 @@ namespace lockstep {
 //
 // A run can do without such a file. If a write fails, because the disk is full or its server does
 // not answer, a warning is logged once; the records stay in memory, and each later flush tries again,
-// in their order. Beyond kMostKeptBytes the oldest are dropped and counted. The file never has a part
+// in their order. Beyond kMaxKeptBytes the oldest are dropped and counted. The file never has a part
 // of a record: what was written of one is cut off again. Not thread-safe.
 class BufferedFile {
  public:
   static constexpr size_t kMaxRecordBytes = 4096;
-  static constexpr size_t kMostKeptBytes = size_t{16} << 20;
+  static constexpr size_t kMaxKeptBytes = size_t{16} << 20;
 
   // Opens `path` for appending and creates it if needed. Throws IoError on what can never be
   // written, such as a link or a folder that is not there. `check` is called directly before each
   // write; if it throws, nothing is written.
   explicit BufferedFile(const std::filesystem::path& path,
                         std::function<void()> check = {},
-                        size_t most_kept_bytes = kMostKeptBytes);
+                        size_t most_kept_bytes = kMaxKeptBytes);
   BufferedFile(const BufferedFile&) = delete;
   BufferedFile& operator=(const BufferedFile&) = delete;
   ~BufferedFile();  // finishes, but opens no file any more
@@ -51,6 +51,7 @@ class BufferedFile {
   int check();
   int write_kept();
   int write_records(const char* data, const uint32_t* sizes, size_t count, size_t& whole);
+  void keep_buffer(size_t written);
   void keep(const char* record, size_t bytes);
   void note(int error);
   void tell_missing();
