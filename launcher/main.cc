@@ -82,7 +82,7 @@ void check_same_command(Communicator& communicator, const ParsedCommandLine& par
   check_same_facts(communicator, facts, "all ranks must be started with the same command");
 }
 
-// Where a thread has no handler: the same line and code as elsewhere.
+// If a thread has no handler: the same line and code as elsewhere.
 [[noreturn]] void on_unhandled() {
   Failure failure{ExitCode::kInternal,
                   "internal error: the program was ended without an exception"};
@@ -93,10 +93,10 @@ void check_same_command(Communicator& communicator, const ParsedCommandLine& par
   } catch (...) {
     failure.message = "internal error: an exception of an unknown type";
   }
-  std::fprintf(stderr, "lockstep: error: %s\n", escape_controls_in_lines(failure.message).c_str());
+  complain("", failure.message.c_str());
   const char* want_core = std::getenv("LOCKSTEP_ABORT");
   if (want_core != nullptr && std::string_view(want_core) == "1") std::abort();
-  std::_Exit(static_cast<int>(failure.code));
+  std::_Exit(exit_code_for(static_cast<int>(failure.code), failure.message));
 }
 
 CommandSpec program() {
@@ -127,7 +127,7 @@ int main_of(int argc, char** argv) {
   prepare_streams();
   std::set_terminate(on_unhandled);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails, as on a full disk
-  std::signal(SIGCHLD, SIG_DFL);  // where it was ignored, no child's end could be learned
+  std::signal(SIGCHLD, SIG_DFL);  // if it stays ignored, no child's end could be learned
   ParsedCommandLine parsed;
   std::unique_ptr<Session> session;
   try {

@@ -18,7 +18,7 @@ namespace {
 constexpr double kSendSeconds = 30;     // a short message, to one that listens
 constexpr double kSilenceSeconds = 10;  // how long a visitor may take to say what it must
 constexpr size_t kMostVisitors = 256;   // of more the one that has waited longest leaves
-constexpr size_t kMostTold = 64;        // addresses
+constexpr size_t kMaxTold = 64;         // addresses
 
 constexpr const char* kConnects = "connects";  // roles of the two ends
 constexpr const char* kListens = "listens";
@@ -262,9 +262,8 @@ void Reception::drop(const Visitor& visitor, const std::string& why) {
     address = peer_address(visitor.socket);
   } catch (const SocketError&) {
   }
-  if (visitor.asked && impostors_.size() < kMostTold)
-    impostors_.push_back({visitor.hello, address});
-  if (told_.size() == kMostTold || !told_.insert(address).second) return;
+  if (visitor.asked && impostors_.size() < kMaxTold) impostors_.push_back({visitor.hello, address});
+  if (told_.size() == kMaxTold || !told_.insert(address).second) return;
   const std::string claim = visitor.asked
                                 ? fmt::format(", as rank {} on {}",
                                               visitor.hello.rank,

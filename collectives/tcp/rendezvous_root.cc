@@ -3,13 +3,13 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "collectives/tcp/handshake.h"
 #include "collectives/tcp/meeting_file.h"
 #include "collectives/tcp/rendezvous.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
+#include "runtime/base/streams.h"
 
 namespace lockstep {
 namespace {
@@ -89,12 +89,10 @@ class Root {
   }
 
   void warn_of_no_token() const {
-    fmt::print(
-        stderr,
+    print_log(fmt::format(
         "lockstep: warning: the ranks meet at {} without a token: whoever reaches that port can "
         "join the run; give all ranks the same LOCKSTEP_TOKEN\n",
-        meeting_point_);
-    std::fflush(stderr);
+        meeting_point_));
   }
 
   Socket listen_and_publish() {

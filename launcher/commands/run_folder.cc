@@ -41,7 +41,6 @@ void describe_run(Session& session,
   const std::vector<std::string> hosts = gather_texts(communicator, host_name()),
                                  devices = gather_texts(communicator, device.description());
   run_on_root(communicator, [&] {
-    check_generation(folder->path());
     remove_run_end(folder->path());
     OptionalFiles& files = folder->optional_files();
     files.write(folder->path() / "config.textproto", to_text(config));

@@ -104,9 +104,8 @@ class Agent {
       for (Rank& rank : ranks_) pass_output(rank);
       reap();
       look_for_undead();
-      if (now_ms() - last_beat_ms_ <= kBeatMs) continue;
-      kill_blocked();
-      say({});
+      if (now_ms() - last_look_ms_ > kBeatMs) kill_blocked();
+      if (now_ms() - last_beat_ms_ > kBeatMs) say({});
     }
     const double end_ms = now_ms() + kFarewellMs;
     while (output_.unwritten() > 0 && now_ms() < end_ms) wait();
@@ -190,6 +189,7 @@ class Agent {
 
   // On a file system that has stopped answering all ranks may hang, with the threads that watch them.
   void kill_blocked() {
+    last_look_ms_ = now_ms();
     for (Rank& rank : ranks_) {
       if (rank.code || rank.killed_ms > 0 || blocked_ms_ == 0) continue;
       const std::optional<uint64_t> ticks = ticks_if_blocked(rank.child.process);
@@ -263,7 +263,7 @@ class Agent {
   std::vector<Rank> ranks_;
   std::unique_ptr<Descriptor> config_;
   bool ordered_ = false, readable_ = false;
-  double last_beat_ms_ = 0;
+  double last_beat_ms_ = 0, last_look_ms_ = 0;
   double heard_ms_ = now_ms(), silence_ms_ = 0, blocked_ms_ = 0;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostEntries = 1000;  // of a folder
+constexpr size_t kMaxEntries = 1000;  // of a folder
 constexpr int64_t kSmallBytes = 1 << 20;
 
 // The checksum of a small file; of a larger one its size and when it was changed.
@@ -44,7 +44,7 @@ std::string state_of(const fs::path& path) {
   if (!fs::is_directory(path, error)) return to_hex(hash_text(state));
   std::vector<std::string> entries;
   for (fs::directory_iterator entry(path, error), end;
-       !error && entry != end && entries.size() < kMostEntries;
+       !error && entry != end && entries.size() < kMaxEntries;
        entry.increment(error))
     entries.push_back(entry->path().filename().string() + state_of_file(entry->path()));
   std::sort(entries.begin(), entries.end());

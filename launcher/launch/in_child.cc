@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <vector>
 
 #include "launcher/launch/child.h"
 #include "runtime/base/error.h"
@@ -18,9 +18,22 @@
 namespace lockstep::launch {
 namespace {
 
-// "0" and the text, or the code of an error and its words.
+// Children that did not end with their answer. One that the kernel keeps may end much later.
+std::vector<pid_t>& left_children() {
+  static std::vector<pid_t> children;
+  return children;
+}
+
+void reap_left_children() {
+  std::erase_if(left_children(), [](pid_t child) { return waitpid(child, nullptr, WNOHANG) != 0; });
+}
+
+// "0" and the text, or the code of an error and its words. Nothing else of `launch` stays open in a
+// child that may never end, such as the pipe of who reads its output.
 [[noreturn]] void answer(const std::function<std::string()>& work, int descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(descriptor, STDIN_FILENO);
+  close_range(STDOUT_FILENO, ~0U, 0);
   std::string text;
   try {
     text = "0" + work();
@@ -28,12 +41,11 @@ namespace {
     text = std::to_string(static_cast<int>(error.code())) + error.what();
   } catch (...) {
   }
-  [[maybe_unused]] const ssize_t wrote = ::write(descriptor, text.data(), text.size());
+  [[maybe_unused]] const ssize_t wrote = ::write(STDIN_FILENO, text.data(), text.size());
   _exit(0);
 }
 
 std::string checked(std::string text) {
-  if (text.empty()) throw CheckpointError("a child process of launch has ended early");
   size_t digits = 1;
   if (text[0] != '0') digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const int code = std::stoi(text.substr(0, digits));
@@ -49,10 +61,11 @@ std::optional<std::string> in_child(const std::function<std::string()>& work,
                                     const StopSignals& signals) {
   constexpr double kStoppedMs = 2000;
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw IoError("make", "a pipe", errno);
+  reap_left_children();
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
   Pipe output(ends[0]), input(ends[1]);
   const pid_t child = fork();
-  if (child < 0) throw IoError("start", "a child process", errno);
+  if (child < 0) return std::nullopt;
   if (child == 0) answer(work, input.descriptor());
   input.close();
   std::string text;
@@ -67,10 +80,11 @@ std::optional<std::string> in_child(const std::function<std::string()>& work,
   }
   if (output.is_open()) {
     kill(child, SIGKILL);
-    waitpid(child, nullptr, WNOHANG);
+    left_children().push_back(child);
     return std::nullopt;
   }
   waitpid(child, nullptr, 0);
+  if (text.empty()) return std::nullopt;  // it was killed
   return checked(std::move(text));
 }
 

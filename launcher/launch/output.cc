@@ -8,7 +8,7 @@
 
 namespace lockstep::launch {
 namespace {
-constexpr size_t kMostBytes = 65536;
+constexpr size_t kMaxBytes = 65536;
 }
 
 void Output::add(int rank, int stream, std::string_view bytes) {
@@ -20,7 +20,7 @@ void Output::add(int rank, int stream, std::string_view bytes) {
     bytes.remove_prefix(end + 1);
   }
   line += bytes;
-  if (line.size() <= kMostBytes) return;
+  if (line.size() <= kMaxBytes) return;
   pass(rank, stream, line);
   line.clear();
 }
@@ -42,7 +42,7 @@ void Output::pass(int rank, int stream, std::string_view line) {
   std::string whole = tag_ ? fmt::format("[rank {}] {}", rank, line) : std::string(line);
   if (stream == 1) return print_result(std::move(whole));
   errors_ += whole;
-  if (errors_.size() > 2 * kMostBytes) errors_.erase(0, errors_.size() - kMostBytes);
+  if (errors_.size() > 2 * kMaxBytes) errors_.erase(0, errors_.size() - kMaxBytes);
   print_log(std::move(whole));
 }
 

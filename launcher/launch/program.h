@@ -6,7 +6,8 @@
 
 namespace lockstep::launch {
 
-// The path of this process's program, under which ranks are started. Throws ConfigError if that was deleted or replaced since.
+// The path of this process's program, under which ranks are started. Throws ConfigError if that was
+// deleted or replaced since.
 std::string program_to_start();
 
 // Checksums of the program and of the libraries of ours beside it, in one line of JSON: the same

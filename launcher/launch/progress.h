@@ -19,7 +19,7 @@ struct Lost {
   double seconds = 0;
 };
 
-// Looks into one run folder; the folder need not be there yet, and may be another run's. Where it
+// Looks into one run folder; the folder need not be there yet, and may be another run's. If it
 // cannot be read, its state is what it was before.
 class Progress {
  public:

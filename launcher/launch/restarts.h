@@ -18,7 +18,7 @@ struct RankEnd {
 };
 
 struct StartEnd {
-  std::vector<RankEnd> ranks;                // empty where none was started
+  std::vector<RankEnd> ranks;                // empty if none was started
   std::vector<std::string> trouble;          // what kept ranks from being started
   std::vector<std::string> lost_hosts = {};  // that did not answer or broke off, as in the hostfile
   std::string other_build = {};  // why the ranks were not started: a host has another program

@@ -78,7 +78,7 @@ StartEnd Start::run() {
 void Start::greet() {
   const double begin_ms = now_ms();
   const auto awaited = [&](const auto& host) {
-    return host->is_open() && !host->greeted &&
+    return host->is_open() && !host->greeted && !host->lost &&
            now_ms() - begin_ms < greeting_seconds(*host) * 1000;
   };
   while (std::any_of(hosts_.begin(), hosts_.end(), awaited)) {

@@ -17,8 +17,8 @@ constexpr double kSilenceOfFailedSeconds = 5;  // once a rank has failed
 
 }  // namespace
 
-// A host that does not answer is lost after a while. If ranks have failed, as where the network to
-// that host is down, and those that answer have ended or had the time to, it is lost sooner: the
+// A host that does not answer is lost after a while. If ranks have failed, for example because the
+// network to that host is down, and those that answer have ended or had the time to, it is lost sooner: the
 // others know already, and wait to go on.
 void Start::lose_silent_hosts() {
   const auto silent = [](const auto& host) {
@@ -51,6 +51,7 @@ void Start::give_up(AgentLink& host, LinkedRank& rank, const std::string& state,
 // The host's agent is gone, or what it says makes no sense. At the end of its ranks it goes by
 // itself.
 void Start::lose(AgentLink& host, const std::string& why) {
+  if (host.lost) return;
   const bool left = std::any_of(
       host.ranks.begin(), host.ranks.end(), [](const LinkedRank& rank) { return !rank.ended; });
   if (host.greeted && !left) return;

@@ -109,7 +109,6 @@ Supervisor::Supervisor(const LaunchOptions& options,
       health_(hosts_, {options.ranks, config.train.lanes, options.allow_fewer}),
       files_(files_of(options, train, config)) {
   if (!options.allow_program_change) setup_.build = build_;
-  first_step_ = progress_.kept_step();
 }
 
 int Supervisor::run() {
@@ -189,6 +188,19 @@ bool Supervisor::is_same_program() {
   return true;
 }
 
+bool Supervisor::folder_answers() {
+  const auto look = [&] { return std::string(is_folder(run_dir_) ? "there" : "not there"); };
+  folder_answers_ = in_child(look, kPatienceSeconds, signals_).has_value();
+  if (!folder_answers_) tell_silent_folder();
+  return folder_answers_;
+}
+
+void Supervisor::tell_silent_folder() const {
+  log_warn("launch: run folder '{}' does not answer: nothing for {:g} s",
+           run_dir_.string(),
+           kPatienceSeconds);
+}
+
 // Takes the next number for a start: those before it publish nothing from now on. False if the run
 // folder does not answer.
 bool Supervisor::begin_generation() {
@@ -201,10 +213,7 @@ bool Supervisor::begin_generation() {
                  signals_);
     if (number) generation_.number = std::stoll(*number);
     folder_answers_ = number.has_value();
-    if (!number)
-      log_warn("launch: run folder '{}' does not answer: nothing for {:g} s",
-               run_dir_.string(),
-               kPatienceSeconds);
+    if (!number) tell_silent_folder();
   } catch (const Error& error) {
     // Rank 0 finds the same, and raises the number itself if it does not.
     folder_answers_ = true;
@@ -217,6 +226,7 @@ Decision Supervisor::start() {
   if (!begin_generation())
     return {.again = !signals_.stop_requested(), .code = static_cast<int>(ExitCode::kPeer)};
   progress_.begin_start();
+  if (account_.starts == 0) first_step_ = progress_.kept_step();
   Output output(options_.tag_output);
   const TrainWords& words = account_.starts == 0 ? first_words_ : again_words_;
   ++account_.starts;
@@ -242,7 +252,11 @@ Decision Supervisor::judge(StartEnd& end, double lasted_s, const std::string& sa
   const bool all_known = std::all_of(end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) {
     return rank.code.has_value();
   });
-  if (!all_known && !begin_generation()) return decide(end);
+  // A rank may have ended because the folder does not answer: then nothing is known of its work.
+  if (!(all_known ? folder_answers() : begin_generation())) {
+    end.work_lost = true;
+    return decide(end);
+  }
   progress_.complete(end);
   end.drained = health_.drained(end, now_s);
   const Lost lost = end.done ? Lost{} : progress_.lost(end);

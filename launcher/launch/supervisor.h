@@ -52,6 +52,8 @@ class Supervisor {
     double seconds_lost = 0, seconds_kept = 0;
   };
 
+  bool folder_answers();
+  void tell_silent_folder() const;
   bool begin_generation();
   Decision start();
   Decision judge(StartEnd& end, double lasted_s, const std::string& said);

@@ -12,8 +12,8 @@ std::optional<double> parse_duration(const std::string& text) {
       colons("(?:" + whole + "-)?" + whole + ":" + whole + ":" + whole);
   constexpr std::array<double, 4> kSeconds = {86'400, 3'600, 60, 1};
   std::smatch parts;
-  constexpr size_t kMostCharacters = 100;
-  if (text.empty() || text.size() > kMostCharacters ||
+  constexpr size_t kMaxCharacters = 100;
+  if (text.empty() || text.size() > kMaxCharacters ||
       (!std::regex_match(text, parts, units) && !std::regex_match(text, parts, colons)))
     return std::nullopt;
   double seconds = 0;

@@ -13,7 +13,7 @@ struct Failure {
   std::string message;  // a sentence, and never the text of a library
 };
 
-// Of an Error its own code and message. Others were thrown by the standard library: no memory, a
+// An Error has its own code and message. Others were thrown by the standard library: no memory, a
 // path that the system refuses, or a broken invariant, of which the type alone is named.
 Failure failure_of(const std::exception& error);
 

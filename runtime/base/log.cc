@@ -1,7 +1,6 @@
 #include "runtime/base/log.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -89,20 +88,6 @@ void write_to_stream(const LineLevel& level, const std::string& text) {
     waits_for_lines = false;
 }
 
-int open_log(const std::string& path) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), kFlags, 0666); });
-  if (descriptor < 0 && errno == ELOOP)
-    throw IoError("open", path, "it is a symbolic link; remove it");
-  struct stat status {};
-  const bool opened = descriptor >= 0 && ::fstat(descriptor, &status) == 0;
-  if (opened && S_ISREG(status.st_mode)) return descriptor;
-  const int error = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (opened || error == ENXIO) throw IoError("open", path, "it is not a regular file; remove it");
-  throw IoError("open", path, error);
-}
-
 }  // namespace
 
 void init_log(const std::string& level, int rank, int /*ranks*/) {
@@ -119,7 +104,7 @@ void init_log(const std::string& level, int rank, int /*ranks*/) {
 void log_in_background() { waits_for_lines = false; }
 
 void add_log_file(const std::string& path) {
-  const int descriptor = open_log(path);
+  const int descriptor = open_to_write(path, O_WRONLY | O_CREAT | O_APPEND);
   const auto warn = [path](int error) {
     write_to_stream(kWarnLine,
                     fmt::format("cannot write '{}': {}; its lines are kept in memory until it can "

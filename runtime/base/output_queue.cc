@@ -58,7 +58,7 @@ struct OutputQueue::State {
 
   const Options options;
   const pid_t process = ::getpid();
-  bool has_thread = false;  // where it could be started
+  bool has_thread = false;  // if it could be started
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<Entry> entries;

@@ -41,7 +41,7 @@ void LocalCopies::open(bool anew) {
     if (anew || !is_there(file)) {
       fs::create_directories(parts_.run_dir, code);
       name = new_name();
-      // Gone first: copies under the old name must not count where the new one cannot be written.
+      // Gone first: copies under the old name must not count if the new one cannot be written.
       fs::remove(file, code);
       if (code) throw IoError("remove", file, code.value());
       write_name(file, name);

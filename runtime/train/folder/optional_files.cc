@@ -33,7 +33,7 @@ void OptionalFiles::retry() noexcept {
     try {
       publish(file->first, file->second);
       file = unwritten_.erase(file);
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       ++file;
     }
   }

@@ -11,7 +11,7 @@ namespace lockstep {
 
 // What the user sees of a run: progress, metrics.jsonl and the TensorBoard file. Only rank 0 has
 // one. A disk that does not take them does not end the run. Throws, once a second and at flush() and
-// finish(), CheckpointError where the run folder is not this run's any more.
+// finish(), CheckpointError if the run folder is not this run's any more.
 class Reporter {
  public:
   // Continues after `start_step` completed steps; shows progress up to `last_step`.

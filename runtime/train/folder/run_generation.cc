@@ -18,13 +18,13 @@ namespace {
 
 constexpr const char* kFile = "generation";
 constexpr size_t kMaxBytes = 4096;
-constexpr int64_t kMostStarts = int64_t{1} << 60;  // it can still be raised
+constexpr int64_t kMaxStarts = int64_t{1} << 60;  // it can still be raised
 
 int64_t number_in(std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && number > 0 &&
-                 number < kMostStarts
+                 number < kMaxStarts
              ? number
              : 0;
 }

@@ -32,7 +32,7 @@ void write_generation(const std::filesystem::path& run_dir, const RunGeneration&
 void check_generation(const std::filesystem::path& run_dir,
                       const RunGeneration& own = own_generation());
 
-// Of `launch`: the number of its next start. The starts before it, of which ranks may be left, publish
+// The number of the next start of `launch`. The starts before it, of which ranks may be left, publish
 // nothing from now on. `newest`: its last start's. Throws IoError, CheckpointError.
 RunGeneration next_generation(const std::filesystem::path& run_dir, const RunGeneration& newest);
 

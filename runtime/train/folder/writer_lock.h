@@ -25,7 +25,7 @@ struct WriterLockOptions {
   std::string job{};           // of this process
   bool requeued = false;       // it follows an earlier process of the same job
   double patience_s = 60;      // how long a requeued one waits for the earlier one to end
-  bool system_locks = true;    // false: as where the file system has none
+  bool system_locks = true;    // false: as if the file system had none
   double beat_s = 10;          // without system locks: how often the holder says that it lives,
   double silence_s = 60;       // and after how long without that it counts as dead
   RunGeneration generation{};  // of this process
