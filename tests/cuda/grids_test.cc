@@ -38,6 +38,7 @@ TEST(GridsDeathTest, CountsDoNotWrapAround) {
   EXPECT_DEATH(blocks_for(kMostBlocksAcross + 1, 1), "internal error");
   EXPECT_DEATH(blocks_for((int64_t{1} << 32) + 5, 1), "internal error");
   EXPECT_DEATH(tall_grid(1, kMostBlocksDown * kMostBlocksDown + 1), "internal error");
+  EXPECT_DEATH(tall_grid(1, 0), "internal error");
 }
 
 }  // namespace

@@ -235,7 +235,7 @@ class Agent:
 
 
 def silent_launch(trial):
-    """An agent ends its ranks where `launch` says nothing any more, although the connection is there."""
+    """An agent ends its ranks if `launch` says nothing any more, although the connection is there."""
     agent = Agent(trial, silence_s=1)
     rank, _ = agent.next(Agent.BEGUN)
     assert agent.process.wait(launch_test.LIMIT_S) == 1, agent.process.returncode

@@ -329,7 +329,7 @@ class Test:
         assert "as rank 2 on" in results[0][1] and "has another token" in results[0][1], results
         assert "rank 2 of 3 did not come" in results[0][1], results
         assert "this rank's token is another one" in results[2][1], results
-        # Of one launcher's run: nobody waits for the rank whose token is wrong, or missing.
+        # In one launcher's run nobody waits for the rank whose token is wrong, or missing.
         for other in ("another, of its own", ""):
             mixed = as_slurm(3, free_port())
             for rank, environment in enumerate(mixed):

@@ -6,7 +6,7 @@
 // that change what is on the disk. FAULT is a number of errno.h, `short` (half of what is written
 // is written), `slowMS` (it takes so many milliseconds longer) or `kill` (the process dies before
 // it). WHEN is N, every Nth call, =N, the Nth alone, or M-N, the Mth to the Nth, of those whose path
-// has PART where it is given. What one thread calls counts for all.
+// has PART if it is given. What one thread calls counts for all.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>

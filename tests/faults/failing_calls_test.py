@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Catches: a run that an interrupted system call, a full disk under its metrics or a checkpoint
 that cannot be removed ends, lines of metrics.jsonl that such a disk tears or loses, ranks that end
-differently where rank 0 cannot write, and a run folder without a lock where the file system has
+differently if rank 0 cannot write, and a run folder without a lock where the file system has
 none.
 
 failing_calls_test.py BINARY LIBRARY: LIBRARY, preloaded, makes system calls fail.

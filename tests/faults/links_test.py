@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Catches: a run that is tricked to write through a link, a folder that is a link and is refused,
-texts of libraries where a path leads nowhere, and a run that needs /proc.
+texts of libraries if a path leads nowhere, and a run that needs /proc.
 
 links_test.py BINARY
 """

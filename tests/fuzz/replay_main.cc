@@ -1,9 +1,11 @@
 // Drives a fuzz target without libFuzzer: mutations of its seed inputs, the same ones in every run,
 // for the given number of seconds. Arguments: SECONDS (default 3), or files to run once each. When
-// the target dies, or takes too long, the input is in ./fuzz-crash.
+// the target dies, takes too long or more than 2 GiB, the input is in ./fuzz-crash.
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -61,6 +63,14 @@ void mutate(std::string& input, const std::vector<std::string>& seeds, Engine& e
   }
 }
 
+// What a hostile input makes a parser ask for beyond this fails, and ends the target.
+void limit_memory() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which reserve terabytes
+  const rlimit limit{rlim_t{2} << 30, rlim_t{2} << 30};
+  ::setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+
 void run(const std::string& input) {
   constexpr unsigned kMostSeconds = 20;
   current_input = &input;
@@ -75,6 +85,7 @@ int main(int argc, char** argv) {
   std::signal(SIGABRT, save_input);
   std::signal(SIGSEGV, save_input);
   std::signal(SIGALRM, save_input);
+  limit_memory();
   double seconds = 3;
   for (int i = 1; i < argc; ++i) {
     std::ifstream file(argv[i], std::ios::binary);

@@ -116,7 +116,7 @@ class Selftest:
 
 def selftest(machine, report, stage, precision):
     said = Selftest(machine, report, stage, precision).run()
-    # Of the convolutions some are there to need it: in groups, dilated, with odd channels.
+    # Some of the convolutions are there to need it: in groups, dilated, with odd channels.
     own = [line for line in said if "own kernel" in line]
     report.figure(f"kinds of convolutions of the self-test in {precision} beside cuDNN",
                   sum("convolution" in line for line in own))
@@ -324,7 +324,7 @@ def sanitizer(machine, report):
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.access(tool, os.X_OK):
         return report.leave_out("compute-sanitizer", "not on this machine")
-    # Of the libraries' kernels only what they do to memory: their races are by design. That a
+    # The libraries' kernels are checked for what they do to memory alone: their races are by design. That a
     # library asks for functions which a driver has not is no error.
     own = ["--kernel-regex", "kns=lockstep"]
     gpt, lamb, images = configs.TINY, configs.with_lamb(configs.TINY), configs.TINY_IMAGES

@@ -96,7 +96,7 @@ class Report:
         return bool(passed)
 
     def passed(self, what):
-        """Of a check that has run, in this part or an earlier one; else None."""
+        """What a check has given, in this part or an earlier one; None if it has not run."""
         found = [c["passed"] for c in self.data["checks"] if c["what"] == what]
         return found[-1] if found else None
 

@@ -80,7 +80,7 @@ std::vector<OpDevice> cuda_devices() {
   constexpr unsigned kFewBlocksDown = 2;  // so that grids go on in their third dimension
   std::vector<DType> types = {DType::kF32, DType::kBF16, DType::kF16};
   std::vector<Way> ways = {in_order("forward", fibers::Order::kForward, fibers::kMostBlocksDown),
-                           in_order("reverse", fibers::Order::kReverse, kFewBlocksDown),
+                           in_order("reverse", fibers::Order::kReverse, fibers::kMostBlocksDown),
                            in_order("shuffled", fibers::Order::kShuffled, kFewBlocksDown)};
   if (sanitized()) {  // all types and orders are tested without sanitizers
     types.pop_back();

@@ -58,7 +58,7 @@ TEST_F(MappingFaultTest, NamesTheFileThatWasCutShort) {
       "kept 240\nlockstep: error: .*/cut: the file was cut short .*SIGBUS.*\n$");
 }
 
-// Of a file that the process can do without: it goes on, with memory that nobody else sees.
+// Without a file that it can do without the process goes on, with memory that nobody else sees.
 TEST_F(MappingFaultTest, AShieldedMapGoesOnWithoutItsFile) {
   EXPECT_EXIT(
       {

@@ -26,7 +26,7 @@ namespace {
 using Kind = OutputQueue::Kind;
 
 constexpr double kPatienceMs = 20'000;  // only a fault takes so long
-constexpr double kStallMs = 20;         // where waiting is in vain
+constexpr double kStallMs = 20;         // if waiting is in vain
 
 class OutputQueueTest : public ::testing::Test {
  protected:

@@ -256,7 +256,7 @@ TEST_F(Jsonl, LongRunsAreThinned) {
   EXPECT_NEAR(left_out_ms, 12.3456 * static_cast<double>(left_out), 0.01);
 }
 
-// Of a run that goes on, lines after the resumed step go, whatever lies between them.
+// If a run goes on, lines after the resumed step go, whatever lies between them.
 TEST_F(Jsonl, AThinnedFileIsResumed) {
   append({999'999, 1'000'010, 1'000'020}, -1);
   append({1'000'016, 1'000'030}, 1'000'015);
