@@ -25,7 +25,7 @@ uint64_t number_of(const std::string& text, const std::string& key, const std::s
   return number;
 }
 
-constexpr size_t kMostCopies = 2;
+constexpr size_t kMaxCopies = 2;
 
 // Whether `path` lies in `folder`, both without links.
 bool lies_in(const fs::path& path, const fs::path& folder) {
@@ -106,7 +106,7 @@ std::shared_ptr<const std::byte> ExternalData::read(const ExternalPlace& place,
   // Any number of tensors may name the same bytes.
   size_t& copied = copied_bytes_[file.get()];
   copied += bytes;
-  if (copied > kMostCopies * size)
+  if (copied > kMaxCopies * size)
     throw ConfigError(
         "{}: its external data is at {} of {}, no multiple of {}, and the copies that this needs take more than {} "
         "times the file; must be aligned",
@@ -114,7 +114,7 @@ std::shared_ptr<const std::byte> ExternalData::read(const ExternalPlace& place,
         place.offset,
         quote_name(place.location),
         alignment,
-        kMostCopies);
+        kMaxCopies);
   const std::shared_ptr<std::byte[]> copy(new std::byte[bytes > 0 ? bytes : 1]);
   if (bytes > 0) std::memcpy(copy.get(), data, bytes);
   return {copy, copy.get()};

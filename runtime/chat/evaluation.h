@@ -34,7 +34,7 @@ class Budget {
   void step(int64_t steps = 1);
   // Of what goes through so many bytes `times` over.
   void read(size_t bytes, size_t times = 1);
-  // Of what looks for a name among members, one after the other.
+  // For a search of a name among members, one after the other.
   void look_through(const Value::Members& members);
   void take(size_t bytes);
   // A new text or list, which is counted.

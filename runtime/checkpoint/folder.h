@@ -50,7 +50,7 @@ std::optional<CheckpointEntry> read_best(const std::filesystem::path& root);
 // A folder is renamed before it is emptied, so that an interruption leaves nothing that looks
 // whole. Unreadable checkpoints newer than the oldest kept one stay, for inspection, and do not
 // count. One that cannot be removed stays, with a warning. `check` is called before each removal;
-// where it throws, that is the end.
+// if it throws, that is the end.
 void prune(const std::filesystem::path& root,
            int64_t keep_last,
            std::optional<int64_t> keep_step = std::nullopt,

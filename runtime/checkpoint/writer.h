@@ -70,7 +70,7 @@ class CheckpointWriter {
 
   // See WriteOptions.
   void cancel_with(const std::atomic<bool>& cancelled) { options_.cancelled = &cancelled; }
-  // Called directly before the folder gets its final name; where it throws, it does not.
+  // Called directly before the folder gets its final name; if it throws, the folder does not.
   void check_with(std::function<void()> check) { check_ = std::move(check); }
 
   // Writes model.safetensors: every parameter of `flat`, fp32, under its name. One rank calls this.

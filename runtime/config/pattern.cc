@@ -33,10 +33,10 @@ const char* reason_of(std::regex_constants::error_type code) {
 }  // namespace
 
 Pattern::Pattern(const std::string& path, const std::string& text) {
-  constexpr size_t kMostCharacters = 1000;  // deep nesting would take the stack
-  if (text.size() > kMostCharacters)
+  constexpr size_t kMaxCharacters = 1000;  // deep nesting would take the stack
+  if (text.size() > kMaxCharacters)
     throw ConfigError(
-        "{}: has {} characters; allowed: up to {}", path, text.size(), kMostCharacters);
+        "{}: has {} characters; allowed: up to {}", path, text.size(), kMaxCharacters);
   try {
     // libstdc++'s way to search in polynomial time; it has no references back.
     expression_.reset(new Expression{

@@ -67,7 +67,7 @@ bool is_vectorizable(int64_t columns, std::initializer_list<const T*> arrays) {
 // so that a taller one goes on in the third; rounded up, it may then have blocks past `down`, which
 // their kernel must leave alone.
 inline dim3 tall_grid(unsigned across, int64_t down) {
-  LOCKSTEP_REQUIRE(down <= kMostBlocksDown * kMostBlocksDown);
+  LOCKSTEP_REQUIRE(down >= 1 && down <= kMostBlocksDown * kMostBlocksDown);
   const unsigned deep = blocks_for(down, most_blocks_down());
   return {across, blocks_for(down, deep), deep};
 }

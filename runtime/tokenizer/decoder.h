@@ -13,7 +13,7 @@ namespace lockstep {
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
-  // Asks the limit where the step may make texts more than some times as long.
+  // Asks the limit if the step may make texts more than some times as long.
   virtual void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const = 0;
 };
 

@@ -29,9 +29,9 @@ void GrowthLimit::fail_steps() const {
 }
 
 void check_stage_count(size_t stages, const JsonPlace& last) {
-  constexpr size_t kMostStages = 1000;
-  if (stages > kMostStages)
-    last.fail(fmt::format("is step {}; allowed: up to {}", stages, kMostStages));
+  constexpr size_t kMaxStages = 1000;
+  if (stages > kMaxStages)
+    last.fail(fmt::format("is step {}; allowed: up to {}", stages, kMaxStages));
 }
 
 }  // namespace lockstep

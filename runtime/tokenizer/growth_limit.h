@@ -20,7 +20,7 @@ class GrowthLimit {
   static constexpr size_t kMoreBytes = 1 << 20;   // and of each text
   static constexpr size_t kSteps = 1024;          // for each byte
   static constexpr size_t kMoreSteps = 16 << 20;  // and for each text
-  static constexpr size_t kBytesOfId = 16;        // that an id counts as where ids become text
+  static constexpr size_t kBytesOfId = 16;        // that an id counts as when ids become text
 
   static GrowthLimit of_text(size_t bytes) { return {bytes, 1, "byte"}; }
   static GrowthLimit of_ids(size_t ids) { return {ids, kBytesOfId, "id"}; }
@@ -29,12 +29,12 @@ class GrowthLimit {
   // long as the limit.
   void enter(const std::string& stage) { stage_ = &stage; }
 
-  // Throws DataError where the text becomes one of so many bytes, and that is too many.
+  // Throws DataError if a text of so many bytes is too long.
   void check(size_t bytes) const {
     if (bytes > most_bytes_) [[unlikely]]
       fail_growth();
   }
-  // Throws DataError where so many steps are too many, with all before.
+  // Throws DataError if so many steps, with all before, are too many.
   void step(size_t count) {
     steps_ += count;
     if (steps_ > most_steps_) [[unlikely]]
@@ -58,7 +58,7 @@ class GrowthLimit {
   const std::string* stage_ = nullptr;
 };
 
-// Throws where a normalizer, a pre-tokenizer or a decoder has so many steps, and that is too many: a
+// Throws if so many steps are too many for a normalizer, a pre-tokenizer or a decoder: a
 // text goes through all of them, and pieces of it through steps within each other.
 void check_stage_count(size_t stages, const JsonPlace& last);
 

@@ -20,7 +20,7 @@ struct NormalizedText {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  // Asks the limit where the step may make a text more than some dozen times as long.
+  // Asks the limit if the step may make a text more than some dozen times as long.
   virtual void apply(NormalizedText* text, GrowthLimit& limit) const = 0;
 };
 

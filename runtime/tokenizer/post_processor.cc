@@ -64,7 +64,7 @@ class SpecialTokens {
 // A list of {"Sequence": {"id": "A", "type_id": 0}} and {"SpecialToken": {"id": "[SEP]", ...}}. A
 // token stands there by its name, so that a small file can ask for any number of ids around a text.
 TextTemplate read_parts(const JsonPlace& place, const SpecialTokens& special, size_t texts) {
-  constexpr size_t kMostSpecial = 4096;  // models have a handful
+  constexpr size_t kMaxSpecial = 4096;  // models have a handful
   constexpr const char* kNames[] = {"A", "B"};
   TextTemplate parts;
   std::vector<int> times(texts, 0);
@@ -83,10 +83,10 @@ TextTemplate read_parts(const JsonPlace& place, const SpecialTokens& special, si
     const JsonPlace token = part.at("SpecialToken");
     const JsonPlace numbers = special.ids(token.at("id").text());
     count += numbers.elements();
-    if (count > kMostSpecial)
+    if (count > kMaxSpecial)
       place.fail(fmt::format("has more than {} special tokens around a text; allowed: up to {}",
-                             kMostSpecial,
-                             kMostSpecial));
+                             kMaxSpecial,
+                             kMaxSpecial));
     std::vector<uint32_t> ids;
     for (size_t k = 0; k < numbers.elements(); ++k) ids.push_back(numbers.element(k).id());
     parts.push_back(special_part(std::move(ids), segment_of(token)));

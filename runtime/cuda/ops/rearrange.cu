@@ -267,7 +267,7 @@ struct Sums {
         d_x(op.d_x),
         partials(op.workspace) {}
 
-  // Of a block. One that a tall grid has past the last part does that one again, to the same bits.
+  // The part of this block. One that a tall grid has past the last part does that one again, to the same bits.
   __device__ __forceinline__ int64_t part() const {
     const auto number = static_cast<unsigned>(block_down()),
                last = static_cast<unsigned>(parts.count) - 1;

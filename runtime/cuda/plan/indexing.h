@@ -64,9 +64,9 @@ struct SumParts {
   int64_t count, length;
 
   static SumParts of(int64_t terms, int64_t outputs) {
-    constexpr int64_t kLeastTerms = 64;   // of a part
-    constexpr int64_t kWanted = 1 << 17;  // threads that make a GPU busy
-    constexpr int64_t kMostParts = 16384;
+    constexpr int64_t kLeastTerms = 64;    // of a part
+    constexpr int64_t kWanted = 1 << 17;   // threads that make a GPU busy
+    constexpr int64_t kMostParts = 16384;  // below what a grid has in its second dimension
     const int64_t most = outputs == 0 ? 1 : (kWanted + outputs - 1) / outputs;
     int64_t parts = (terms + kLeastTerms - 1) / kLeastTerms;
     if (parts > most) parts = most;

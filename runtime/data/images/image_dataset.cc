@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostTold = 20;  // bad images that get a line each
+constexpr int64_t kMaxTold = 20;  // bad images that get a line each
 
 }  // namespace
 
@@ -85,7 +85,7 @@ void ImageDataset::note_bad(int64_t index, const char* what) const {
                     bad,
                     count,
                     max_bad_fraction_);
-  if (bad <= kMostTold) log_warn("{}: {}; the next image takes its place", name, what);
+  if (bad <= kMaxTold) log_warn("{}: {}; the next image takes its place", name, what);
 }
 
 // Of files and labels, not of what they are called. How many come to the limit some of them tell.

@@ -70,8 +70,8 @@ void BadAtOpening::add(const std::string& what) {
   const bool replace = config_.bad_records == BadRecords::kReplace;
   waiting_ += replace;
   if (++count_ == 1) first_ = what;
-  constexpr int64_t kMostTold = 20;
-  if (count_ <= kMostTold)
+  constexpr int64_t kMaxTold = 20;
+  if (count_ <= kMaxTold)
     log_warn("{}: {}", what, replace ? "the next good one takes its place" : "left out");
 }
 
