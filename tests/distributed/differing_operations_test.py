@@ -8,7 +8,6 @@ differing_operations_test.py BINARY PROGRAM
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,9 +31,7 @@ def check(what, code, output, took):
 
 
 def without_mpi(program, difference, folder, ranks):
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port = chosen.getsockname()[1]
+    port = lockstep_run.free_port()
     clean = {key: value for key, value in os.environ.items()
              if not key.startswith(("OMPI_", "PMI", "SLURM_"))}
     processes = [subprocess.Popen(

@@ -8,7 +8,6 @@ differing_ranks_test.py BINARY: under mpirun over shared memory, MPI and TCP, an
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -91,9 +90,7 @@ class Trial:
 
     def without_mpi(self, ranks, common, given):
         self.number += 1
-        with socket.socket() as chosen:
-            chosen.bind(("127.0.0.1", 0))
-            port = chosen.getsockname()[1]
+        port = lockstep_run.free_port()
         clean = {key: value for key, value in os.environ.items()
                  if not key.startswith(("OMPI_", "PMI", "SLURM_"))}
         processes = [

@@ -4,7 +4,9 @@ import array
 import json
 import os
 import pathlib
+import random
 import shutil
+import socket
 import subprocess
 import time
 
@@ -39,6 +41,28 @@ def run(binary, arguments, ranks=1, environment=None, limit_s=LIMIT_S, cwd=None,
     env = dict(os.environ, **(environment or {}))
     return subprocess.run(command, capture_output=True, text=True, errors="replace",
                           timeout=limit_s, env=env, cwd=cwd, stdin=subprocess.DEVNULL)
+
+
+# Below the ports that the kernel gives to connections, here and in other network namespaces.
+PORTS = range(15000, 25000)
+_reserved = []  # open sockets, whose names no other process can take
+
+
+def free_port():
+    """A port at which nothing listens here, and which no other test gets while this process
+    lives."""
+    while True:
+        port = random.choice(PORTS)
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0lockstep-test-port-{port}")
+            with socket.socket() as probe:
+                probe.bind(("", port))
+        except OSError:
+            name.close()
+            continue
+        _reserved.append(name)
+        return port
 
 
 def sets(*changes):

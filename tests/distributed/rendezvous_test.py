@@ -37,19 +37,13 @@ FOREIGN = ("OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", 
            "TORCHELASTIC_")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def listening_store():
     """A socket that listens as torchrun's store does. The next port, at which rank 0 will listen,
     is free."""
     while True:
         store = socket.socket()
         try:
-            store.bind(("127.0.0.1", 0))
+            store.bind(("127.0.0.1", lockstep_run.free_port()))
             with socket.socket() as probe:
                 probe.bind(("", store.getsockname()[1] + 1))
             store.listen()
@@ -85,7 +79,7 @@ class Ranks:
 
 
 def by_address(ranks, port=None, **more):
-    port = port or free_port()
+    port = port or lockstep_run.free_port()
     return [{"RANK": str(r), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
              "MASTER_PORT": str(port), "LOCKSTEP_RENDEZVOUS_TIMEOUT_S": "60", **more}
             for r in range(ranks)]
@@ -195,7 +189,7 @@ class Test:
         for ranks in (1, 2, 4):
             runs[f"{ranks} by address"] = by_address(ranks)
             runs[f"{ranks} by file"] = by_file(ranks, self.folder / "meeting")
-            runs[f"{ranks} as srun"] = as_slurm(ranks, free_port())
+            runs[f"{ranks} as srun"] = as_slurm(ranks, lockstep_run.free_port())
         for name, environments in runs.items():
             got = self.hash_of(environments)
             print(f"{name:20} {got}")
@@ -331,7 +325,7 @@ class Test:
         assert "this rank's token is another one" in results[2][1], results
         # In one launcher's run nobody waits for the rank whose token is wrong, or missing.
         for other in ("another, of its own", ""):
-            mixed = as_slurm(3, free_port())
+            mixed = as_slurm(3, lockstep_run.free_port())
             for rank, environment in enumerate(mixed):
                 environment["LOCKSTEP_TOKEN"] = other if rank == 2 else "0123456789abcdef"
             results = self.start(mixed).finish()

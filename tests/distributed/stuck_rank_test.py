@@ -10,7 +10,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -76,9 +75,7 @@ class Trial:
         command = [str(self.binary), "train", str(self.config), "--run-dir", str(self.run_dir), *how]
         self.said = [self.folder / f"said{self.number}.{i}" for i in range(1 if with_mpi else ranks)]
         processes = []
-        with socket.socket() as chosen:
-            chosen.bind(("127.0.0.1", 0))
-            port = chosen.getsockname()[1]
+        port = lockstep_run.free_port()
         mpirun = made.mpirun(ranks // made.count) if made else lockstep_run.mpirun(ranks)
         clean = {key: value for key, value in os.environ.items()
                  if not key.startswith(("OMPI_", "PMI", "SLURM_"))}

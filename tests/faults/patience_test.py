@@ -14,7 +14,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -75,8 +74,7 @@ def run_in_containers(binary, options, folder):
         return None
     if subprocess.run([*apart, "true"], capture_output=True).returncode:
         return None
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = lockstep_run.free_port()
     processes = []
     for rank in range(2):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
