@@ -2,31 +2,36 @@
 
 #include "launcher/launch/handed_config.h"
 #include "runtime/config/parse.h"
+#include "runtime/run/config_checks.h"
 #include "runtime/run/read_config.h"
 
 namespace lockstep {
 
-RunConfig read_config(const CommonOptions& options) {
+OpenedConfig read_config(const CommonOptions& options, const std::string& walltime) {
   const std::optional<std::string> handed = launch::handed_config();
-  return read_config(options, handed ? *handed : read_config_text(options.config));
+  return read_config_of(handed ? *handed : read_config_text(options.config), options, walltime);
 }
 
-RunConfig read_config(const CommonOptions& options, const std::string& text) {
-  RunConfig config = read_config(text, options.config, options.set);
-  if (!options.data.empty()) config.data.dir = options.data;
-  if (!options.run_dir.empty()) config.output.run_dir = options.run_dir;
-  if (config.output.run_dir.empty()) config.output.run_dir = "runs/" + config.name;
-  return config;
+OpenedConfig read_config_of(const std::string& text,
+                            const CommonOptions& options,
+                            const std::string& walltime) {
+  const ConfigOverrides overrides = {.set = options.set,
+                                     .data_dir = options.data,
+                                     .run_dir = options.run_dir,
+                                     .walltime = walltime};
+  OpenedConfig opened = open_config(read_config(text, options.config, overrides));
+  check_config(opened);
+  return opened;
 }
 
 void add_output_options(CommandSpec& command, CommonOptions& options) {
   command.add("--json",
               &options.json,
-              "Write the command's result to this file as JSON; -: to the standard output",
+              "Write the command's result to this file as JSON; - is the standard output",
               {.per_rank = true});
   command.add("--log-level",
               &options.log_level,
-              "trace, debug, info, warn, error or off",
+              "Log level: trace, debug, info, warn, error or off",
               {.show_default = true,
                .allowed = OneOf{{"trace", "debug", "info", "warn", "error", "off"}},
                .per_rank = true});
@@ -42,7 +47,7 @@ void add_config_argument(CommandSpec& command, CommonOptions& options) {
 void add_set_option(CommandSpec& command, CommonOptions& options) {
   command.add("--set",
               &options.set,
-              "Override a field: path.to.field=value; may be given many times",
+              "Override a field: path.to.field=value; can be repeated",
               {.one_each_time = true, .per_rank = true});
 }
 
@@ -55,7 +60,7 @@ void add_config_options(CommandSpec& command, CommonOptions& options) {
 void add_device_options(CommandSpec& command, CommonOptions& options) {
   command.add("--device",
               &options.device,
-              "Where to run: auto, cpu or cuda",
+              "Device to run on: auto, cpu or cuda",
               {.show_default = true,
                .allowed = OneOf{{"auto", "cpu", "cuda"}},
                .environment = "LOCKSTEP_DEVICE",
@@ -71,7 +76,7 @@ void add_common_options(CommandSpec& command, CommonOptions& options) {
   add_device_options(command, options);
   command.add("--eager",
               &options.eager,
-              "Queue every kernel anew instead of replaying CUDA graphs (for debugging)");
+              "Launch every kernel individually instead of replaying CUDA graphs (for debugging)");
   command.add("--run-dir",
               &options.run_dir,
               "Folder for everything that the run writes, instead of output.run_dir",

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/command_line.h"
-#include "runtime/config/run_config.h"
+#include "runtime/run/open_config.h"
 
 namespace lockstep {
 
@@ -22,17 +22,19 @@ struct CommonOptions {
   std::string log_level = "info";
 };
 
-// The config file with --set, --data and --run-dir applied: see runtime/run/read_config.h. A rank
-// that `launch` has started takes the text that this had read, whatever the file has now. Throws
-// ConfigError.
-RunConfig read_config(const CommonOptions& options);
-// The same, with `text` as that of the file.
-RunConfig read_config(const CommonOptions& options, const std::string& text);
+// Reads the config file, applies --set, --data, --run-dir and `walltime` (of --walltime), opens the
+// model, and runs all checks that need no data. A rank started by `launch` uses the text that
+// `launch` has read, even if the file has changed since. Throws ConfigError.
+OpenedConfig read_config(const CommonOptions& options, const std::string& walltime = "");
+// The same, with `text` in place of the file's contents.
+OpenedConfig read_config_of(const std::string& text,
+                            const CommonOptions& options,
+                            const std::string& walltime = "");
 
-// Adds the flags of what to write and what to say.
+// Adds the flags for results and logging.
 void add_output_options(CommandSpec& command, CommonOptions& options);
 
-// Adds the flags of where to run.
+// Adds the flags for the device.
 void add_device_options(CommandSpec& command, CommonOptions& options);
 
 // Adds CONFIG, the config file.
@@ -41,10 +43,10 @@ void add_config_argument(CommandSpec& command, CommonOptions& options);
 // Adds --set, which overrides fields of the config file.
 void add_set_option(CommandSpec& command, CommonOptions& options);
 
-// Adds the flags that change what the config file says of a run's data: --set and --data.
+// Adds --set and --data, which override fields of the config file.
 void add_config_options(CommandSpec& command, CommonOptions& options);
 
-// Adds all shared flags to a command, those above too.
+// Adds all shared flags to a command, including those above.
 void add_common_options(CommandSpec& command, CommonOptions& options);
 
 }  // namespace lockstep

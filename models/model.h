@@ -1,5 +1,6 @@
 #pragma once
-// What a family of models says of one of its configs. README.md tells how to add a family.
+// What a family of models implements for its config; all other code uses OpenedModel (registry.h).
+// ADDING_A_FAMILY.md explains how to add a family.
 
 #include <memory>
 #include <optional>
@@ -16,36 +17,39 @@ namespace lockstep {
 class Model {
  public:
   virtual ~Model() = default;
-  // Throws ConfigError where fields of the config do not go together.
+  // Called before all others, with the batches of the run that follows.
+  virtual void expect(const RunBatches& /*run*/) const {}
+  // Throws ConfigError if fields of the config do not go together.
   virtual void check() const {}
-  // Every reason that it cannot be trained, as far as they can be found at once: that of check(), and more.
+  // All reasons that the model cannot be trained, as far as they can be found at once: that of
+  // check(), and more.
   virtual std::vector<std::string> problems() const;
   virtual ModelTraits traits() const = 0;
-  // See registry.h of these.
+  // The functions of OpenedModel with these names; resolve() is resolved() there.
   virtual ModelConfig resolve(const ModelIo& io) const = 0;
   virtual ModelIo io_of_weights(const ExtentsOf& extents_of) const = 0;
-  // See registry.h.
   virtual std::optional<ModelConfig> with_recorded_parameters(
       const std::set<std::string>& /*names*/) const {
     return std::nullopt;
   }
-  // Of a resolved config. `tokens`: length of the sequences, 0: the whole context; for models that
-  // take tokens.
+  // For a resolved config. `tokens`: length of the sequences; 0: the whole context.
   virtual Graph build(const ModelIo& io,
                       int64_t lane_batch,
                       int64_t tokens,
                       const GraphOptions& options) const = 0;
-  // See registry.h. Built-in families have no such node.
+  // See OpenedModel. Built-in families have no such node.
   virtual std::string mixing_node(const ModelIo& /*io*/,
                                   int64_t /*global_batch*/,
                                   int64_t /*lane_batch*/) const {
     return "";
   }
-  // Samples of the smallest graph: above 1 for networks that put samples together or have a fixed batch.
+  // Samples of the smallest graph: above 1 for networks that combine samples or have a fixed batch.
   virtual int64_t fewest_samples() const { return 1; }
   // By default three times the products of the forward pass: the gradients of weights and of inputs
   // take as much again.
   virtual double flops_per_sample(const ModelIo& io) const;
+  // Frees memory that later calls can do without.
+  virtual void release() const {}
 };
 
 // Every family specialises this for its config, in its own file; one that does not is an error of
@@ -53,10 +57,10 @@ class Model {
 template <typename Config>
 std::unique_ptr<const Model> make_model(const Config& config);
 
-// Model::check of a config.
-void check_own_fields(const ModelConfig& model);
+// OpenedModel::resolved() of a config.
+ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io);
 
-// Extent `dimension` of the tensor of this name, or `otherwise` where there is none.
+// Extent `dimension` of the tensor of this name, or `otherwise` if there is none.
 int64_t extent(const ExtentsOf& extents_of,
                const std::string& name,
                size_t dimension,

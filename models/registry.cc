@@ -10,13 +10,23 @@
 namespace lockstep {
 namespace {
 
-std::unique_ptr<const Model> model_of(const ModelConfig& model) {
+std::unique_ptr<const Model> make(const ModelConfig& model) {
   return std::visit([](const auto& config) { return make_model(config); }, model);
 }
 
 template <size_t... kIndices>
 std::vector<ModelConfig> defaults(std::index_sequence<kIndices...>) {
   return {ModelConfig(std::in_place_index<kIndices>)...};
+}
+
+// The traits of all families with their default configs.
+const std::vector<ModelTraits>& default_traits() {
+  static const std::vector<ModelTraits> all = [] {
+    std::vector<ModelTraits> traits;
+    for (const ModelConfig& model : all_models()) traits.push_back(open_model(model)->traits());
+    return traits;
+  }();
+  return all;
 }
 
 }  // namespace
@@ -39,12 +49,6 @@ int64_t extent(const ExtentsOf& extents_of,
   return extents && dimension < extents->size() ? (*extents)[dimension] : otherwise;
 }
 
-ModelTraits traits_of(const ModelConfig& model) {
-  ModelTraits traits = model_of(model)->traits();
-  traits.section = name_of(model);
-  return traits;
-}
-
 std::vector<ModelConfig> all_models() {
   return defaults(std::make_index_sequence<std::variant_size_v<ModelConfig>>());
 }
@@ -52,10 +56,8 @@ std::vector<ModelConfig> all_models() {
 std::string sections_where(const std::function<bool(const ModelTraits&)>& is_true,
                            const std::string& before) {
   std::vector<std::string> sections;
-  for (const ModelConfig& model : all_models()) {
-    const ModelTraits traits = traits_of(model);
+  for (const ModelTraits& traits : default_traits())
     if (is_true(traits)) sections.push_back(before + traits.section);
-  }
   std::string text;
   for (size_t i = 0; i < sections.size(); ++i)
     text += (i == 0 ? "" : i + 1 < sections.size() ? ", " : " or ") + sections[i];
@@ -64,10 +66,8 @@ std::string sections_where(const std::function<bool(const ModelTraits&)>& is_tru
 
 std::optional<ModelTraits> traits_by_tensors(
     const std::function<bool(const std::string& name)>& has_tensor) {
-  for (const ModelConfig& model : all_models()) {
-    const ModelTraits traits = traits_of(model);
+  for (const ModelTraits& traits : default_traits())
     if (traits.known_by != nullptr && has_tensor(traits.known_by)) return traits;
-  }
   return std::nullopt;
 }
 
@@ -81,18 +81,63 @@ std::vector<std::string> Model::problems() const {
 }
 
 std::vector<std::string> problems_of_model(const ModelConfig& model) {
-  return model_of(model)->problems();
+  return make(model)->problems();
 }
 
-void check_own_fields(const ModelConfig& model) { model_of(model)->check(); }
-
-ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io) {
-  return model_of(model)->resolve(io);
+OpenedModel::OpenedModel(const ModelConfig& config, const RunBatches& run)
+    : config_(config), run_(run), model_(make(config)) {
+  model_->expect(run);
+  traits_ = model_->traits();
+  traits_.section = name_of(config);
 }
 
-std::optional<ModelConfig> with_recorded_parameters(const ModelConfig& model,
-                                                    const std::set<std::string>& names) {
-  return model_of(model)->with_recorded_parameters(names);
+OpenedModel::~OpenedModel() = default;
+
+void OpenedModel::check() const { model_->check(); }
+
+ModelConfig OpenedModel::resolved(const ModelIo& io) const { return model_->resolve(io); }
+
+std::optional<ModelConfig> OpenedModel::with_recorded_parameters(
+    const std::set<std::string>& names) const {
+  return model_->with_recorded_parameters(names);
+}
+
+Graph OpenedModel::build(const ModelIo& io,
+                         int64_t lane_batch,
+                         const GraphOptions& options,
+                         int64_t tokens) const {
+  Graph graph = model_->build(io, lane_batch, tokens, options);
+  if (options.purpose != Purpose::kTraining) return graph;
+  if (options.prepare_parameters) options.prepare_parameters(graph);
+  differentiate(graph);
+  return graph;
+}
+
+std::string OpenedModel::mixing_node(const ModelIo& io,
+                                     int64_t global_batch,
+                                     int64_t lane_batch) const {
+  return model_->mixing_node(io, global_batch, lane_batch);
+}
+
+int64_t OpenedModel::fewest_samples() const { return model_->fewest_samples(); }
+
+double OpenedModel::flops_per_sample(const ModelIo& io) const {
+  return model_->flops_per_sample(io);
+}
+
+ModelIo OpenedModel::io_of_weights(const ExtentsOf& extents_of) const {
+  return model_->io_of_weights(extents_of);
+}
+
+void OpenedModel::release() const { model_->release(); }
+
+std::shared_ptr<const OpenedModel> open_model(const ModelConfig& model, const RunBatches& run) {
+  return std::make_shared<const OpenedModel>(model, run);
+}
+
+std::shared_ptr<const OpenedModel> reopen_model(const std::shared_ptr<const OpenedModel>& opened,
+                                                const ModelConfig& config) {
+  return config == opened->config() ? opened : open_model(config, opened->run());
 }
 
 Graph build_model(const ModelConfig& model,
@@ -100,28 +145,11 @@ Graph build_model(const ModelConfig& model,
                   int64_t lane_batch,
                   const GraphOptions& options,
                   int64_t tokens) {
-  Graph graph = model_of(model)->build(io, lane_batch, tokens, options);
-  if (options.purpose != Purpose::kTraining) return graph;
-  if (options.prepare_parameters) options.prepare_parameters(graph);
-  differentiate(graph);
-  return graph;
+  return open_model(model)->build(io, lane_batch, options, tokens);
 }
 
-std::string mixing_node(const ModelConfig& model,
-                        const ModelIo& io,
-                        int64_t global_batch,
-                        int64_t lane_batch) {
-  return model_of(model)->mixing_node(io, global_batch, lane_batch);
-}
-
-int64_t fewest_samples(const ModelConfig& model) { return model_of(model)->fewest_samples(); }
-
-double model_flops_per_sample(const ModelConfig& model, const ModelIo& io) {
-  return model_of(model)->flops_per_sample(io);
-}
-
-ModelIo io_of_weights(const ModelConfig& model, const ExtentsOf& extents_of) {
-  return model_of(model)->io_of_weights(extents_of);
+ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io) {
+  return make(model)->resolve(io);
 }
 
 }  // namespace lockstep

@@ -2,12 +2,21 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/train/folder/run_generation.h"
 
 namespace lockstep {
+
+std::vector<double> bucket_candidates(double configured) {
+  std::vector<double> sizes = {1, 4, 12, 25, 50, 100};
+  if (std::find(sizes.begin(), sizes.end(), configured) == sizes.end()) sizes.push_back(configured);
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
 
 std::string to_text(const std::vector<BucketTrial>& trials) {
   std::string text;
@@ -44,14 +53,14 @@ void remove_bucket_record(const std::filesystem::path& run_dir) {
 }
 
 std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_dir) {
-  constexpr size_t kMostBytes = 1 << 20;
-  constexpr double kMostMib = 1024;  // as of comm.bucket_mib
+  constexpr size_t kMaxBytes = 1 << 20;
+  constexpr double kMaxMib = 1024;  // the same limit as for comm.bucket_mib
   const std::filesystem::path path = bucket_record_path(run_dir);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   BucketRecord record;
   try {
-    const Json json = Json::parse(read_file(path, kMostBytes));
+    const Json json = Json::parse(read_file(path, kMaxBytes));
     record.bucket_mib = json.at("bucket_mib").get<double>();
     record.ranks = json.at("ranks").get<int>();
     for (const Json& trial : json.at("trials"))
@@ -61,10 +70,9 @@ std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_
   } catch (const JsonError&) {
     record.bucket_mib = 0;
   }
-  if (!(record.bucket_mib > 0 && record.bucket_mib <= kMostMib))
+  if (!(record.bucket_mib > 0 && record.bucket_mib <= kMaxMib))
     throw CheckpointError(
-        "{}: is not what a run with comm.tune_buckets writes; remove it, and comm.bucket_mib "
-        "counts",
+        "{}: is not a record of comm.tune_buckets; remove it to use comm.bucket_mib",
         path.string());
   return record;
 }

@@ -26,81 +26,85 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Plans for buckets of this size; false, on all ranks, where that does not fit into memory.
-bool plan_for(const RunStart& start, Assembly& assembly, double bucket_mib) {
+// The run with buckets of this size; nothing, on all ranks, if it does not fit into memory then.
+std::optional<PreparedRun> trial_of(RankContext& rank,
+                                    const PreparedRun& prepared,
+                                    double bucket_mib) {
+  PreparedRun trial;
   try {
-    run_on_all(start.session.communicator(), [&] {
-      plan_again(assembly, bucket_mib);
-      check_memory(assembly, start.session.local_ranks(), start.device.limits());
+    run_on_all(rank.communicator(), [&] {
+      trial = with_buckets(prepared, bucket_mib);
+      trial.recorded.output.timeline = false;
+      rank.require_memory(trial);
     });
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::kMemory) throw;
-    return false;
+    return std::nullopt;
   }
-  return true;
+  return trial;
 }
 
-// Of the run as it is planned, from the first one on, by step; fewer where the ranks are asked to
-// stop meanwhile. Throws AgreedError where there is no memory.
-std::vector<double> train_steps(const RunStart& start,
-                                const Assembly& assembly,
+// Milliseconds of each step of the run as it is planned; fewer than `steps` if the ranks are asked
+// to stop meanwhile. Throws AgreedError if there is no memory.
+std::vector<double> train_steps(RankContext& rank,
+                                const PreparedRun& trial,
                                 int64_t steps,
                                 std::unique_ptr<NodeMemory>& node) {
-  Communicator& communicator = start.session.communicator();
-  if (assembly.plan.topology.shares_memory) {
-    node = NodeMemory::join(communicator, start.topology);
+  Communicator& communicator = rank.communicator();
+  if (trial.plan.topology.shares_memory) {
+    node = NodeMemory::join(communicator, rank.placed);
     if (node == nullptr) throw AgreedError(ExitCode::kMemory, "no memory to share");
-    allocate_shared(*node, assembly.plan);
+    allocate_shared(*node, trial.plan);
   }
-  start.device.open(assembly.config, assembly.training, assembly.plan.topology);
-  const RunParts parts =
-      parts_of(assembly, communicator, start.device.slices(), start.device.backend(), node.get());
+  rank.device.open(trial.recorded, trial.graphs->training, trial.plan.topology);
+  const RunContext context =
+      context_of(trial, communicator, rank.device.slices(), rank.device.backend(), node.get());
   std::unique_ptr<Trainer> trainer;
-  run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(parts); });
+  run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(context); });
   trainer->start("none");
   std::vector<double> times = trainer->time_steps(steps);
-  run_on_all(communicator, [] {});  // nobody reads a rank's memory any more
+  run_on_all(communicator, [] {});  // a barrier: no rank reads another's memory any more
   return times;
 }
 
 struct Timing {
   bool fits = true;               // into memory
-  std::optional<double> step_ms;  // nothing where the ranks are asked to stop meanwhile
+  std::optional<double> step_ms;  // nothing if the ranks are asked to stop meanwhile
 };
 
-Timing time_steps(const RunStart& start, const Assembly& assembly) {
-  const int64_t steps = steps_of_trial(assembly.config);
+Timing time_steps(RankContext& rank, const PreparedRun& trial) {
+  const int64_t steps = steps_of_trial(trial.config);
   std::unique_ptr<NodeMemory> node;
   std::vector<double> times;
   Timing timing;
   try {
-    times = train_steps(start, assembly, steps, node);
+    times = train_steps(rank, trial, steps, node);
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::kMemory) throw;
     timing.fits = false;
   }
-  start.device.close();
+  rank.device.close();
   node.reset();
-  // What a rank still has counts as taken for the others.
-  run_on_all(start.session.communicator(), [] {});
+  // Memory that a rank has not freed yet counts as taken for the others.
+  run_on_all(rank.communicator(), [] {});
   if (static_cast<int64_t>(times.size()) < steps) return timing;
   times.erase(times.begin(), times.begin() + std::min(kWarmSteps, steps - 1));
   timing.step_ms = median(times);
   return timing;
 }
 
-// The trials of all candidates that give other buckets than those before; nothing where the ranks
-// are asked to stop before the last one.
-std::optional<std::vector<BucketTrial>> try_sizes(const RunStart& start, Assembly& assembly) {
+// The trials of all candidates that give other buckets than those before; nothing if the ranks are
+// asked to stop before the last one.
+std::optional<std::vector<BucketTrial>> try_sizes(RankContext& rank, const PreparedRun& prepared) {
   std::vector<BucketTrial> trials;
   std::vector<std::vector<Range>> tried;
-  assembly.config.output.timeline = false;
-  for (const double bucket_mib : bucket_candidates(assembly.config.comm.bucket_mib)) {
-    if (!plan_for(start, assembly, bucket_mib)) continue;
-    const std::vector<Range>& buckets = assembly.plan.buckets;
+  for (const double bucket_mib : bucket_candidates(prepared.defaults.bucket_mib)) {
+    const std::optional<PreparedRun> trial = trial_of(rank, prepared, bucket_mib);
+    if (!trial) continue;
+    const std::vector<Range>& buckets = trial->plan.buckets;
     if (std::find(tried.begin(), tried.end(), buckets) != tried.end()) continue;
     tried.push_back(buckets);
-    const Timing timing = time_steps(start, assembly);
+    const Timing timing = time_steps(rank, *trial);
     if (!timing.fits) continue;
     if (!timing.step_ms) return std::nullopt;
     trials.push_back({bucket_mib, buckets.size(), *timing.step_ms});
@@ -108,32 +112,33 @@ std::optional<std::vector<BucketTrial>> try_sizes(const RunStart& start, Assembl
   return trials;
 }
 
-// Whether the run's folder has checkpoints; where it has none, it has no record either from here
-// on: that would be of another run.
-bool has_checkpoints(const RunStart& start, const Assembly& assembly) {
+// Whether the run's folder has checkpoints. If it has none, its record is of another run and is
+// removed.
+bool has_checkpoints(RankContext& rank, const PreparedRun& prepared, const std::string& resume) {
   std::string checkpoints;
-  run_on_root(start.session.communicator(), [&] {
-    const std::filesystem::path folder = assembly.config.output.run_dir;
+  run_on_root(rank.communicator(), [&] {
+    const std::filesystem::path folder = prepared.config.output.run_dir;
     if (!list_checkpoints(folder / "checkpoints").empty()) {
       checkpoints = "some";
-    } else if (start.resume == "none" || start.resume == "auto") {
+    } else if (resume == "none" || resume == "auto") {
       remove_bucket_record(folder);
     }
   });
-  return !broadcast_text(start.session.communicator(), checkpoints).empty();
+  return !broadcast_text(rank.communicator(), checkpoints).empty();
 }
 
-// Rank 0's choice; `own` is the config's.
-double tune(const RunStart& start, Assembly& assembly, double own) {
+// Times the candidates and returns the fastest. Only rank 0's result counts.
+double tune(RankContext& rank, const PreparedRun& prepared) {
+  const double planned = prepared.defaults.bucket_mib;
   const double start_ms = now_ms();
   log_info("comm.tune_buckets: trying sizes of buckets, {} steps of the run with each",
-           steps_of_trial(assembly.config));
-  const auto trials = try_sizes(start, assembly);
+           steps_of_trial(prepared.config));
+  const auto trials = try_sizes(rank, prepared);
   if (!trials || trials->empty()) {
     log_info("comm.tune_buckets: {}, comm.bucket_mib stays {:g}",
              trials ? "no size fits into memory" : "stopped before all sizes were tried",
-             own);
-    return own;
+             planned);
+    return planned;
   }
   const double fastest = std::min_element(trials->begin(),
                                           trials->end(),
@@ -141,12 +146,12 @@ double tune(const RunStart& start, Assembly& assembly, double own) {
                                             return a.step_ms < b.step_ms;
                                           })
                              ->bucket_mib;
-  run_on_root(start.session.communicator(), [&] {
-    const std::filesystem::path folder = assembly.config.output.run_dir;
+  run_on_root(rank.communicator(), [&] {
+    const std::filesystem::path folder = prepared.config.output.run_dir;
     try {
-      write_bucket_record(folder, {fastest, start.session.communicator().size(), *trials});
+      write_bucket_record(folder, {fastest, rank.communicator().size(), *trials});
     } catch (const IoError& error) {
-      log_warn("{}; the run goes on, and a restart times the sizes again", error.what());
+      log_warn("{}; the run continues, and a restart times the sizes again", error.what());
     }
     log_info("comm.tune_buckets: milliseconds a step with buckets of {}; tried in {:.1f} s",
              to_text(*trials),
@@ -158,44 +163,40 @@ double tune(const RunStart& start, Assembly& assembly, double own) {
   return fastest;
 }
 
-// Rank 0's; what the folder has on record, or else the config's.
-double recorded(const RunStart& start, const Assembly& assembly, double own) {
-  double bucket_mib = own;
-  run_on_root(start.session.communicator(), [&] {
-    const std::filesystem::path folder = assembly.config.output.run_dir;
+// The size that the folder has on record or, if there is none, the planned one. Only rank 0's
+// result counts.
+double recorded(RankContext& rank, const PreparedRun& prepared) {
+  double bucket_mib = prepared.defaults.bucket_mib;
+  run_on_root(rank.communicator(), [&] {
+    const std::filesystem::path folder = prepared.config.output.run_dir;
     const std::optional<BucketRecord> record = read_bucket_record(folder);
     if (record) bucket_mib = record->bucket_mib;
-    log_info("comm.bucket_mib is {:g}: {}",
-             bucket_mib,
-             record
-                 ? "recorded in " + bucket_record_path(folder).string()
-                 : "the run goes on from a checkpoint, and its folder has no other size on record");
+    log_info(
+        "comm.bucket_mib is {:g}: {}",
+        bucket_mib,
+        record ? "recorded in " + bucket_record_path(folder).string()
+               : "the run continues from a checkpoint, and its folder has no other size on record");
   });
   return bucket_mib;
 }
 
 }  // namespace
 
-std::vector<double> bucket_candidates(double own) {
-  std::vector<double> sizes = {1, 4, 12, 25, 50, 100};
-  if (std::find(sizes.begin(), sizes.end(), own) == sizes.end()) sizes.push_back(own);
-  std::sort(sizes.begin(), sizes.end());
-  return sizes;
-}
-
-BucketChoice choose_bucket_mib(const RunStart& start, Assembly& assembly) {
-  Communicator& communicator = start.session.communicator();
-  const double own = assembly.config.comm.bucket_mib;
-  const bool begun = has_checkpoints(start, assembly);
+double choose_bucket_mib(RankContext& rank,
+                         const PreparedRun& prepared,
+                         const std::string& resume) {
+  Communicator& communicator = rank.communicator();
+  const double planned = prepared.defaults.bucket_mib;
+  const bool begun = has_checkpoints(rank, prepared, resume);
   if (communicator.size() == 1) {
-    log_info("comm.tune_buckets: one rank exchanges nothing, comm.bucket_mib stays {:g}", own);
-    return {own};
+    log_info("comm.tune_buckets: one rank exchanges nothing, comm.bucket_mib stays {:g}", planned);
+    return planned;
   }
-  if (begun && start.resume == "none") return {own};  // which is refused
-  const bool anew = !begun && (start.resume == "none" || start.resume == "auto");
-  double bucket_mib = anew ? tune(start, assembly, own) : recorded(start, assembly, own);
+  if (begun && resume == "none") return planned;  // the trainer rejects this start
+  const bool is_new = !begun && (resume == "none" || resume == "auto");
+  double bucket_mib = is_new ? tune(rank, prepared) : recorded(rank, prepared);
   communicator.broadcast(reinterpret_cast<std::byte*>(&bucket_mib), sizeof(bucket_mib), 0);
-  return {bucket_mib, anew};
+  return bucket_mib;
 }
 
 }  // namespace lockstep

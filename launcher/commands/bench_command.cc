@@ -11,7 +11,7 @@
 #include "launcher/ranks/devices.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
-#include "runtime/run/assembly.h"
+#include "runtime/run/prepared_run.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep {
@@ -59,10 +59,10 @@ void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings)
 Json to_json(const std::vector<OpTiming>& timings,
              const Ceilings& ceilings,
              const Device& device,
-             const std::string& assumed) {
+             const std::string& placeholder) {
   Json json;
   json["device"] = device.description();
-  if (!assumed.empty()) json["assumed"] = assumed;
+  if (!placeholder.empty()) json["assumed"] = placeholder;
   json["copy_gbytes_per_s"] = ceilings.copy_gbytes_per_s;
   json["matmul_tflops"] = ceilings.matmul_tflops;
   for (const OpTiming& timing : timings)
@@ -76,34 +76,31 @@ Json to_json(const std::vector<OpTiming>& timings,
 }
 
 void bench_ops(const BenchOptions& options, Device& device) {
-  check_result_path("--json", options.common.json);
-  RunConfig config = read_config(options.common);
-  set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
-  const Assembly assembly = assemble(std::move(config),
-                                     Topology{},
-                                     RunPurpose::kTrain,
-                                     device.ops(),
-                                     /*checkpoint=*/nullptr,
-                                     /*may_assume_data=*/true);
-  for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
-  const BackendRequest request = {assembly.config.execution.tf32,
-                                  compute_type(assembly.config.execution.precision),
+  require_result_path("--json", options.common.json);
+  const OpenedConfig opened = read_config(options.common);
+  set_compute_threads(choose_threads(opened.config, share_of(find_cpu_limits(), 1)));
+  const PreparedRun prepared =
+      prepare_run(opened, Topology{}, RunPurpose::kTrain, device.ops(), {.may_assume_data = true});
+  for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
+  const BackendRequest request = {prepared.config.execution.tf32,
+                                  compute_type(prepared.config.execution.precision),
                                   /*record_repeated_work=*/!options.common.eager};
   const Ceilings ceilings =
-      measure_ceilings(device, request, assembly.config.execution.bf16x3, options.repeats);
-  std::vector<OpTiming> timings = time_ops(assembly.training, device, request, options.repeats);
+      measure_ceilings(device, request, prepared.config.execution.bf16x3, options.repeats);
+  std::vector<OpTiming> timings =
+      time_ops(prepared.graphs->training, device, request, options.repeats);
   std::sort(timings.begin(), timings.end(), [](const OpTiming& a, const OpTiming& b) {
     return a.us * a.count > b.us * b.count;
   });
-  const std::string& assumed = assembly.data.summary.assumed;
-  if (!assumed.empty()) fmt::print("{}\n", assumed);
+  const std::string& placeholder = prepared.data->summary.placeholder;
+  if (!placeholder.empty()) fmt::print("{}\n", placeholder);
   fmt::print("{}, one lane of {} samples, {}\n",
              device.description(),
-             assembly.config.train.global_batch / assembly.config.train.lanes,
+             prepared.config.train.global_batch / prepared.config.train.lanes,
              name_of(request.compute));
   print_table(timings, ceilings);
   std::fflush(stdout);
-  write_json(options.common.json, to_json(timings, ceilings, device, assumed));
+  write_json(options.common.json, to_json(timings, ceilings, device, placeholder));
 }
 
 ExitCode bench(Session& session, const BenchOptions& options) {
@@ -120,17 +117,18 @@ CommandSpec bench_command() {
   CommandSpec ops{
       .name = "ops",
       .help =
-          "Time every op of a config's training step, against a large copy and a large product"};
+          "Time every op of a config's training step, and compare it with a large copy and a large "
+          "matrix product"};
   add_common_options(ops, options->common);
   ops.add("--repeats",
           &options->repeats,
-          "Measurements of each; the median counts",
+          "Measurements of each op; the median is reported",
           {.show_default = true, .allowed = WholeNumbers{1, 1000}});
   ops.footer =
       "GB/s count every input and output as moved once, TFLOP/s a multiply-add as two; the "
       "percentages are of the ceilings, measured first. An op is repeated on the same memory: what "
-      "fits in the caches may be faster than the copy. Data files need not be here where the config "
-      "says what they would be.";
+      "fits in the caches may be faster than the copy. Data files may be missing if the config "
+      "describes the data.";
   ops.run = [options](Session& session) { return bench(session, *options); };
   return {.name = "bench",
           .help = "Measure parts of a run",

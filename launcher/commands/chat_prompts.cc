@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// What a template is given is UTF-8.
+// A template's input must be UTF-8.
 void check_text(const std::string& option, const std::string& text) {
   const size_t valid = valid_utf8_bytes(text);
   if (valid < text.size())
@@ -24,32 +24,31 @@ void add_chat_options(CommandSpec& command, ChatOptions& options) {
   command.add(
       "--chat",
       &options.chat,
-      "Prompts are messages of a user, which the tokenizer's chat template makes prompts of; "
-      "only answers are printed");
+      "Prompts are messages of a user, rendered by the tokenizer's chat template; only answers are "
+      "printed");
   command.add(
       "--message",
       &options.messages,
-      "A message of one conversation, the user's and the assistant's in turns, the last one "
-      "the user's; may be given many times",
+      "A message of one conversation, of the user and the assistant in turn, the last one the "
+      "user's; can be repeated",
       {.one_each_time = true});
   command.add("--system", &options.system, "With --chat or --message: the system's message");
   command.add("--chat-template",
               &options.template_file,
-              "A file with a chat template, instead of the tokenizer's");
+              "File with a chat template, instead of the tokenizer's");
 }
 
-void check_chat_options(const ChatOptions& options, bool has_prompts, bool has_prompt_tokens) {
+void validate_chat_options(const ChatOptions& options, bool has_prompts, bool has_prompt_tokens) {
   if (!options.used()) {
     if (!options.system.empty() || !options.template_file.empty())
-      throw ConfigError("{}: given; allowed: with --chat or --message",
+      throw ConfigError("{} needs --chat or --message",
                         options.system.empty() ? "--chat-template" : "--system");
     return;
   }
   if (has_prompt_tokens)
-    throw ConfigError("--prompt-tokens: given together with a chat; allowed: without it");
+    throw ConfigError("--prompt-tokens cannot be used with --chat or --message");
   if (options.messages.empty()) {
-    if (!has_prompts)
-      throw ConfigError("--chat: given; allowed: with --prompt, --prompts or --message");
+    if (!has_prompts) throw ConfigError("--chat needs --prompt, --prompts or --message");
     return;
   }
   if (has_prompts)
@@ -64,7 +63,7 @@ ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path&
   if (!options.template_file.empty()) read_option_file("--chat-template", options.template_file);
   ChatFiles files = read_chat_files(tokenizer, options.template_file);
   if (!files.chat_template)
-    throw ConfigError("--chat: there is no chat template beside {}; --chat-template names one",
+    throw ConfigError("--chat: there is no chat template beside {}; give one with --chat-template",
                       tokenizer.string());
   return files;
 }
@@ -83,9 +82,7 @@ std::vector<Prompt> chat_prompts(const ChatOptions& options,
     for (size_t i = 0; i < turns.size(); ++i)
       add_message(i % 2 == 0 ? "user" : "assistant", turns[i], &messages);
     std::string text = files.chat_template->render(messages, settings).text;
-    if (text.empty())
-      throw ConfigError(
-          "{}: the chat template writes nothing for it; allowed: one that writes text", from);
+    if (text.empty()) throw ConfigError("{}: the chat template renders it as an empty text", from);
     return Prompt{from, std::move(text)};
   };
   if (!options.messages.empty()) return {render("--message", options.messages)};

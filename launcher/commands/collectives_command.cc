@@ -44,8 +44,8 @@ DType wire_named(const std::string& name) {
   return name == "FP16" ? DType::kF16 : DType::kF32;
 }
 
-// As configs and options call it.
-const char* written(DType dtype) {
+// The name in configs and options.
+const char* option_name(DType dtype) {
   switch (dtype) {
     case DType::kBF16: return "BF16";
     case DType::kF16: return "FP16";
@@ -61,7 +61,7 @@ Collective collective_named(const std::string& name) {
   return Collective::kBroadcast;
 }
 
-// What to measure, in the order of the table. FAST changes nothing where nothing is summed.
+// The operations to measure, in the order of the table. FAST applies only to sums.
 std::vector<CollectiveRequest> requests_of(const BenchCollectivesOptions& options) {
   std::vector<CollectiveRequest> requests;
   for (const std::string& name : options.collectives) {
@@ -86,7 +86,7 @@ const char* order_of(const CollectiveRequest& request) {
 Json to_json(const CollectiveTiming& timing) {
   return Json::object({{"collective", name_of(timing.request.collective)},
                        {"order", order_of(timing.request)},
-                       {"dtype", written(timing.request.wire)},
+                       {"dtype", option_name(timing.request.wire)},
                        {"bytes", timing.bytes},
                        {"p50_us", timing.p50_us},
                        {"p99_us", timing.p99_us},
@@ -98,7 +98,7 @@ void print_row(const CollectiveTiming& timing) {
   fmt::print("{:16}{:>6}{:>6}{:>12}{:>12.1f}{:>12.1f}{:>10.2f}{:>10.2f}\n",
              name_of(timing.request.collective),
              order_of(timing.request),
-             written(timing.request.wire),
+             option_name(timing.request.wire),
              timing.bytes,
              timing.p50_us,
              timing.p99_us,
@@ -120,45 +120,45 @@ bool sums_fast(const std::vector<CollectiveRequest>& requests) {
       requests.begin(), requests.end(), [](const auto& request) { return request.fast_order; });
 }
 
-// A library that chooses the order of a sum adds floats.
+// FAST order needs FP32, because the library sums floats.
 void check_wire(const BenchCollectivesOptions& options) {
   if (options.wire != "FP32" && sums_fast(requests_of(options)))
     throw ConfigError("--wire: value is {}; allowed with --orders FAST: FP32", options.wire);
 }
 
-// MPI counts the whole vector of such a sum.
-void check_countable(const BenchCollectivesOptions& options, int64_t most_elements) {
-  if (sums_fast(requests_of(options)) && most_elements > kMpiMostSummedElements)
+// FAST order passes the full vector to MPI, which counts elements in an int.
+void check_countable(const BenchCollectivesOptions& options, int64_t max_elements) {
+  if (sums_fast(requests_of(options)) && max_elements > kMpiMaxSummedElements)
     throw ConfigError(
-        "--sizes: value is {}; allowed in FAST order over MPI: less than 8GiB (--transport TCP "
-        "does without)",
+        "--sizes: value is {}; allowed in FAST order over MPI: less than 8GiB (--transport TCP has "
+        "no such limit)",
         *std::max_element(options.sizes.begin(), options.sizes.end()));
 }
 
-// Refuses what cannot be run, and chooses the number of threads. All ranks together.
+// Rejects requests that cannot be run, and sets the number of threads. Collective.
 void prepare(Session& session,
-             RunDevice& device,
+             RankDevice& device,
              const BenchCollectivesOptions& options,
-             int64_t most_elements,
+             int64_t max_elements,
              size_t bytes) {
   Communicator& communicator = session.communicator();
   const int ranks = communicator.size();
   const CpuShare share = share_cpus(communicator);
   const OpSet& ops = device.device().ops();
   run_on_all(communicator, [&] {
-    check_result_path("--json", options.common.json);
+    require_result_path("--json", options.common.json);
     check_wire(options);
     if (ranks == 1 || !std::has_single_bit(static_cast<unsigned>(ranks)))
       throw ConfigError(
-          "ranks: value is {}; allowed: a power of two from 2 on, as with mpirun -n 2", ranks);
+          "ranks: value is {}; allowed: a power of two, at least 2, as with mpirun -n 2", ranks);
     if (std::string_view(communicator.name()) == "mpi" && !ops.separate_memory)
-      check_countable(options, most_elements);
+      check_countable(options, max_elements);
     check_fits(device.limits(), ops, bytes, session.local_ranks());
     set_compute_threads(share.cpus);
   });
 }
 
-// What the device is opened for: sums in the tree's order, unless all are in the library's.
+// The config for which the device is opened: sums in TREE order, unless all are in FAST order.
 RunConfig config_of(const std::vector<CollectiveRequest>& requests) {
   RunConfig config;
   const bool tree = std::any_of(
@@ -183,30 +183,30 @@ void print_head(int ranks, int nodes, const std::string& device, const std::stri
 ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
   const int ranks = session.communicator().size();
   init_log(options.common.log_level, session.communicator().rank(), ranks);
-  RunDevice device(session, options.common);
+  RankDevice device(session, options.common);
   const OpSet& ops = device.device().ops();
   Topology topology = find_topology(session.communicator());
   choose_transport(session, transport_named(options.transport), ops);
   Communicator& communicator = session.communicator();
   const std::vector<CollectiveRequest> requests = requests_of(options);
-  int64_t most_elements = 0;
+  int64_t max_elements = 0;
   for (const CollectiveRequest& request : requests)
-    most_elements = std::max(most_elements, elements_of(request, ranks));
-  const size_t bytes = collective_bench_bytes(most_elements) + ops.workspace_bytes;
-  prepare(session, device, options, most_elements, bytes);
+    max_elements = std::max(max_elements, elements_of(request, ranks));
+  const size_t bytes = collective_bench_bytes(max_elements) + ops.workspace_bytes;
+  prepare(session, device, options, max_elements, bytes);
   device.open(config_of(requests), {}, topology);
   run_on_all(communicator, [&] { device.backend().reserve(bytes); });
-  // In shared memory nothing travels, and nothing could be shorter.
+  // In shared memory nothing travels, so 16 bits would save nothing.
   const bool sends = options.no_shared_memory || options.wire != "FP32";
   const std::unique_ptr<NodeMemory> node =
       ops.separate_memory || sends ? nullptr : NodeMemory::join(communicator, topology);
   topology.shares_memory = node != nullptr;
   CollectiveBench bench(
-      {device.slices(), communicator, node.get()}, device.backend(), topology, most_elements);
-  const bool speaks = communicator.rank() == 0;
+      {device.slices(), communicator, node.get()}, device.backend(), topology, max_elements);
+  const bool is_root = communicator.rank() == 0;
   const std::string transport = name_of_transport(device.slices(), topology);
   const std::string description = device.device().description();
-  if (speaks) print_head(ranks, topology.nodes, description, transport);
+  if (is_root) print_head(ranks, topology.nodes, description, transport);
   Json json;
   json["ranks"] = ranks;
   json["nodes"] = topology.nodes;
@@ -216,7 +216,7 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   json["repeats"] = options.repeats;
   for (const CollectiveRequest& request : requests) {
     const CollectiveTiming timing = bench.time(request, options.repeats);
-    if (speaks) print_row(timing);
+    if (is_root) print_row(timing);
     json["timings"].push_back(to_json(timing));
   }
   write_result(session, options.common.json, json);
@@ -227,55 +227,57 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
 
 CommandSpec bench_collectives_command() {
   auto options = std::make_shared<BenchCollectivesOptions>();
-  CommandSpec command{.name = "collectives",
-                      .help = "Check and time the exchanges between ranks; start it as a training"};
+  CommandSpec command{
+      .name = "collectives",
+      .help =
+          "Check and time the exchanges among ranks; start it with several ranks, as for train"};
   add_device_options(command, options->common);
   add_output_options(command, options->common);
   command.add(
       "--sizes",
       &options->sizes,
-      "Bytes of the vector as it travels, such as 4KiB,1MiB; up to 64MiB unless told",
+      "Bytes of the vector as it travels, such as 4KiB,1MiB; by default 4KiB to 64MiB",
       {.with_commas = true, .with_units = true, .allowed = WholeNumbers{4, int64_t{64} << 30}});
   command.add("--collectives",
               &options->collectives,
-              "Which of them; all unless told",
+              "Operations to measure; by default all",
               {.with_commas = true, .allowed = OneOf{options->collectives}});
   command.add("--orders",
               &options->orders,
-              "Orders of the sums; TREE unless told",
+              "Orders of the sums; by default TREE",
               {.with_commas = true, .allowed = OneOf{{"TREE", "FAST"}}});
-  command.add("--wire",
-              &options->wire,
-              "What sums in TREE order are rounded to and travel as: FP32, BF16 or FP16, as "
-              "comm.wire_dtype; in 16 bits everything is sent, as with --no-shared-memory",
-              {.show_default = true, .allowed = OneOf{{"FP32", "BF16", "FP16"}}});
+  command.add(
+      "--wire",
+      &options->wire,
+      "Type to which sums in TREE order are rounded and in which they travel: FP32, BF16 or FP16, "
+      "as comm.wire_dtype; with 16 bits everything is sent, as with --no-shared-memory",
+      {.show_default = true, .allowed = OneOf{{"FP32", "BF16", "FP16"}}});
   command.add("--repeats",
               &options->repeats,
-              "Measurements of each",
+              "Measurements of each operation",
               {.show_default = true, .allowed = WholeNumbers{1, 100000}});
   command.add("--no-shared-memory",
               &options->no_shared_memory,
               "Send everything, also between ranks that could share memory");
   command.add("--transport",
               &options->transport,
-              "What carries messages, under mpirun: MPI, TCP or AUTO, as comm.transport",
+              "Transport of the messages under mpirun: MPI, TCP or AUTO, as comm.transport",
               {.show_default = true, .allowed = OneOf{{"AUTO", "MPI", "TCP"}}});
   command.footer =
-      "The vectors are of floats, and every rank has a whole one; an all_reduce leaves the sum in "
-      "all of them, but where ranks that share memory lie on several nodes: these gather into one "
-      "that the ranks of a node have together, as they do in an all_gather and the parameters of a "
-      "training. Each result is checked, element by element, on numbers whose sums are exact. Each "
-      "time every rank writes its vector anew first; times are of the slowest rank, and with fewer "
-      "than 100 repeats p99 is the longest. algbw is bytes / p50 in GB/s; busbw counts only what "
-      "must leave each rank, of n ranks: 2 (n-1)/n of the vector in an all_reduce, (n-1)/n in a "
-      "reduce_scatter or an all_gather, all of it in a broadcast. A training step does a "
-      "reduce_scatter under its backward pass and an all_gather under the next forward pass. Sums "
-      "are of floats, whatever execution.precision; with --wire BF16 or FP16 the terms and the "
-      "sums are rounded to it, and a vector of as many bytes has twice as many of them: bytes, "
-      "algbw and busbw count what travels, the times have the conversions and, as in a step, the "
-      "squares for the norm. An all_reduce is then that of ZeRO stage 0. Gathers and broadcasts "
-      "move bytes, so parameters in BF16 or FP16 take what --sizes of half as many bytes do; the "
-      "column dtype (in --json too) is FP32 there.";
+      "algbw is bytes / p50 in GB/s. busbw counts only what each of n ranks must send: 2 (n-1)/n "
+      "of the vector in an all_reduce, (n-1)/n in a reduce_scatter or an all_gather, all of it in "
+      "a broadcast. Times are those of the slowest rank; with fewer than 100 repeats p99 is the "
+      "longest. Each rank writes its vector before each repetition, and each result is checked, "
+      "element by element, on numbers whose sums are exact.\n\nEvery rank has a vector of floats. "
+      "An all_reduce leaves the sum in all of them; if ranks share memory on several nodes, in one "
+      "vector for each node, as an all_gather does and as training does with parameters. A "
+      "training step runs a reduce_scatter under its backward pass and an all_gather under the "
+      "next forward pass.\n\nSums are sums of floats for any execution.precision. With --wire BF16 "
+      "or FP16 terms and sums are rounded to that type, and the same bytes hold twice as many of "
+      "them: bytes, algbw and busbw count what travels, and the times include the conversions and, "
+      "as in a step, the squares for the norm. An all_reduce is then that of ZeRO stage 0. Gathers "
+      "and broadcasts move bytes; for parameters in BF16 or FP16 read the row with half as many "
+      "bytes. Their dtype, also in --json, is FP32.";
   command.run = [options](Session& session) { return bench_collectives(session, *options); };
   return command;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The commands: each file here, scale/scale.cc and launch/launch.cc, makes one, with its subcommands.
+// The commands. Each file here, scale/scale.cc and launch/launch.cc make one, with its subcommands.
 
 #include "launcher/command_line.h"
 

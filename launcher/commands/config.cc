@@ -1,4 +1,4 @@
-// lockstep config [FIELD]
+// lockstep config [FIELD], lockstep config CONFIG --check
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,20 +12,23 @@
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
 #include "runtime/data/check_data.h"
+#include "runtime/run/config_checks.h"
+#include "runtime/run/read_config.h"
 
 namespace lockstep {
 namespace {
 
 struct ConfigOptions {
-  std::string field;
+  std::string field;  // or, with --check, the config file
   std::string defaults;
   std::vector<std::string> set;
   bool reference = false;
+  bool check = false;
   std::string json;
 };
 
-// The words of `text` in lines of at most 100 columns; all but the first begin with `indent` spaces,
-// which the first one has before it already.
+// The words of `text` in lines of at most 100 columns. All but the first begin with `indent`
+// spaces; the first one follows text of that width.
 std::string wrapped(const std::string& text, size_t indent) {
   constexpr size_t kColumns = 100;
   std::istringstream words(text);
@@ -43,7 +46,7 @@ std::string wrapped(const std::string& text, size_t indent) {
   return result + "\n";
 }
 
-// "  allowed   1..4096": one line of what is said of a field.
+// Prints one line about a field: "  allowed   1..4096".
 void print_line(const char* what, const std::string& text) {
   if (!text.empty()) fmt::print("  {:<10}{}", what, wrapped(text, 12));
 }
@@ -53,7 +56,7 @@ std::string default_words(const FieldReference& field) {
   return field.default_value == "[]" ? "an empty list" : field.default_value;
 }
 
-// A line for each field, with its default and its first sentence.
+// Prints a line for each field, with its default and its first sentence.
 void list(const std::vector<FieldReference>& fields) {
   constexpr size_t kWidestDefault = 24;  // longer ones push their sentence to the right
   size_t paths = 0, types = 0, defaults = 0;
@@ -129,16 +132,29 @@ void print_fields(const ConfigOptions& options) {
   write_json(options.json, fields);
 }
 
+// Runs all checks that need no data. Throws ConfigError.
+void check_file(const ConfigOptions& options) {
+  if (options.field.empty()) throw ConfigError("--check: needs the path of a config file");
+  const RunConfig config =
+      read_config(read_config_text(options.field), options.field, {.set = options.set});
+  check_config(open_config(config, /*run_follows=*/false));
+  fmt::print("config is valid\n");
+}
+
 ExitCode run_config(Session& session, const ConfigOptions& options) {
   run_on_root(session.communicator(), [&] {
     const int asked = (options.field.empty() ? 0 : 1) + (options.defaults.empty() ? 0 : 1) +
                       (options.reference ? 1 : 0);
     if (asked > 1) throw ConfigError("config: allowed: one of FIELD, --defaults and --reference");
-    if (!options.set.empty() && options.defaults.empty())
-      throw ConfigError("--set: allowed: only with --defaults CONFIG");
-    check_result_path("--json", options.json);
-    if (!options.defaults.empty()) {
-      check_data(load_config(options.defaults, options.set, huggingface::find_model));
+    if (options.check && (options.reference || !options.defaults.empty() || !options.json.empty()))
+      throw ConfigError("--check: allowed only with a config file and --set");
+    if (!options.set.empty() && options.defaults.empty() && !options.check)
+      throw ConfigError("--set: allowed: only with --defaults CONFIG or CONFIG --check");
+    require_result_path("--json", options.json);
+    if (options.check) {
+      check_file(options);
+    } else if (!options.defaults.empty()) {
+      validate_data(load_config(options.defaults, options.set, huggingface::find_model));
       fmt::print("{}", complete_text(options.defaults, options.set, huggingface::find_model));
     } else if (options.reference) {
       fmt::print("{}", reference_page());
@@ -154,19 +170,25 @@ ExitCode run_config(Session& session, const ConfigOptions& options) {
 
 CommandSpec config_command() {
   auto options = std::make_shared<ConfigOptions>();
-  CommandSpec command{.name = "config", .help = "List all fields of a config, or explain one"};
+  CommandSpec command{.name = "config",
+                      .help = "List all fields of a config, explain one, or check a config"};
   command.add("FIELD",
               &options->field,
-              "A field or a section, by path or name: train.lanes, lanes, optimizer.adam");
+              "A field or a section, by path or name: train.lanes, lanes, optimizer.adam; with "
+              "--check, a config file");
+  command.add("--check",
+              &options->check,
+              "Check a config file as far as is possible without data: fields, model, format of "
+              "the data");
   command.add("--defaults",
               &options->defaults,
-              "Print this config file with every field that it leaves out");
+              "Print this config file in full, with the defaults of the fields that it leaves out");
   command.add("--set",
               &options->set,
-              "With --defaults: override a field: path.to.field=value; may be given many times",
+              "With --defaults or --check: override a field: path.to.field=value; can be repeated",
               {.one_each_time = true});
   command.add("--reference", &options->reference, "Print the page of all fields as Markdown");
-  command.add("--json", &options->json, "Write what is said of the fields to this file as JSON");
+  command.add("--json", &options->json, "Write the description of the fields to this file as JSON");
   command.run = [options](Session& session) { return run_config(session, *options); };
   return command;
 }

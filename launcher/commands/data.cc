@@ -51,7 +51,7 @@ void for_each_in_threads(int64_t begin,
   std::vector<std::thread> others;
   try {
     for (int64_t i = 1; i < std::min<int64_t>(threads, end - begin); ++i) others.emplace_back(work);
-  } catch (const std::system_error&) {  // no more of them can be started: these do all the work
+  } catch (const std::system_error&) {  // no more threads can be started: these do all the work
   }
   work();
   for (std::thread& thread : others) thread.join();
@@ -60,7 +60,7 @@ void for_each_in_threads(int64_t begin,
 
 CommandSpec data_command() {
   return {.name = "data",
-          .help = "Pack, inspect and time images; make tokens of text",
+          .help = "Pack, inspect and time images; convert text to tokens",
           .subcommands = {data_pack_command(),
                           data_inspect_command(),
                           data_bench_command(),

@@ -1,5 +1,5 @@
 #pragma once
-// lockstep data pack, inspect, bench and tokenize: what they share.
+// What lockstep data pack, inspect, bench and tokenize share.
 
 #include <cstdint>
 #include <functional>
@@ -18,15 +18,15 @@ CommandSpec data_inspect_command();
 CommandSpec data_bench_command();
 CommandSpec data_tokenize_command();
 
-// The images at `path`, as training images, where a format knows it as its own: a folder, tar
-// files, packed records; none: it is something else. Throws DataError.
+// Opens the images at `path` as training images, if a format recognizes it: a folder, tar files,
+// packed records. Returns nullopt otherwise. Throws DataError.
 std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad);
 
-// `threads`, or where that is 0 the CPUs of this process.
+// `threads`, or this process's number of CPUs if it is 0.
 int choose_data_threads(int threads);
 
-// Calls body(i) for each i in [begin, end) on so many threads, in no order. What a body throws
-// first ends the others and is rethrown.
+// Calls body(i) for each i in [begin, end) on `threads` threads, in any order. The first exception
+// ends the other threads and is rethrown.
 void for_each_in_threads(int64_t begin,
                          int64_t end,
                          int threads,

@@ -11,7 +11,6 @@
 #include "launcher/commands/data.h"
 #include "launcher/commands/results.h"
 #include "launcher/common_options.h"
-#include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
@@ -37,16 +36,16 @@ double cpu_seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// What the loader gave.
+// The loader's throughput.
 struct Throughput {
   int64_t samples = 0;
-  double seconds = 0;      // of the clock
-  double cpu_seconds = 0;  // of all threads
+  double seconds = 0;      // wall time
+  double cpu_seconds = 0;  // of all threads together
   double per_second() const { return static_cast<double>(samples) / seconds; }
   double per_core() const { return static_cast<double>(samples) / cpu_seconds; }
 };
 
-// All lanes of the global batch on one rank, as fast as the threads can.
+// Times the loader with all lanes of the global batch on one rank, as fast as its threads can.
 Throughput run_loader(const Dataset& dataset,
                       const RunConfig& config,
                       int threads,
@@ -77,8 +76,8 @@ Throughput run_loader(const Dataset& dataset,
   return result;
 }
 
-// Where the time of one thread goes, and how fast the same images are decoded whole and left
-// alone. Bad ones do not count.
+// How one thread spends its time, and how fast the same images are decoded in full without any
+// transform. Bad images do not count.
 struct Breakdown {
   int64_t images = 0;
   PipelineTimes times;
@@ -103,7 +102,7 @@ Breakdown break_down(const ImageDataset& dataset, double seconds) {
     try {
       pipeline.decode_whole(store.load(index_of(i), pipeline.buffer()), 0);
       ++decoded;
-    } catch (const DataError&) {  // told above
+    } catch (const DataError&) {  // already counted above
     }
   }
   result.whole_decode_per_second =
@@ -125,8 +124,8 @@ void print_breakdown(const Breakdown& breakdown, const Throughput& loader) {
   line("crop, resize, augment", times.transform);
   if (breakdown.whole_decode_per_second > 0)
     fmt::print(
-        "whole images decoded and left alone: {:.1f} a second and core; all of this runs at "
-        "{:.2f} of it\n",
+        "decoding whole images alone: {:.1f} a second of one core; the loader reaches {:.2f} times "
+        "that\n",
         breakdown.whole_decode_per_second,
         loader.per_core() / breakdown.whole_decode_per_second);
 }
@@ -156,9 +155,10 @@ Json to_json(const DataSummary& summary,
 }
 
 void bench(const DataBenchOptions& options) {
-  check_result_path("--json", options.common.json);
-  const RunConfig config = read_config(options.common);
-  const ModelTraits model = traits_of(config.model);
+  require_result_path("--json", options.common.json);
+  const OpenedConfig opened_config = read_config(options.common);
+  const RunConfig& config = opened_config.config;
+  const ModelTraits& model = opened_config.model->traits();
   set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
   const OpenedData opened =
       open_unflattened_data(config.data, model, config.seed, /*need_train=*/true);
@@ -180,7 +180,7 @@ void bench(const DataBenchOptions& options) {
   std::optional<Breakdown> breakdown;
   if (const auto* images = dynamic_cast<const ImageDataset*>(opened.train.get())) {
     breakdown = break_down(*images, std::min(options.seconds / 2, 2.0));
-    if (breakdown->images == 0) breakdown.reset();  // all of those that it tried are bad
+    if (breakdown->images == 0) breakdown.reset();  // all images that were tried are bad
   }
   if (breakdown) print_breakdown(*breakdown, loader);
   const int64_t bad = opened.train->bad_records();

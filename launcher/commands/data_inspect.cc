@@ -13,7 +13,6 @@
 #include "launcher/commands/data.h"
 #include "launcher/commands/results.h"
 #include "launcher/common_options.h"
-#include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
@@ -24,8 +23,8 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kPeeked = 1000;  // images whose headers are read without --check
-constexpr size_t kMostNamed = 20;  // classes that get a line each
-constexpr size_t kMostBadNamed = 100;
+constexpr size_t kMaxNamed = 20;   // classes that get a line each
+constexpr size_t kMaxBadNamed = 100;
 
 struct InspectOptions {
   CommonOptions common;
@@ -33,10 +32,10 @@ struct InspectOptions {
   int threads = 0;
 };
 
-// What was found in a set of images.
+// Statistics of a set of images.
 struct Findings {
   std::vector<int64_t> per_class;
-  std::vector<int> heights, widths;  // of those looked at, each in order
+  std::vector<int> heights, widths;  // of the images looked at, each sorted
   std::vector<std::string> bad;      // in the order of the set
   int64_t looked_at = 0;
 };
@@ -89,7 +88,7 @@ void print_findings(const char* name,
              stores.classes,
              *least,
              *most);
-  if (findings.per_class.size() <= kMostNamed)
+  if (findings.per_class.size() <= kMaxNamed)
     for (size_t c = 0; c < findings.per_class.size(); ++c)
       fmt::print("  {:>4}  {:<30}{:>10}\n",
                  c,
@@ -104,7 +103,7 @@ void print_findings(const char* name,
                findings.heights.back(),
                findings.widths[findings.widths.size() / 2],
                findings.heights[findings.heights.size() / 2]);
-  for (size_t i = 0; i < std::min(findings.bad.size(), kMostBadNamed); ++i)
+  for (size_t i = 0; i < std::min(findings.bad.size(), kMaxBadNamed); ++i)
     fmt::print("  BAD {}\n", escape_controls(findings.bad[i]));
   if (check)
     fmt::print("  {} of {} decode\n",
@@ -130,7 +129,7 @@ size_t inspect_set(const char* name,
   return findings.bad.size();
 }
 
-// Bad records do not stop it, whatever the config says of them.
+// Continues after bad records, whatever data.bad_records is.
 void inspect_images(const ImageStores& stores, const InspectOptions& options) {
   Json json;
   json["kind"] = stores.kind;
@@ -149,8 +148,8 @@ void inspect_images(const ImageStores& stores, const InspectOptions& options) {
         "{} bad image{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
 }
 
-// Of a set of samples: how many of each class, where they have one, and how long they are, where they
-// are padded.
+// Reports about a set of samples: how many there are of each class, if they have one, and how long
+// they are, if they are padded.
 void inspect_samples(const char* name, const Dataset* dataset, int64_t classes, Json* json) {
   if (dataset == nullptr) return;
   Json& set = (*json)[name];
@@ -165,7 +164,7 @@ void inspect_samples(const char* name, const Dataset* dataset, int64_t classes, 
     }
     const auto [least, most] = std::minmax_element(per_class.begin(), per_class.end());
     fmt::print("{}: {} samples, {} to {} of each class\n", name, dataset->samples(), *least, *most);
-    if (per_class.size() <= kMostNamed)
+    if (per_class.size() <= kMaxNamed)
       for (size_t c = 0; c < per_class.size(); ++c)
         fmt::print("  class {:>4}{:>10}\n", c, per_class[c]);
     set["per_class"] = per_class;
@@ -188,12 +187,13 @@ void inspect_samples(const char* name, const Dataset* dataset, int64_t classes, 
 }
 
 void inspect(const InspectOptions& options) {
-  check_result_path("--json", options.common.json);
+  require_result_path("--json", options.common.json);
   const std::string& path = options.common.config;
   if (const auto stores = open_images_at(path, /*skip_bad=*/true))
     return inspect_images(*stores, options);
-  RunConfig config = read_config(options.common);
-  const ModelTraits model = traits_of(config.model);
+  const OpenedConfig opened_config = read_config(options.common);
+  RunConfig config = opened_config.config;
+  const ModelTraits& model = opened_config.model->traits();
   const std::unique_ptr<const DataFormat> format = format_of(config.data);
   if (format->has_images(model.input)) {
     config.data.bad_records = BadRecords::kSkip;
@@ -204,7 +204,7 @@ void inspect(const InspectOptions& options) {
     return inspect_images(*stores, options);
   const OpenedData& data = std::get<OpenedData>(opened);
   const DataSummary& summary = data.summary;
-  for (const std::string& doubt : summary.doubts) log_warn("{}", doubt);
+  for (const std::string& warning : summary.warnings) log_warn("{}", warning);
   fmt::print("{}\n", summary.description);
   Json json;
   json["description"] = summary.description;
@@ -216,7 +216,7 @@ void inspect(const InspectOptions& options) {
   if (options.common.json.empty()) return;
   json["classes"] = summary.classes;
   json["bad_records"] = summary.bad_records;
-  json["doubts"] = summary.doubts;
+  json["doubts"] = summary.warnings;
   write_json(options.common.json, json);
 }
 
@@ -236,15 +236,15 @@ CommandSpec data_inspect_command() {
               "A config file; or a folder of images, tar files or a record file",
               {.required = true});
   add_config_options(command, options->common);
-  command.add("--check", &options->check, "Decode every image, and name the bad ones");
+  command.add("--check", &options->check, "Decode every image, and list the bad ones");
   command.add("--threads",
               &options->threads,
               "Threads that decode; 0: all CPUs",
               {.show_default = true, .allowed = WholeNumbers{0, 1024}});
   add_output_options(command, options->common);
   command.footer =
-      "Images' bad records are counted and left out, whatever data.bad_records says; where there "
-      "are any it ends with 3. Without --check only the headers of some images are read.";
+      "Bad records of images are counted and left out, whatever data.bad_records is; if there are "
+      "any, the exit code is 3. Without --check only the headers of some images are read.";
   command.run = [options](Session& session) { return run_inspect(session, *options); };
   return command;
 }

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-// Images that are in memory at a time, for each thread.
+// Images in memory at the same time, for each thread.
 constexpr int64_t kImagesPerThread = 32;
 
 struct PackOptions {
@@ -32,14 +32,14 @@ struct PackOptions {
   int threads = 0;
 };
 
-// What becomes of one image.
+// The record of one image.
 struct Packed {
   std::vector<std::byte> bytes;
-  ImageSize size;     // of pixels; 0: a file
-  std::string error;  // not empty: it is left out
+  ImageSize size;     // of pixels; 0: an image file
+  std::string error;  // if not empty, the image is skipped
 };
 
-// Every image is decoded, if only to find the bad ones now and not in the middle of a training.
+// Decodes every image, if only to find bad ones now and not in the middle of a training run.
 void pack_one(const ImageStore& store, int64_t index, const PackOptions& options, Packed* packed) {
   *packed = {};
   ImagePipeline& pipeline = ImagePipeline::of_this_thread();
@@ -63,7 +63,7 @@ void pack_one(const ImageStore& store, int64_t index, const PackOptions& options
   }
 }
 
-// What a record file has got.
+// The contents of a record file.
 struct Totals {
   int64_t records = 0, bad = 0;
   uint64_t bytes = 0;
@@ -117,7 +117,7 @@ Totals write_records(const PackOptions& options,
       log_warn("{}: left out", image.error);
     }
   }
-  if (writer.records() == 0) throw DataError("{}: no good image in it", options.source);
+  if (writer.records() == 0) throw DataError("{}: it has no valid image", options.source);
   writer.finish(stores.classes, stores.class_names);
   return {writer.records(), bad, writer.bytes()};
 }
@@ -126,12 +126,11 @@ void pack_all(const PackOptions& options) {
   if (options.decode && options.keep_jpeg)
     throw ConfigError("--keep-jpeg: given together with --decode; allowed: one of the two");
   if (options.decode && options.size == 0)
-    throw ConfigError(
-        "--size: missing; allowed with --decode: 1..8192, the shorter side in pixels");
+    throw ConfigError("--size is required with --decode: the shorter side in pixels, 1..8192");
   if (!options.decode && options.size > 0)
     throw ConfigError("--size: value is {}; allowed: only with --decode", options.size);
-  check_result_path("--out", options.out);
-  check_result_path("--json", options.common.json);
+  require_result_path("--out", options.out);
+  require_result_path("--json", options.common.json);
   const double start_ms = now_ms();
   const auto stores = open_images_at(options.source, options.skip_bad);
   if (!stores)
@@ -164,8 +163,9 @@ CommandSpec data_pack_command() {
   command.add("--out", &options->out, "The record file to write", {.required = true});
   command.add(
       "--keep-jpeg", &options->keep_jpeg, "Keep JPEG and PNG files as they are (the default)");
-  command.add(
-      "--decode", &options->decode, "Keep pixels: many times the space, no decoding in training");
+  command.add("--decode",
+              &options->decode,
+              "Store pixels: many times the space, no decoding during training");
   command.add("--size",
               &options->size,
               "With --decode: the shorter side, in pixels",
@@ -175,11 +175,11 @@ CommandSpec data_pack_command() {
               "Threads that decode; 0: all CPUs",
               {.show_default = true, .allowed = WholeNumbers{0, 1024}});
   command.add(
-      "--skip-bad", &options->skip_bad, "Leave bad images out, and name them, instead of failing");
+      "--skip-bad", &options->skip_bad, "Skip bad images, and log them, instead of failing");
   add_output_options(command, options->common);
   command.footer =
-      "Every image is decoded once, so that a bad one is found now. The file appears under its "
-      "name only when it is whole.";
+      "Every image is decoded once, so that a bad one is found now. The file gets its name only "
+      "once it is complete.";
   command.run = [options](Session& session) { return pack(session, *options); };
   return command;
 }

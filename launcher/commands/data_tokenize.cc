@@ -66,7 +66,7 @@ TokenizationOptions how_to(const TokenizeOptions& options, const Tokenizer& toke
   return how;
 }
 
-// Reads, encodes and writes, under temporary names; the summary.
+// Reads, encodes and writes to temporary names. Returns the summary.
 Json write_files(const TokenizeOptions& options,
                  const Tokenizer& tokenizer,
                  const fs::path& tokens,
@@ -74,7 +74,7 @@ Json write_files(const TokenizeOptions& options,
   TokenWriter writer(tokens, borders, tokenizer.id_limit());
   Tokenization work(how_to(options, tokenizer), tokenizer, writer);
   work.run(options.inputs);
-  if (writer.tokens() == 0) throw DataError("{}: no text in it", options.inputs[0]);
+  if (writer.tokens() == 0) throw DataError("{}: has no text", options.inputs[0]);
   writer.finish();
   Json summary;
   summary["tokens"] = writer.tokens();
@@ -110,15 +110,16 @@ void check_inputs(const TokenizeOptions& options) {
     if (!is_file(path))
       throw DataError("{}: {}",
                       path,
-                      !is_there(path)   ? "no such file"
-                      : is_folder(path) ? "is a folder; allowed: files"
-                                        : "is no ordinary file, or cannot be read; allowed: files");
+                      !is_there(path) ? "no such file"
+                      : is_folder(path)
+                          ? "is a folder; allowed: files"
+                          : "is not a regular file, or cannot be read; allowed: files");
 }
 
 void tokenize_all(TokenizeOptions options) {
   options.reading = reading_of(options);
   check_inputs(options);
-  check_result_path("--json", options.common.json);
+  require_result_path("--json", options.common.json);
   const double start_ms = now_ms();
   const auto tokenizer = open_tokenizer(options.tokenizer);
   std::error_code problem;
@@ -127,7 +128,7 @@ void tokenize_all(TokenizeOptions options) {
   const fs::path tokens = fs::path(options.out) / (options.name + ".bin");
   const fs::path borders = fs::path(options.out) / (options.name + ".documents");
   Json summary;
-  // The tokens get their name last: where they are, the rest is.
+  // The tokens get their final name last: if they exist, so do the other files.
   replace_file(tokens, [&](const fs::path& unfinished) {
     replace_file(borders, [&](const fs::path& unfinished_borders) {
       summary = write_files(options, *tokenizer, unfinished, unfinished_borders);
@@ -150,31 +151,29 @@ ExitCode tokenize(Session& session, const TokenizeOptions& options) {
 }
 
 void add_reading_options(CommandSpec& command, TokenizeOptions& options) {
-  command.add(
-      "--format",
-      &options.format,
-      "How the inputs are read; auto: by their names, .jsonl, .csv and .tsv, others as text",
-      {.show_default = true, .allowed = OneOf{{"auto", "text", "jsonl", "csv", "tsv"}}});
+  command.add("--format",
+              &options.format,
+              "Format of the inputs; auto: by file name, .jsonl, .csv and .tsv, others as text",
+              {.show_default = true, .allowed = OneOf{{"auto", "text", "jsonl", "csv", "tsv"}}});
   command.add(
       "--documents",
       &options.documents,
-      "What is a document of a text file: the whole file, what lies between blank lines, or "
-      "a line",
+      "What a document of a text file is: the whole file, the text between blank lines, or a line",
       {.show_default = true, .allowed = OneOf{{"file", "blank-line", "line"}}});
   command.add("--document-separator",
               &options.reading.separator,
-              "Text between the documents of a text file, which is left out");
+              "Text that separates the documents of a text file; it is dropped");
   command.add("--field",
               &options.reading.field,
-              "The member of each JSON line that is the text",
+              "Member of each JSON line that has the text",
               {.show_default = true});
   command.add("--column",
               &options.reading.column,
-              "The column of a table that is the text, by its name in the first line",
+              "Column of a table that has the text, by its name in the first line",
               {.show_default = true});
   command.add("--bad-lines",
               &options.bad_lines,
-              "What to do with a line that has no text: fail, or leave it out and count it",
+              "For a line without text: fail, or skip and count it",
               {.show_default = true, .allowed = OneOf{{"fail", "skip"}}});
 }
 
@@ -184,7 +183,7 @@ CommandSpec data_tokenize_command() {
   auto options = std::make_shared<TokenizeOptions>();
   CommandSpec command{
       .name = "tokenize",
-      .help = "Make files of tokens of text, JSON lines or tables, for data.tokens"};
+      .help = "Convert text, JSON lines or tables to files of tokens, for data.tokens"};
   command.add("INPUT", &options->inputs, "Files of text, plain or .gz", {.required = true});
   command.add("--tokenizer",
               &options->tokenizer,
@@ -199,16 +198,16 @@ CommandSpec data_tokenize_command() {
   command.add("--end-token", &options->end_token, "A token to put after each document");
   command.add("--no-special",
               &options->no_special,
-              "Leave out what the tokenizer itself puts before and after a text");
+              "Omit the tokens that the tokenizer adds before and after a text");
   command.add("--threads",
               &options->threads,
               "Threads that encode; 0: all CPUs",
               {.show_default = true, .allowed = WholeNumbers{0, 1024}});
   add_output_options(command, options->common);
   command.footer =
-      "NAME.bin has 2 bytes a token, or 4 where the vocabulary is larger than 65536; "
-      "NAME.documents where each document begins. They are the same with any number of threads, and appear under "
-      "their names only when they are whole.";
+      "NAME.bin has 2 bytes for each token, or 4 if the vocabulary is larger than 65536; "
+      "NAME.documents has the offset of each document. The files are the same with any number of "
+      "threads, and get their names only once they are complete.";
   command.run = [options](Session& session) { return tokenize(session, *options); };
   return command;
 }

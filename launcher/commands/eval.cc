@@ -16,31 +16,32 @@ namespace {
 ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
-  const EvaluationRun run(session, options, RunPurpose::kEvaluate);
-  const RunParts& parts = run.parts();
-  const Plan& plan = parts.plan;
-  Reducer reducer({parts.slices, communicator},
-                  parts.backend,
+  const OpenedConfig opened = read_evaluated_config(session, options);
+  const EvaluationRun run(session, options, opened, RunPurpose::kEvaluate);
+  const RunContext& context = run.context();
+  const Plan& plan = context.plan;
+  Reducer reducer({context.slices, communicator},
+                  context.backend,
                   {plan.lanes, false, plan.buckets, plan.topology},
                   nullptr,
                   nullptr);
-  const Evaluation result = Evaluator(parts, run.memory(), reducer).run();
+  const Evaluation result = Evaluator(context, run.memory(), reducer).run();
 
   Json json;
   const CheckpointState& state = run.state();
   json["step"] = state.step;
   json["samples"] = result.samples;
   each_metric(
-      result, parts.model, [&](const std::string& name, double value) { json[name] = value; });
+      result, context.model, [&](const std::string& name, double value) { json[name] = value; });
   json["weights_hash"] = hash_text_of(state.weights_hash);
-  const std::optional<int64_t> bad_records = count_bad_records(parts);
+  const std::optional<int64_t> bad_records = count_bad_records(context);
   if (bad_records) json["bad_records"] = *bad_records;
   write_result(session, options.common.json, json);
   if (communicator.rank() == 0) {
     fmt::print("step {}: evaluation loss {:.6f}{} on {} samples{}\n",
                state.step,
                result.loss,
-               words_for(result, parts.model),
+               words_for(result, context.model),
                result.samples,
                words_for(bad_records));
     std::fflush(stdout);

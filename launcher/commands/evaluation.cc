@@ -1,7 +1,6 @@
 #include "launcher/commands/evaluation.h"
 
 #include "collectives/agreement.h"
-#include "collectives/find_topology.h"
 #include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/results.h"
 #include "runtime/base/log.h"
@@ -23,57 +22,69 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
               {.required = true});
   command.add("--average",
               &options.average,
-              "Take the average of the weights (train.ema_decay) that the checkpoint has");
+              "Use the checkpoint's average of the weights (train.ema_decay)");
 }
 
-EvaluationRun::EvaluationRun(Session& session, const EvaluationOptions& options, RunPurpose purpose)
-    : device_(session, options.common) {
-  Communicator& communicator = session.communicator();
-  const CpuShare share = share_cpus(communicator);
-  const Topology topology = find_topology(communicator);
-  const auto check_fit = [&] { check_memory(assembly_, session.local_ranks(), device_.limits()); };
-  RunConfig config;
-  run_on_all(communicator, [&] {
-    check_result_path("--json", options.common.json);
-    config = read_config(options.common);
+OpenedConfig read_evaluated_config(Session& session, const EvaluationOptions& options) {
+  OpenedConfig opened;
+  run_on_all(session.communicator(), [&] {
+    require_result_path("--json", options.common.json);
+    opened = read_config(options.common);
   });
-  check_same_config(communicator, config);
-  communicator.set_files_timeout_s(config.comm.files_timeout_s);
+  check_same_config(session.communicator(), opened.config);
+  return opened;
+}
+
+EvaluationRun::EvaluationRun(Session& session,
+                             const EvaluationOptions& options,
+                             const OpenedConfig& opened,
+                             RunPurpose purpose)
+    : opened_(opened), rank_(session, options.common, opened_.config.comm, purpose) {
+  Communicator& communicator = session.communicator();
   run_on_all(communicator, [&] {
-    set_compute_threads(choose_threads(config, share));
-    const bool asks = depends_on_checkpoint(config);
-    if (asks) {
+    set_compute_threads(choose_threads(opened_.config, rank_.share));
+    const bool needs_state = depends_on_checkpoint(opened_.config);
+    if (needs_state) {
       const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
       state_ = read_state(folder);
-      if (adopt_recorded_parameters(state_, config.model) && communicator.rank() == 0)
-        warn_of_older_revision(folder.string());
+      if (const auto older = with_recorded_parameters(opened_, state_)) {
+        opened_ = *older;
+        if (communicator.rank() == 0) warn_of_older_revision(folder.string());
+      }
     }
-    assembly_ = assemble(
-        std::move(config), topology, purpose, device_.device().ops(), asks ? &state_ : nullptr);
-    take_contents(assembly_.data);
-    check_fit();
+    prepared_ = prepare_run(opened_,
+                            rank_.placed,
+                            purpose,
+                            rank_.device.device().ops(),
+                            {.checkpoint = needs_state ? &state_ : nullptr});
+    add_checksums(*prepared_.data);
+    rank_.require_memory(prepared_);
   });
-  check_same_data(communicator, assembly_.data.summary);
-  device_.open(assembly_.config, assembly_.training, assembly_.plan.topology);
-  run_on_all(communicator, check_fit);  // beside what the libraries have taken
+  check_same_data(communicator, prepared_.data->summary);
+  rank_.device.open(prepared_.recorded, prepared_.graphs->training, prepared_.plan.topology);
+  // Again, because the device's libraries have taken memory.
+  run_on_all(communicator, [&] { rank_.require_memory(prepared_); });
   if (communicator.rank() == 0)
-    for (const auto* warnings : {&assembly_.data.summary.doubts, &assembly_.warnings})
+    for (const auto* warnings : {&prepared_.data->summary.warnings, &prepared_.warnings})
       for (const std::string& warning : *warnings) log_warn("{}", warning);
-  parts_.emplace(parts_of(assembly_, communicator, device_.slices(), device_.backend()));
-  run_on_all(communicator, [&] {
-    memory_ = allocate_run(parts_->backend, assembly_.plan);
-    const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
-    state_ = read_state(folder);
-    const ParameterLayout& layout = assembly_.plan.layout;
-    const std::vector<NamedSlice> slices = named_slices(layout);
-    HostWeights weights(*parts_, memory_);
-    if (options.average) {
-      read_average(folder, state_, slices, {weights.data(), static_cast<size_t>(layout.elements)});
-    } else {
-      read_model(folder, state_, slices, weights.data());
-    }
-    weights.write();
-  });
+  context_.emplace(
+      context_of(prepared_, communicator, rank_.device.slices(), rank_.device.backend()));
+  run_on_all(communicator, [&] { read_weights(options); });
+}
+
+void EvaluationRun::read_weights(const EvaluationOptions& options) {
+  memory_ = allocate_run(context_->backend, prepared_.plan);
+  const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
+  state_ = read_state(folder);
+  const ParameterLayout& layout = prepared_.plan.layout;
+  const std::vector<NamedSlice> slices = named_slices(layout);
+  HostWeights weights(*context_, memory_);
+  if (options.average) {
+    read_average(folder, state_, slices, {weights.data(), static_cast<size_t>(layout.elements)});
+  } else {
+    read_model(folder, state_, slices, weights.data());
+  }
+  weights.write();
 }
 
 }  // namespace lockstep

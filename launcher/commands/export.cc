@@ -47,10 +47,10 @@ std::filesystem::path folder_of(const std::string& from) {
   if (!is_file(from)) return resolve_checkpoint(from);
   CommonOptions options;
   options.config = from;
-  return resolve_checkpoint(read_config(options).output.run_dir);
+  return resolve_checkpoint(read_config(options).config.output.run_dir);
 }
 
-// A checkpoint does not say of which model it is; its tensors do.
+// The model of a checkpoint, recognised by its tensors.
 ModelTraits model_of(const std::vector<NamedSlice>& layout) {
   const auto has_tensor = [&](const std::string& name) {
     return std::any_of(
@@ -74,8 +74,9 @@ void write_lora(const ExportOptions& options,
                 const std::filesystem::path& folder,
                 const CheckpointState& state,
                 const float* parameters) {
-  const RunConfig config = config_of_checkpoint(folder, state);
-  const ModelTraits model = traits_of(config.model);
+  const OpenedConfig opened = config_of_checkpoint(folder, state);
+  const RunConfig& config = opened.config;
+  const ModelTraits& model = opened.model->traits();
   const bool is_causal_lm =
       model.input == ModelInput::kTokens && model.text_task == TextTask::kNextToken;
   const WrittenFile written = huggingface::write_peft(
@@ -90,20 +91,21 @@ void write_lora(const ExportOptions& options,
   std::fflush(stdout);
 }
 
-// What a LoRA learned is added to the weights.
+// Writes a Hugging Face folder, with a LoRA merged into the weights.
 void write_hugging_face(const ExportOptions& options,
                         const std::filesystem::path& folder,
                         const CheckpointState& state,
                         float* parameters) {
-  const RunConfig config = config_of_checkpoint(folder, state);
+  const RunConfig config = config_of_checkpoint(folder, state).config;
   huggingface::merge_lora(config, state.layout, parameters);
   std::string like = options.like;
   const std::string& origin = config.train.init_from;
   if (like.empty() && huggingface::is_model_folder(origin)) like = origin;
   if (like.empty() && !origin.empty() && !is_there(origin))
     log_warn(
-        "{}: has no tokenizer, and only what training knows of config.json: {}, which the run began "
-        "with, is not here; --like FOLDER takes the rest from another",
+        "{}: has no tokenizer, and only those fields of config.json that training knows, because "
+        "{}, which the run began with, is not here; --like FOLDER takes the rest from another "
+        "folder",
         options.out,
         origin);
   const huggingface::WrittenFolder written =
@@ -126,16 +128,16 @@ void write_hugging_face(const ExportOptions& options,
   std::fflush(stdout);
 }
 
-// The file that the run's network came from, with what it has learned.
+// Writes the file that the run's network came from, with the learned weights.
 void write_onnx(const ExportOptions& options,
                 const std::filesystem::path& folder,
                 const CheckpointState& state,
                 const float* parameters) {
-  const RunConfig config = config_of_checkpoint(folder, state);
+  const RunConfig config = config_of_checkpoint(folder, state).config;
   const auto* network = std::get_if<OnnxConfig>(&config.model);
   if (network == nullptr)
     throw ConfigError("--format onnx: the model is model.{}; allowed: model.onnx",
-                      traits_of(config.model).section);
+                      name_of(config.model));
   onnx::write_trained(*network, options.out, [&](const std::string& name) {
     for (const NamedSlice& slice : state.layout)
       if (slice.name == name) return parameters + slice.offset;
@@ -151,7 +153,7 @@ void export_weights(const ExportOptions& options) {
     throw ConfigError("--names {}: allowed: only with --format {}", options.names, kSafetensors);
   if (options.out.empty()) throw ConfigError("--out: value is \"\"; allowed: a name");
   if (!to_folder) {
-    if (!to_peft) check_result_path("--out", options.out);
+    if (!to_peft) require_result_path("--out", options.out);
     if (!options.like.empty() || options.dtype != "auto")
       throw ConfigError("--like, --dtype: allowed: only with --format {}", kHuggingFace);
   }
@@ -209,20 +211,18 @@ CommandSpec export_command() {
       {.show_default = true, .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}}});
   command.add("--like",
               &options->like,
-              "A folder of Hugging Face whose tokenizer and other fields of config.json the new "
-              "one gets; left out: the one that the run began from");
+              "A Hugging Face folder from which the new one takes the tokenizer and other fields "
+              "of config.json; by default the one that the run began from");
   command.add("--dtype",
               &options->dtype,
-              "What a folder has the weights in; auto: as the folder that it is like where that "
-              "loses nothing, else f32",
+              "The type of the weights in a folder; auto: that of the folder of --like if it loses "
+              "nothing, otherwise f32",
               {.show_default = true, .allowed = OneOf{{"auto", "f32", "bf16", "f16"}}});
   command.add("--names",
               &options->names,
               "How to name the tensors",
               {.allowed = OneOf{{kOwnNames, kTorchvisionNames}}});
-  command.add("--average",
-              &options->average,
-              "The average of the weights (train.ema_decay) in their place");
+  command.add("--average", &options->average, "Use the average of the weights (train.ema_decay)");
   command.run = [options](Session& session) { return run_export(session, *options); };
   return command;
 }

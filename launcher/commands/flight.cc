@@ -41,7 +41,7 @@ void show_flight(const std::filesystem::path& run_dir, const std::string& json) 
     const auto reader = FlightReader::open(flight_path(folder, rank));
     if (reader == nullptr) {
       if (rank == 0) throw CheckpointError("'{}': no flight recorder of rank 0", folder.string());
-      fmt::print("rank {}: its recorder is not here\n", rank);
+      fmt::print("rank {}: no flight recorder here\n", rank);
       continue;
     }
     const FlightMoment moment = reader->now();

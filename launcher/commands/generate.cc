@@ -41,8 +41,8 @@ struct GenerateOptions {
   ChatOptions chat;
 };
 
-// The vocabulary: what the config says or, where it leaves it to the data, what the checkpoint was
-// trained with.
+// The size of the vocabulary: the config's or, if the config leaves it to the data, the
+// checkpoint's.
 int64_t vocabulary_of(const ModelTraits& model, const std::vector<NamedSlice>& layout) {
   if (model.outputs > 0) return model.outputs;
   for (const NamedSlice& slice : layout) {
@@ -52,7 +52,7 @@ int64_t vocabulary_of(const ModelTraits& model, const std::vector<NamedSlice>& l
                         model.vocabulary_tensor);
 }
 
-// Where weights come from: a checkpoint, or what train.init_from names.
+// The weights of a checkpoint, or those that train.init_from names.
 struct Weights {
   int64_t step = 0;
   std::vector<NamedSlice> layout;  // of a checkpoint
@@ -69,21 +69,21 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
   }
   if (config.adapter.lora)
     throw ConfigError(
-        "adapter.lora: given; allowed without --checkpoint: none, as it learns in a run");
+        "adapter.lora: needs --checkpoint, because a run has to train the LoRA first");
   if (config.train.init_from.empty())
     throw ConfigError(
-        "--checkpoint: missing; allowed: a checkpoint, where the config has neither "
-        "model.from nor train.init_from");
+        "--checkpoint is required, because the config has neither model.from nor train.init_from");
   return {0, {}, [config](const std::vector<NamedSlice>& slices, float* flat) {
             const WeightsRead read = read_initial_weights(config, slices, flat);
             for (const std::string& note : read.notes) log_warn("{}", note);
             if (read.new_head)
-              throw CheckpointError("{}: has no head that says what follows a text",
+              throw CheckpointError("{}: has no head that predicts the next token",
                                     config.train.init_from);
           }};
 }
 
-// Of the tokenizer: that of the options, of the weights, or of the data; empty: there is none.
+// The path of the tokenizer: that of --tokenizer, of the folder of the weights, or of the data;
+// empty: there is none.
 std::filesystem::path tokenizer_path(const GenerateOptions& options, const RunConfig& config) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   const std::filesystem::path beside = config.train.init_from;
@@ -101,7 +101,7 @@ TokenTexts texts_of(const GenerateOptions& options, const RunConfig& config) {
   return {nullptr, format_of(config.data)->has_byte_tokens()};
 }
 
-// `what` the ids are, for the message.
+// `what` names the ids in the error.
 void check_ids(const std::string& what, std::span<const int32_t> ids, int64_t vocabulary) {
   for (const int32_t id : ids) {
     if (id < 0 || id >= vocabulary)
@@ -197,13 +197,14 @@ GenerationLimits limits_of(const GenerateOptions& options,
 }
 
 void generate_tokens(const GenerateOptions& options, Device& device) {
-  check_result_path("--json", options.common.json);
-  check_chat_options(options.chat,
-                     !options.prompts.empty() || !options.prompt_file.empty(),
-                     !options.prompt_tokens.empty());
-  const RunConfig config = read_config(options.common);
+  require_result_path("--json", options.common.json);
+  validate_chat_options(options.chat,
+                        !options.prompts.empty() || !options.prompt_file.empty(),
+                        !options.prompt_tokens.empty());
+  const OpenedConfig opened = read_config(options.common);
+  const RunConfig& config = opened.config;
   set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
-  const ModelTraits traits = traits_of(config.model);
+  const ModelTraits& traits = opened.model->traits();
   const auto generates = [](const ModelTraits& model) {
     return model.vocabulary_tensor != nullptr;
   };
@@ -225,18 +226,18 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
   size_t longest = 0;
   for (const Generation& sequence : sequences) longest = std::max(longest, sequence.prompt_tokens);
   LanguageModel model(device.make_backend({}),
-                      resolve_model(config.model, {.classes = vocabulary}),
+                      *reopen_model(opened.model, opened.model->resolved({.classes = vocabulary})),
                       vocabulary,
                       static_cast<int64_t>(sequences.size()),
                       std::min(traits.context, static_cast<int64_t>(longest) + options.tokens),
                       weights.read);
 
   const GenerationLimits limits = limits_of(options, config, texts, chat_files);
-  // A text of bytes is bytes, whatever room the vocabulary has beyond them.
+  // If tokens are bytes, only their ids are sampled, even if the vocabulary is larger.
   constexpr int64_t kBytes = 256;
   TokenSampler sampler(options.sampling, texts.bytes ? std::min(vocabulary, kBytes) : vocabulary);
 
-  // One is printed as it grows, several when all are done.
+  // A single text is printed as it grows; several are printed when all are complete.
   GenerationPrinter printer(texts, options.stop_texts, chat_files == nullptr);
   const bool grows = sequences.size() == 1;
   if (grows) printer.begin(sequences[0]);
@@ -265,19 +266,18 @@ void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
   command.add("--checkpoint",
               &options.checkpoint,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); "
-              "left out: the weights of model.from or train.init_from");
+              "by default the weights of model.from or train.init_from");
   command.add("--tokenizer",
               &options.tokenizer,
-              "A tokenizer.json, or a folder with one; left out: that of the folder that the "
+              "A tokenizer.json, or a folder with one; by default that of the folder that the "
               "weights come from");
-  command.add("--prompt",
-              &options.prompts,
-              "Text to go on with; may be given many times",
-              {.one_each_time = true});
-  command.add("--prompts", &options.prompt_file, "A file with a prompt on each line, none empty");
+  command.add(
+      "--prompt", &options.prompts, "Text to continue; can be repeated", {.one_each_time = true});
+  command.add(
+      "--prompts", &options.prompt_file, "A file with a prompt on each line; no line is empty");
   command.add("--prompt-tokens",
               &options.prompt_tokens,
-              "Token ids to go on with, for models trained on token files",
+              "Token ids to continue, for models trained on token files",
               {.with_commas = true});
 }
 
@@ -292,13 +292,13 @@ void add_sampling_options(CommandSpec& command, SamplingOptions& sampling) {
               {.allowed = AtLeast{0}});
   command.add("--top-p",
               &sampling.top_p,
-              "Choose among the likeliest tokens that come to this share together",
+              "Choose among the likeliest tokens whose probabilities sum to this",
               {.show_default = true, .allowed = Between{0, 1}});
   command.add("--repetition-penalty",
               &sampling.repetition_penalty,
-              "Above 1 tokens that are there already become less likely",
+              "Above 1: tokens that the text already has become less likely",
               {.show_default = true, .allowed = Between{0.01, 100}});
-  command.add("--seed", &sampling.seed, "Another seed, another text", {.show_default = true});
+  command.add("--seed", &sampling.seed, "Another seed gives another text", {.show_default = true});
 }
 
 }  // namespace
@@ -310,17 +310,17 @@ CommandSpec generate_command() {
   add_prompt_options(command, *options);
   command.add("--tokens",
               &options->tokens,
-              "Tokens to generate for each prompt, at most",
+              "Max tokens to generate for each prompt",
               {.show_default = true, .allowed = WholeNumbers{1, int64_t{1} << 30}});
   add_chat_options(command, options->chat);
   add_sampling_options(command, options->sampling);
   command.add("--end-token",
               &options->end_tokens,
-              "Token ids that end a text; left out: those of the folder that the weights come from",
+              "Token ids that end a text; by default those of the folder of the weights",
               {.with_commas = true});
   command.add("--stop",
               &options->stop_texts,
-              "Text that ends what is generated, and is left out; may be given many times",
+              "Text that ends the generated text and is not part of it; can be repeated",
               {.one_each_time = true});
   command.run = [options](Session& session) { return generate(session, *options); };
   return command;

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // of bytes that are no character yet
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // for incomplete characters
 
 std::string numbers(std::span<const int32_t> tokens) {
   std::string text;
@@ -67,7 +67,7 @@ void GenerationPrinter::go_on(const Generation& sequence) {
 size_t GenerationPrinter::certain(const std::string& text) const {
   size_t end = text.size() - std::min(text.size(), held_);
   if (texts_.tokenizer == nullptr) return end;
-  // Each byte of a character may be one of them.
+  // Each byte of an incomplete character may be a replacement character.
   size_t whole = text.size();
   while (std::string_view(text).substr(0, whole).ends_with(kReplacement))
     whole -= kReplacement.size();

@@ -1,5 +1,5 @@
 #pragma once
-// What `lockstep generate` reads and prints: texts, or numbers of tokens.
+// The input and output of `lockstep generate`: texts, or token ids.
 
 #include <memory>
 #include <span>
@@ -11,31 +11,31 @@
 
 namespace lockstep {
 
-// How texts become tokens and tokens texts.
+// Converts between texts and tokens.
 struct TokenTexts {
   std::unique_ptr<const Tokenizer> tokenizer;  // null: bytes, or no texts at all
   bool bytes = false;
 
   bool has_texts() const { return tokenizer != nullptr || bytes; }
-  // `with_special`: with those that the tokenizer puts around each text.
+  // `with_special`: adds the tokens that the tokenizer puts around each text.
   std::vector<int32_t> tokens_of(const std::string& text, bool with_special = true) const;
   std::string text_of(std::span<const int32_t> tokens) const;
 };
 
-// Prints a sequence as it grows.
+// Prints a sequence while it grows.
 class GenerationPrinter {
  public:
-  // `texts` is borrowed. What may become one of the stop texts waits until it is known.
-  // `prompts`: a sequence is printed with its prompt.
+  // `texts` is borrowed. Text that may become one of the stop texts is held back. `prompts`: a
+  // sequence is printed with its prompt.
   GenerationPrinter(const TokenTexts& texts,
                     const std::vector<std::string>& stop_texts,
                     bool prompts);
 
   void begin(const Generation& sequence);
-  void go_on(const Generation& sequence);  // what is new and certain
+  void go_on(const Generation& sequence);  // prints what is new and final
 
  private:
-  // How much of the text will stay as it is.
+  // How many bytes of the text will not change any more.
   size_t certain(const std::string& text) const;
 
   const TokenTexts& texts_;

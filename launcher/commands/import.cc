@@ -38,8 +38,8 @@ struct ImportOptions {
   std::string names = kOwnNames;
 };
 
-// What the file has, by the model's names. Files of wrapped models have "module." before every
-// name.
+// The file's tensors, and the prefix that it has before the model's names: "module." if the model
+// was wrapped, as PyTorch's DataParallel does.
 struct FoundTensors {
   ShapeByName shapes;
   std::string prefix;
@@ -72,16 +72,17 @@ void check_tensors(const ImportOptions& options,
   for (const std::string& line : mismatches) fmt::print("  {}\n", line);
   std::fflush(stdout);
   if (!mismatches.empty())
-    throw CheckpointError("{}: {} of its tensors and the model's do not match: {}{}",
+    throw CheckpointError("{}: {} tensor{} not match the model's: {}{}",
                           options.file,
                           mismatches.size(),
+                          mismatches.size() == 1 ? " does" : "s do",
                           mismatches.front(),
                           huggingface::has_family(config) && options.names == kOwnNames
-                              ? "; for a file of Hugging Face give --names huggingface"
+                              ? "; for a Hugging Face file give --names huggingface"
                               : "");
 }
 
-// Moments as they are before the first step: a run may go on from here.
+// Writes the moments before the first step, zeros, so that a run can continue from this checkpoint.
 FileRecord write_zero_moments(const CheckpointWriter& writer, const CheckpointState& state) {
   const std::vector<float> zeros(static_cast<size_t>(state.trained_elements()), 0.0f);
   std::vector<MomentShard> shards;
@@ -120,63 +121,69 @@ void check_no_checkpoints(const std::string& out) {
     throw CheckpointError("--out: '{}' has checkpoints already; give another folder", out);
 }
 
-ParameterLayout layout_of(const RunConfig& config, const ModelIo& io) {
-  return make_layout(
-      build_model(config.model, io, fewest_samples(config.model), Purpose::kTraining),
-      static_cast<int>(config.train.lanes));
+// Weights, and the config of their run: what it leaves to the weights is filled in.
+struct ImportedWeights {
+  RunConfig config;
+  ParameterLayout layout;
+  std::vector<float> parameters;
+};
+
+// Config and layout for these weights; the parameters are zeros.
+ImportedWeights resolve(const OpenedConfig& opened, const ModelIo& io) {
+  ImportedWeights weights{.config = opened.config, .layout = {}, .parameters = {}};
+  weights.config.model = opened.model->resolved(io);
+  const auto model = reopen_model(opened.model, weights.config.model);
+  weights.layout = make_layout(model->build(io, model->fewest_samples(), Purpose::kTraining),
+                               static_cast<int>(weights.config.train.lanes));
+  weights.parameters.resize(static_cast<size_t>(weights.layout.elements), 0.0f);
+  return weights;
 }
 
-// The parameters of a file with our names, or torchvision's. Fills in what `config` leaves to the
-// weights, and `layout`.
-std::vector<float> read_own(const ImportOptions& options,
-                            RunConfig& config,
-                            ParameterLayout& layout) {
+// The weights of a file with Lockstep's names, or torchvision's.
+ImportedWeights read_own(const ImportOptions& options, const OpenedConfig& opened) {
   const SafetensorsFile file(options.file);
   const FoundTensors found = find_tensors(file);
-  const ModelTraits model = traits_of(config.model);
-  const ModelIo io = io_of_weights(
-      config.model, [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
+  const ModelTraits& model = opened.model->traits();
+  const ModelIo io = opened.model->io_of_weights(
+      [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
         const auto at = found.shapes.find(name_in_file(options.names, model, name));
         return at == found.shapes.end() ? std::nullopt : std::optional(at->second);
       });
-  config.model = resolve_model(config.model, io);
-  layout = layout_of(config, io);
-  const std::vector<NamedSlice> slices = named_slices(layout);
-  check_tensors(options, model, config.model, found, slices);
-  std::vector<float> parameters(static_cast<size_t>(layout.elements), 0.0f);
+  ImportedWeights weights = resolve(opened, io);
+  const std::vector<NamedSlice> slices = named_slices(weights.layout);
+  check_tensors(options, model, weights.config.model, found, slices);
   read_tensors(
       file,
       slices,
       [&](const std::string& name) {
         return found.prefix + name_in_file(options.names, model, name);
       },
-      parameters.data());
-  return parameters;
+      weights.parameters.data());
+  return weights;
 }
 
-// The same of a folder or a file with Hugging Face's names. A head that is not there is new.
-std::vector<float> read_hugging_face(const ImportOptions& options,
-                                     RunConfig& config,
-                                     ParameterLayout& layout) {
+// The weights of a folder or a file with Hugging Face's names. A head that it lacks is initialised
+// from scratch.
+ImportedWeights read_hugging_face(const ImportOptions& options, const OpenedConfig& opened) {
   const ModelIo io =
-      io_of_weights(config.model, huggingface::extents_in(options.file, config.model));
-  config.model = resolve_model(config.model, io);
-  layout = layout_of(config, io);
-  std::vector<float> parameters(static_cast<size_t>(layout.elements), 0.0f);
-  initialize_parameters(layout, config.seed, parameters.data());
+      opened.model->io_of_weights(huggingface::extents_in(options.file, opened.config.model));
+  ImportedWeights weights = resolve(opened, io);
+  initialize_parameters(weights.layout, weights.config.seed, weights.parameters.data());
   const auto read = huggingface::is_model_folder(options.file) ? huggingface::read_weights
                                                                : huggingface::read_weights_file;
-  const WeightsRead found =
-      read(options.file, config.model, named_slices(layout), parameters.data());
+  const WeightsRead found = read(
+      options.file, weights.config.model, named_slices(weights.layout), weights.parameters.data());
   for (const std::string& note : found.notes) fmt::print("  {}\n", note);
-  return parameters;
+  return weights;
 }
 
 void import_weights(const ImportOptions& options) {
-  RunConfig config = read_config(options.common);
+  const OpenedConfig opened = read_config(options.common);
+  const RunConfig& config = opened.config;
   if (config.adapter.lora)
     throw ConfigError(
-        "adapter.lora: given; allowed with import: none, as weights begin with train.init_from there");
+        "adapter.lora: not allowed with import; a run with a LoRA takes its weights from "
+        "train.init_from");
   for (size_t i = 0; i < config.train.groups.size(); ++i) {
     if (const auto how = config.train.groups[i].initialize; how != GroupConfig::Initialize::kKeep)
       refuse_value(fmt::format("train.groups[{}].initialize", i),
@@ -184,21 +191,19 @@ void import_weights(const ImportOptions& options) {
                    "KEEP with import, which keeps what it reads");
   }
   check_no_checkpoints(options.out);
-  check_weights_path(options.file);
+  require_weights_path(options.file);
   const bool from_hugging_face =
       huggingface::is_model_folder(options.file) || options.names == kHuggingFaceNames;
-  ParameterLayout layout;
-  const std::vector<float> parameters = from_hugging_face
-                                            ? read_hugging_face(options, config, layout)
-                                            : read_own(options, config, layout);
-  const std::vector<NamedSlice> slices = named_slices(layout);
-  CheckpointState state = state_of(config, layout, parameters.data());
+  const ImportedWeights weights =
+      from_hugging_face ? read_hugging_face(options, opened) : read_own(options, opened);
+  const std::vector<NamedSlice> slices = named_slices(weights.layout);
+  CheckpointState state = state_of(weights.config, weights.layout, weights.parameters.data());
   const RunFolder one_writer(run_folder_of(options.out));
   check_no_checkpoints(options.out);
   const CheckpointWriter writer = CheckpointWriter::begin(options.out, state.step);
   std::filesystem::path folder;
   try {
-    state.files.push_back(writer.write_model(slices, parameters.data()));
+    state.files.push_back(writer.write_model(slices, weights.parameters.data()));
     if (!state.moments.empty()) state.files.push_back(write_zero_moments(writer, state));
     folder = writer.commit(state);
   } catch (const Error&) {
@@ -207,7 +212,7 @@ void import_weights(const ImportOptions& options) {
   }
   fmt::print("{}: {} parameters in {} tensors, weights_hash {}\n",
              folder.string(),
-             layout.parameters,
+             weights.layout.parameters,
              slices.size(),
              hash_text_of(state.weights_hash));
   std::fflush(stdout);
@@ -224,7 +229,7 @@ ExitCode run_import(Session& session, const ImportOptions& options) {
 CommandSpec import_command() {
   auto options = std::make_shared<ImportOptions>();
   CommandSpec command{.name = "import",
-                      .help = "Make a checkpoint of weights from another program"};
+                      .help = "Make a checkpoint from the weights of another program"};
   add_config_argument(command, options->common);
   command.add("FILE",
               &options->file,

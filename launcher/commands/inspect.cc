@@ -27,9 +27,9 @@ struct InspectOptions {
   bool done = false;
 };
 
-constexpr ExitCode kNotDone{1};  // as test and grep say no
+constexpr ExitCode kNotDone{1};  // as test and grep exit for "no"
 
-// As batch norms call theirs (models/image_layers.cc).
+// Recognises running statistics by the names in batch norms (models/image_layers.cc).
 bool is_running_statistic(const std::string& name) {
   return name.ends_with(".running_mean") || name.ends_with(".running_var");
 }
@@ -81,7 +81,7 @@ void print_buckets(const BucketRecord& record) {
              record.trials.empty() ? "" : ": ms a step with " + to_text(record.trials));
 }
 
-// What the run of a checkpoint, RUN_DIR/checkpoints/step-..., has on record.
+// The record of the run that a checkpoint, RUN_DIR/checkpoints/step-..., belongs to.
 std::optional<BucketRecord> buckets_beside(const std::filesystem::path& checkpoint,
                                            std::vector<std::string>& problems) {
   try {
@@ -92,8 +92,8 @@ std::optional<BucketRecord> buckets_beside(const std::filesystem::path& checkpoi
   }
 }
 
-// Whether the run of a folder has come to its end. Throws IoError.
-ExitCode tell_done(const InspectOptions& options) {
+// Reports whether the run of a folder is complete. Throws IoError.
+ExitCode report_done(const InspectOptions& options) {
   const std::filesystem::path folder = options.folder;
   const std::optional<RunEnd> end = read_run_end(folder);
   const bool done = end && end->done();
@@ -110,27 +110,27 @@ ExitCode tell_done(const InspectOptions& options) {
   return done ? ExitCode::kOk : kNotDone;
 }
 
-// Of an ONNX file, or of a config whose model is one.
+// Whether `path` is an ONNX file or a config, whose model must be one.
 bool is_of_onnx(const std::string& path) { return is_onnx_path(path) || is_file(path); }
 
-// What --flight and --done ask is asked of run folders, and --set is of configs.
+// --flight and --done need a run folder, --set an ONNX file or a config.
 void check_flags(const InspectOptions& options) {
   if (is_of_onnx(options.folder) && (options.flight || options.done))
-    throw ConfigError("{} is of a run folder; '{}' is an ONNX file or a config",
+    throw ConfigError("{} needs a run folder; '{}' is an ONNX file or a config",
                       options.flight ? "--flight" : "--done",
                       options.folder);
   if (!is_of_onnx(options.folder) && !options.set.empty())
-    throw ConfigError("--set is of an ONNX file or a config; '{}' is neither", options.folder);
+    throw ConfigError("--set needs an ONNX file or a config; '{}' is neither", options.folder);
 }
 
 ExitCode inspect(Session& session, const InspectOptions& options) {
   run_on_root(session.communicator(), [&] {
     check_flags(options);
-    check_result_path("--json", options.json);
+    require_result_path("--json", options.json);
   });
   if (options.done) {
     ExitCode code = ExitCode::kOk;
-    run_on_root(session.communicator(), [&] { code = tell_done(options); });
+    run_on_root(session.communicator(), [&] { code = report_done(options); });
     return code;
   }
   run_on_root(session.communicator(), [&] {
@@ -171,27 +171,24 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
 CommandSpec inspect_command() {
   auto options = std::make_shared<InspectOptions>();
   CommandSpec command{.name = "inspect",
-                      .help = "Show a checkpoint and verify every bit of it, or an ONNX file"};
-  command.add(
-      "DIR|FILE",
-      &options->folder,
-      "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); or a "
-      "network: FILE.onnx, or a config whose model is one",
-      {.required = true});
-  command.add(
-      "--set",
-      &options->set,
-      "Of a network: how it would be trained, model.onnx.FIELD=value; may be given many times",
-      {.one_each_time = true});
+                      .help = "Show and verify a checkpoint, or show an ONNX file"};
+  command.add("DIR|FILE",
+              &options->folder,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (its newest "
+              "checkpoint); or a network: FILE.onnx, or a config whose model is one",
+              {.required = true});
+  command.add("--set",
+              &options->set,
+              "For a network: how it would be trained, model.onnx.FIELD=value; can be repeated",
+              {.one_each_time = true});
   command.add("--json", &options->json, "Write the findings to this file as JSON");
   command.add("--tensors", &options->tensors, "Also list the parameters");
   command.add("--flight",
               &options->flight,
-              "Of a run folder: show instead what each rank did last, also where it was killed");
-  command.add(
-      "--done",
-      &options->done,
-      "Of a run folder: say whether its run has come to its end; exit code 0 if so, 1 if not");
+              "For a run folder: show what each rank did last, even if it was killed");
+  command.add("--done",
+              &options->done,
+              "For a run folder: report whether its run is complete; exit code 0 if so, 1 if not");
   command.run = [options](Session& session) { return inspect(session, *options); };
   return command;
 }

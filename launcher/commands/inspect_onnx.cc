@@ -24,8 +24,8 @@ using onnx::File;
 using onnx::FileValue;
 using onnx::Initializer;
 
-// The axes of an input that must be bound before it can train: by name or, where they have none,
-// INPUT.AXIS.
+// The axes of an input that must be bound before it can be trained: by name, or as INPUT.AXIS if
+// they have none.
 std::vector<std::string> open_axes(const FileValue& value) {
   std::vector<std::string> axes;
   for (size_t axis = 0; axis < value.extents.size(); ++axis)
@@ -47,8 +47,8 @@ std::string type_of(const FileValue& value) { return value.typed ? onnx::name_of
 
 // "float (batch, 3, 32, 32)".
 std::string text_of(const FileValue& value) {
-  if (!value.typed) return "of a type that the file does not tell";
-  if (!value.has_extents) return type_of(value) + " of extents that the file does not tell";
+  if (!value.typed) return "of unknown type";
+  if (!value.has_extents) return type_of(value) + " of unknown shape";
   return fmt::format("{} ({})", type_of(value), fmt::join(extents_of(value), ", "));
 }
 
@@ -57,7 +57,7 @@ void print_line(const std::string& line) { fmt::print("  {}\n", escape_controls(
 struct Totals {
   int64_t elements = 0;
   size_t bytes = 0;
-  size_t external = 0;  // tensors
+  size_t external = 0;  // tensors stored in other files
 };
 
 Totals totals_of(const File& file) {
@@ -77,7 +77,7 @@ std::map<std::string, int64_t> count_ops(const File& file) {
   return counts;
 }
 
-// The most frequent first.
+// As text, the most frequent first.
 std::string text_of(const std::map<std::string, int64_t>& counts) {
   std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
@@ -109,7 +109,7 @@ std::string text_of(const onnx::InitializerRole& role) {
       role.made_of.empty() ? "" : fmt::format(" for {}", fmt::join(role.made_of, ", ")));
 }
 
-// Elements of the initializers that training leaves as they are.
+// Elements of the initializers that training does not change.
 int64_t constants_of(const File& file, const OnnxTraining& training) {
   const Roles roles = roles_by_name(training);
   int64_t constants = 0;
@@ -147,7 +147,7 @@ void print(const File& file, const OnnxTraining& training, bool tensors) {
   print_line(fmt::format("ONNX, opset {}, version {} of the format, written by {}",
                          file.opset,
                          file.ir_version,
-                         file.producer.empty() ? "a program that does not tell" : file.producer));
+                         file.producer.empty() ? "an unknown program" : file.producer));
   for (const int number : file.inputs) {
     const FileValue& input = file.values[static_cast<size_t>(number)];
     const std::vector<std::string> open = open_axes(input);
@@ -162,15 +162,15 @@ void print(const File& file, const OnnxTraining& training, bool tensors) {
   }
   const Totals totals = totals_of(file);
   const size_t count = file.initializers.size();
-  print_line(
-      fmt::format("{} parameters and constants in {} initializer{}, {} bytes{}",
-                  totals.elements,
-                  count,
-                  count == 1 ? "" : "s",
-                  totals.bytes,
-                  totals.external > 0
-                      ? fmt::format("; {} of the initializers in files beside it", totals.external)
-                      : ""));
+  print_line(fmt::format(
+      "{} parameters and constants in {} initializer{}, {} bytes{}",
+      totals.elements,
+      count,
+      count == 1 ? "" : "s",
+      totals.bytes,
+      totals.external > 0
+          ? fmt::format("; {} of the initializers are in external files", totals.external)
+          : ""));
   const size_t nodes = file.nodes.size();
   print_line(fmt::format("{} node{}{}{}",
                          nodes,
@@ -254,7 +254,7 @@ Json json_of(const File& file, const OnnxTraining& training) {
   return json;
 }
 
-// What a config must have beside the model.
+// What a config must have besides the model.
 constexpr const char* kNoConfig = "data { synthetic {} } train { steps: 1 } optimizer { sgd {} }";
 
 OnnxConfig onnx_of(const RunConfig& config, const std::string& path) {
@@ -280,7 +280,7 @@ void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) 
   const File file = onnx::read_file(config.file);
   fmt::print("{}\n", escape_controls(config.file));
   OnnxTraining training = training_of_onnx(config);
-  training.roles.folded_norms = file.folded_norms;  // also of one that cannot be trained
+  training.roles.folded_norms = file.folded_norms;  // also if it cannot be trained
   print(file, training, tensors);
   std::fflush(stdout);
   write_json(json, json_of(file, training));

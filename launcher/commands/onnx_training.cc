@@ -43,8 +43,8 @@ void count_tensors(const Graph& graph, OnnxTraining& found) {
   }
 }
 
-void find_conditions(const ModelConfig& model, const ModelIo& io, OnnxTraining& found) {
-  const std::string& path = std::get<OnnxConfig>(model).file;
+void find_conditions(const OpenedModel& model, const ModelIo& io, OnnxTraining& found) {
+  const std::string& path = std::get<OnnxConfig>(model.config()).file;
   const onnx::File file = onnx::read_file(path);
   const auto fixed = std::ranges::find_if(file.inputs, [&](int input) {
     const onnx::FileValue& value = file.values[static_cast<size_t>(input)];
@@ -53,44 +53,43 @@ void find_conditions(const ModelConfig& model, const ModelIo& io, OnnxTraining& 
   if (fixed != file.inputs.end()) {
     const int64_t batch = file.values[static_cast<size_t>(*fixed)].extents[0].extent;
     found.conditions.push_back(fmt::format(
-        "train.lanes must be train.global_batch / {}, as the file has a batch of {}; export it with "
-        "the batch left open for other lanes",
+        "train.lanes must be train.global_batch / {}, because the file has a fixed batch of {}; "
+        "for other values, export it with an open batch axis",
         batch,
         batch));
   }
   constexpr int64_t kUsualBatch = 32;
-  const std::string node = mixing_node(model, io, kUsualBatch, fewest_samples(model));
+  const std::string node = model.mixing_node(io, kUsualBatch, model.fewest_samples());
   if (!node.empty())
     found.conditions.push_back(fmt::format(
-        "train.lanes must be 1, for one rank alone, as samples of a batch mix at {}", node));
+        "train.lanes must be 1, which limits the run to one rank, because samples of a batch mix "
+        "at {}",
+        node));
 }
 
 }  // namespace
 
 OnnxTraining training_of_onnx(const OnnxConfig& config) {
   OnnxTraining found;
-  RunConfig run;
-  run.model = config;
   try {
-    check_model(run);
-    const ModelIo io = io_of_weights(run.model, [](const std::string&) { return std::nullopt; });
-    found.sample = sample_of(traits_of(run.model), io);
-    const int64_t samples = fewest_samples(run.model);
-    const Graph graph = build_model(run.model, io, samples, GraphOptions(Purpose::kInference));
-    const Graph with_losses =
-        build_model(run.model, io, samples, GraphOptions(Purpose::kEvaluation));
-    build_model(
-        run.model, io, samples, GraphOptions(Purpose::kTraining));  // throws if nothing learns
+    const std::shared_ptr<const OpenedModel> model = open_model(config);
+    model->check();
+    const ModelIo io = model->io_of_weights([](const std::string&) { return std::nullopt; });
+    found.sample = sample_of(model->traits(), io);
+    const int64_t samples = model->fewest_samples();
+    const Graph graph = model->build(io, samples, Purpose::kInference);
+    const Graph with_losses = model->build(io, samples, Purpose::kEvaluation);
+    model->build(io, samples, Purpose::kTraining);  // throws if nothing learns
     count_tensors(with_losses, found);
     found.roles = onnx::roles_of(config, with_losses);
     for (const Op& op : graph.ops) {
-      if (op.kind == OpKind::kReshape) continue;  // other extents of the same elements
+      if (op.kind == OpKind::kReshape) continue;  // changes only the extents
       found.flops += schema_of(op.kind).flops(graph, op) / samples;
       ++(is_generic(op.kind) ? found.generic : found.ops)[name_of(op.kind)];
     }
-    find_conditions(run.model, io, found);
+    find_conditions(*model, io, found);
   } catch (const ConfigError& error) {
-    found = {.refusals = problems_of_model(run.model)};
+    found = {.refusals = problems_of_model(config)};
     if (found.refusals.empty()) found.refusals.emplace_back(error.what());
   }
   return found;

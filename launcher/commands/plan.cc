@@ -6,7 +6,6 @@
 
 #include "collectives/agreement.h"
 #include "launcher/bench/bucket_record.h"
-#include "launcher/bench/tune_buckets.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
@@ -15,8 +14,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/graph/schema.h"
-#include "runtime/run/assembly.h"
-#include "runtime/run/memory_check.h"
+#include "runtime/run/fit.h"
+#include "runtime/run/prepared_run.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep {
@@ -27,8 +26,8 @@ struct PlanCommandOptions {
   int ranks = 0;
   int ranks_per_node = 0;
   bool activations = false;
-  std::string gpu;             // --gpu: plan for this one
-  double host_memory_gib = 0;  // --host-memory; 0: of this host, or of none where --gpu is given
+  std::string gpu;             // --gpu: the GPU to plan for
+  double host_memory_gib = 0;  // --host-memory; 0: this host's or, with --gpu, not compared
 };
 
 std::string in_units(double bytes) {
@@ -37,19 +36,20 @@ std::string in_units(double bytes) {
                              : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
 }
 
-// Where each tensor of the training graph lies in the arena.
-void print_placements(const Assembly& assembly) {
+// The offset and lifetime of each tensor of the training graph in the arena.
+void print_placements(const PreparedRun& prepared) {
   fmt::print("\n{:<44}{:>14}{:>14}{:>8}{:>8}\n",
              "arena of the training graph",
              "offset",
              "bytes",
              "from op",
              "to op");
-  for (const Placement& placement : assembly.plan.training.placements) {
+  for (const Placement& placement : prepared.plan.training.placements) {
     const std::string name =
         placement.tensor != kNoTensor
-            ? assembly.training[placement.tensor].name
-            : "workspace of " + assembly.training.ops[static_cast<size_t>(placement.first_op)].name;
+            ? prepared.graphs->training[placement.tensor].name
+            : "workspace of " +
+                  prepared.graphs->training.ops[static_cast<size_t>(placement.first_op)].name;
     fmt::print("  {:<42}{:>14}{:>14}{:>8}{:>8}\n",
                name,
                placement.offset,
@@ -59,48 +59,48 @@ void print_placements(const Assembly& assembly) {
   }
 }
 
-Json to_json(const Assembly& assembly, int local, double step_flops) {
+Json to_json(const PreparedRun& prepared, int local, double step_flops) {
   Json json;
-  json["ranks"] = assembly.plan.topology.ranks();
-  json["lanes"] = assembly.plan.lanes;
-  json["parameters"] = assembly.plan.layout.parameters;
-  for (const MemoryRow& row : assembly.plan.memory) json["memory_bytes"][row.name] = row.bytes;
-  json["memory_bytes_total"] = assembly.plan.memory_bytes();
-  if (assembly.ops->separate_memory) json["memory_bytes_gpu"] = assembly.plan.device_bytes();
+  json["ranks"] = prepared.plan.topology.ranks();
+  json["lanes"] = prepared.plan.lanes;
+  json["parameters"] = prepared.plan.layout.parameters;
+  for (const MemoryRow& row : prepared.plan.memory) json["memory_bytes"][row.name] = row.bytes;
+  json["memory_bytes_total"] = prepared.plan.memory_bytes();
+  if (prepared.ops->separate_memory) json["memory_bytes_gpu"] = prepared.plan.device_bytes();
   json["flops_per_step_per_rank"] = step_flops;
-  json["wire_bytes_per_step_per_rank"] = assembly.plan.wire_bytes;
-  // Without a level of nodes the plan does not tell which of its ranks are on other ones.
-  if (assembly.plan.topology.nodes > 1 || local == assembly.plan.topology.ranks())
-    json["network_bytes_per_step_per_rank"] = assembly.plan.network_bytes;
-  json["bucket_mib"] = assembly.decisions.bucket_mib;
-  json["buckets"] = assembly.plan.buckets.size();
-  for (size_t i = 0; i < assembly.plan.shorter_training.size(); ++i)
-    json["arena_bytes_by_length"][std::to_string(assembly.config.execution.length_buckets[i])] =
-        assembly.plan.shorter_training[i].arena_bytes;
-  json["steps"] = assembly.config.train.steps;
-  const std::string& assumed = assembly.data.summary.assumed;
-  if (!assumed.empty()) json["assumed"] = assumed;
+  json["wire_bytes_per_step_per_rank"] = prepared.plan.wire_bytes;
+  // Without a level of nodes the plan does not know which of its ranks are on other nodes.
+  if (prepared.plan.topology.nodes > 1 || local == prepared.plan.topology.ranks())
+    json["network_bytes_per_step_per_rank"] = prepared.plan.network_bytes;
+  json["bucket_mib"] = prepared.defaults.bucket_mib;
+  json["buckets"] = prepared.plan.buckets.size();
+  for (size_t i = 0; i < prepared.plan.length_bucket_training.size(); ++i)
+    json["arena_bytes_by_length"][std::to_string(prepared.config.execution.length_buckets[i])] =
+        prepared.plan.length_bucket_training[i].arena_bytes;
+  json["steps"] = prepared.config.train.steps;
+  const std::string& placeholder = prepared.data->summary.placeholder;
+  if (!placeholder.empty()) json["assumed"] = placeholder;
   return json;
 }
 
-// Whether the hosts are others, of which nothing is known.
+// Whether the run is for other hosts, whose memory is not known.
 bool is_elsewhere(const PlanCommandOptions& options) {
   return !options.gpu.empty() && options.host_memory_gib == 0;
 }
 
-// What a host has for all of its ranks.
+// The memory of a host, for all of its ranks.
 size_t host_memory(const PlanCommandOptions& options) {
   if (is_elsewhere(options)) return std::numeric_limits<size_t>::max();
   if (options.host_memory_gib > 0) return static_cast<size_t>(options.host_memory_gib * 0x1p30);
   return available_memory_bytes();
 }
 
-// A line for each length of execution.length_buckets: what a lane whose samples fit takes.
-void print_lengths(const Assembly& assembly) {
-  const std::vector<int64_t>& lengths = assembly.config.execution.length_buckets;
-  const ProgramPlan& whole = assembly.plan.training;
+// Prints a line for each length of execution.length_buckets: the cost of a lane whose samples fit.
+void print_lengths(const PreparedRun& prepared) {
+  const std::vector<int64_t>& lengths = prepared.config.execution.length_buckets;
+  const ProgramPlan& whole = prepared.plan.training;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    const ProgramPlan& plan = assembly.plan.shorter_training[i];
+    const ProgramPlan& plan = prepared.plan.length_bucket_training[i];
     fmt::print("lanes of up to {} tokens: {:.3g} of the work, {} of activations and workspace\n",
                lengths[i],
                static_cast<double>(plan.flops) / static_cast<double>(whole.flops),
@@ -108,13 +108,14 @@ void print_lengths(const Assembly& assembly) {
   }
 }
 
-// The text for a reader: the memory table, then the work, the traffic and the length of the run.
+// Prints the plan for a reader: the memory table, then the work, the traffic and the length of the
+// run.
 void print_plan(const PlanCommandOptions& options,
-                const Assembly& assembly,
+                const PreparedRun& prepared,
                 int local,
                 double step_flops) {
-  const Plan& plan = assembly.plan;
-  fmt::print("{}\n\n{}", assembly.data.summary.description, memory_table(plan));
+  const Plan& plan = prepared.plan;
+  fmt::print("{}\n\n{}", prepared.data->summary.description, memory_table(plan));
   const size_t host = plan.host_bytes(local);
   fmt::print("  {} on a host with {} rank{}{}\n\n",
              in_units(static_cast<double>(host)),
@@ -137,7 +138,7 @@ void print_plan(const PlanCommandOptions& options,
              traffic,
              plan.buckets.size(),
              plan.buckets.size() == 1 ? "" : "s");
-  print_lengths(assembly);
+  print_lengths(prepared);
   if (plan.topology.nodes > 1)
     fmt::print("of that to other nodes: {} a rank, {} a node of {} rank{}\n",
                in_units(static_cast<double>(plan.network_bytes)),
@@ -145,25 +146,26 @@ void print_plan(const PlanCommandOptions& options,
                plan.topology.per_node,
                plan.topology.per_node == 1 ? "" : "s");
   fmt::print("the run: {} steps of {} samples\n",
-             assembly.config.train.steps,
-             assembly.config.train.global_batch);
-  fmt::print("decided: {}\n", to_text(assembly.decisions));
+             prepared.config.train.steps,
+             prepared.config.train.global_batch);
+  fmt::print("decided: {}\n", to_text(prepared.defaults));
 }
 
-// What the device of the run has: the GPU named, or else the one that is here, if one is.
-MemoryLimits limits_for(const PlanCommandOptions& options, const Assembly& assembly) {
-  MemoryLimits limits{host_memory(options), assembly.plan.device_bytes(), "a GPU"};
+// The memory of the run's device: of the GPU that --gpu names, or of a GPU that is here.
+MemoryLimits limits_for(const PlanCommandOptions& options, const PreparedRun& prepared) {
+  MemoryLimits limits{host_memory(options), prepared.plan.device_bytes(), "a GPU"};
   if (options.host_memory_gib > 0) limits.host = "a host";
   if (!options.gpu.empty()) {
     limits.device_bytes = run_bytes_of_gpu(options.gpu);
     limits.device = "a GPU of kind " + options.gpu;
-  } else if (assembly.ops->separate_memory && !gpu_here(limits)) {
+  } else if (prepared.ops->separate_memory && !gpu_here(limits)) {
     fmt::print("no GPU here to compare with; name one with --gpu\n");
   }
   return limits;
 }
 
-// As many ranks on every node but the last one, and such that share memory.
+// The placement of the ranks on nodes with `per_node` ranks each. They share memory if all nodes
+// are alike.
 Topology nodes_of(int ranks, int per_node) {
   std::vector<std::string> nodes;
   for (int rank = 0; rank < ranks; ++rank) nodes.push_back(std::to_string(rank / per_node));
@@ -172,8 +174,8 @@ Topology nodes_of(int ranks, int per_node) {
   return topology;
 }
 
-// With comm.tune_buckets, for several ranks: which size the plan is for, the one that the run
-// folder has on record or else the config's.
+// Prints, with comm.tune_buckets and several ranks, for which size of buckets the plan is: the one
+// that the run folder has on record, or the config's.
 void print_tuned_buckets(const RunConfig& config, bool recorded) {
   if (recorded) {
     fmt::print("comm.bucket_mib is {:g}, which comm.tune_buckets chose: {}\n",
@@ -190,17 +192,18 @@ void print_tuned_buckets(const RunConfig& config, bool recorded) {
       sizes);
 }
 
-// Plans on this rank for as many ranks as the options say, or else for `world`.
+// Plans, on this rank alone, for --ranks ranks or, by default, for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
-  check_result_path("--json", options.common.json);
-  RunConfig config = read_config(options.common);
+  require_result_path("--json", options.common.json);
+  const OpenedConfig opened = read_config(options.common);
+  const RunConfig& config = opened.config;
   CommonOptions device = options.common;
   if (!options.gpu.empty()) {
     if (device.device == "cpu")
       throw ConfigError("--gpu: value is {}; not allowed with --device cpu, or LOCKSTEP_DEVICE=cpu",
                         options.gpu);
     device.device = "cuda";
-    run_bytes_of_gpu(options.gpu);  // an unknown name is refused before anything is read
+    run_bytes_of_gpu(options.gpu);  // rejects an unknown name before data is opened
   }
   const int ranks = options.ranks > 0 ? options.ranks : world;
   const int local = options.ranks_per_node > 0 ? options.ranks_per_node : ranks;
@@ -209,26 +212,25 @@ void plan_here(const PlanCommandOptions& options, int world) {
         "--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
   const bool tunes = config.comm.tune_buckets && ranks > 1;
   const auto record = tunes ? read_bucket_record(config.output.run_dir) : std::nullopt;
-  if (record) config.comm.bucket_mib = record->bucket_mib;
-  // Given ones may be those of another machine.
+  // A configured number may be meant for another machine: it is not checked against this one.
   const auto threads = static_cast<int>(config.execution.threads);
   set_compute_threads(threads > 0 ? threads
                                   : choose_threads(config, share_of(find_cpu_limits(), local)));
-  const Assembly assembly = assemble(std::move(config),
-                                     nodes_of(ranks, local),
-                                     RunPurpose::kTrain,
-                                     ops_to_plan_for(device),
-                                     /*checkpoint=*/nullptr,
-                                     /*may_assume_data=*/true);
-  for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
+  const PreparedRun prepared =
+      prepare_run(opened,
+                  nodes_of(ranks, local),
+                  RunPurpose::kTrain,
+                  ops_to_plan_for(device),
+                  {.may_assume_data = true, .bucket_mib = record ? record->bucket_mib : 0});
+  for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
   const double step_flops =
-      static_cast<double>(assembly.plan.training.flops) * assembly.plan.lanes / ranks;
-  print_plan(options, assembly, local, step_flops);
-  if (tunes) print_tuned_buckets(assembly.config, record.has_value());
-  if (options.activations) print_placements(assembly);
+      static_cast<double>(prepared.plan.training.flops) * prepared.plan.lanes / ranks;
+  print_plan(options, prepared, local, step_flops);
+  if (tunes) print_tuned_buckets(prepared.recorded, record.has_value());
+  if (options.activations) print_placements(prepared);
   std::fflush(stdout);
-  write_json(options.common.json, to_json(assembly, local, step_flops));
-  check_memory(assembly, local, limits_for(options, assembly));
+  write_json(options.common.json, to_json(prepared, local, step_flops));
+  require_memory(prepared, local, limits_for(options, prepared));
 }
 
 ExitCode plan(Session& session, const PlanCommandOptions& options) {
@@ -261,13 +263,13 @@ CommandSpec plan_command() {
   command.add(
       "--host-memory",
       &options->host_memory_gib,
-      "GiB that each host has; by default those free on this one, or, with --gpu, not asked",
+      "GiB that each host has; by default those free on this one or, with --gpu, not compared",
       {.allowed = Between{0, 1e9}});
-  command.add("--activations", &options->activations, "Also print where each activation lies");
+  command.add("--activations", &options->activations, "Also print the offset of each activation");
   command.footer =
-      "Data files need not be here where the config says what they would be: the plan then says "
-      "what it assumed.\n"
-      "Ends with exit code 5 when the run would not fit in a host's memory, or the GPU's.";
+      "Data files may be missing if the config describes the data: the plan then reports what it "
+      "assumed.\n"
+      "Ends with exit code 5 if the run would not fit in a host's memory, or the GPU's.";
   command.run = [options](Session& session) { return plan(session, *options); };
   return command;
 }

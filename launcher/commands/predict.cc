@@ -24,21 +24,18 @@ namespace {
 struct PredictOptions {
   EvaluationOptions evaluation;
   std::string out;
-  bool logits = false;  // of language models: their outputs, too
+  bool logits = false;  // for language models: also write the outputs
 };
 
 constexpr char kOutputTensor[] = "output";
 
-// Reads the config; whether its model predicts tokens.
-bool predicts_tokens(const PredictOptions& options) {
-  check_result_path("--out", options.out);
-  const RunConfig config = read_config(options.evaluation.common);
-  const ModelTraits model = traits_of(config.model);
+// Whether the model predicts tokens. Throws ConfigError if it does not, and --logits is given.
+bool predicts_tokens(const PredictOptions& options, const ModelTraits& model) {
   const bool of_tokens =
       model.input == ModelInput::kTokens &&
       (model.text_task == TextTask::kNextToken || model.text_task == TextTask::kMaskedTokens);
   if (options.logits && !of_tokens)
-    throw ConfigError("--logits: given; allowed: with models that predict tokens, not a {}",
+    throw ConfigError("--logits: allowed only with models that predict tokens; the model is {}",
                       model.section);
   return of_tokens;
 }
@@ -50,7 +47,7 @@ class Outputs {
     values_.push_back(std::move(values));
     tensors_.push_back({name, std::move(extents), values_.back()});
   }
-  // What the file's metadata say.
+  // Adds to the file's metadata.
   void tell(const std::string& name, const std::string& value) { metadata_[name] = value; }
   void write(const std::string& path) const {
     replace_file(path, [&](const std::filesystem::path& unfinished) {
@@ -71,16 +68,16 @@ void add_names(const char* field,
                Outputs* outputs,
                Json* json) {
   if (names.empty()) return;
-  // The metadata are in the file's header, and safetensors' own readers take none of 100 MB.
-  constexpr size_t kMostBytes = size_t{1} << 26;
+  // The metadata are in the file's header, and safetensors' own readers reject one of 100 MB.
+  constexpr size_t kMaxBytes = size_t{1} << 26;
   const std::string list = Json(names).dump({.replace_invalid = true});
-  if (list.size() <= kMostBytes) outputs->tell(field, list);
+  if (list.size() <= kMaxBytes) outputs->tell(field, list);
   (*json)[field] = Json::parse(list);
 }
 
-// What the network gives for each sample or token; adds it to the file on rank 0.
+// Computes the network's outputs for each sample or token, and adds them to the file on rank 0.
 void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
-  Predictor predictor(run.parts(), run.memory());
+  Predictor predictor(run.context(), run.memory());
   std::vector<float> values = predictor.run();
   const int64_t samples = predictor.samples(), columns = predictor.columns();
   const int64_t tokens = predictor.tokens();
@@ -91,13 +88,13 @@ void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* js
   if (tokens > 0) (*json)["tokens"] = tokens;
   (*json)["outputs"] = columns;
   if (!root) return;
-  add_names("classes", run.parts().data.summary.class_names, outputs, json);
-  add_names("files", run.parts().data.eval->files(), outputs, json);
+  add_names("classes", run.context().data.summary.class_names, outputs, json);
+  add_names("files", run.context().data.eval->files(), outputs, json);
 }
 
-// The losses of a language model's tokens, samples and documents.
+// Adds the losses of a language model's tokens, samples and documents.
 void add_losses(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
-  TokenLosses pass(run.parts(), run.memory());
+  TokenLosses pass(run.context(), run.memory());
   std::vector<float> losses = pass.run();
   const int64_t samples = pass.samples(), tokens = pass.tokens();
   (*json)["samples"] = samples;
@@ -128,7 +125,7 @@ void add_losses(const EvaluationRun& run, bool root, Outputs* outputs, Json* jso
   (*json)["loss"] = loss / std::max(counted, 1.0);
 }
 
-// `bad`: the words for bad records.
+// `bad`: text about bad records, or empty.
 void print_summary(const PredictOptions& options,
                    bool of_tokens,
                    const std::string& bad,
@@ -162,9 +159,11 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   Communicator& communicator = session.communicator();
   const CommonOptions& common = options.evaluation.common;
   init_log(common.log_level, communicator.rank(), communicator.size());
+  run_on_all(communicator, [&] { require_result_path("--out", options.out); });
+  const OpenedConfig opened = read_evaluated_config(session, options.evaluation);
   bool of_tokens = false;
-  run_on_all(communicator, [&] { of_tokens = predicts_tokens(options); });
-  const EvaluationRun run(session, options.evaluation, RunPurpose::kPredict);
+  run_on_all(communicator, [&] { of_tokens = predicts_tokens(options, opened.model->traits()); });
+  const EvaluationRun run(session, options.evaluation, opened, RunPurpose::kPredict);
   const bool root = communicator.rank() == 0;
   const CheckpointState& state = run.state();
   Outputs outputs;
@@ -175,7 +174,7 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   if (!of_tokens || options.logits) add_outputs(run, root, &outputs, &json);
   run_on_root(communicator, [&] { outputs.write(options.out); });
   json["weights_hash"] = hash_text_of(state.weights_hash);
-  const std::optional<int64_t> bad_records = count_bad_records(run.parts());
+  const std::optional<int64_t> bad_records = count_bad_records(run.context());
   if (bad_records) json["bad_records"] = *bad_records;
   write_result(session, common.json, json);
   if (root) print_summary(options, of_tokens, words_for(bad_records), json);
@@ -189,25 +188,24 @@ CommandSpec predict_command() {
   CommandSpec command{
       .name = "predict",
       .help =
-          "Write what a network gives for each sample of the evaluation set, or "
-          "of other data: --set data.labelled_text.eval=FILE. Texts and images in folders need no "
-          "labels, tables no target"};
+          "Write a network's outputs for each sample of the evaluation set, or "
+          "of other data, as with --set data.labelled_text.eval=FILE. Texts and images in folders "
+          "need no labels, tables no target"};
   add_evaluation_options(command, options->evaluation);
   command.add(
       "--out",
       &options->out,
       "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
-      "order, before softmax or sigmoid; of models that say something of each token "
-      "(samples, tokens, outputs), with zeros where there is padding; where the data name "
-      "classes, the names are a JSON list in the metadata, 'classes'; of images that are files, or "
-      "members of tar files, 'files' is the list of the rows' names. Of language models the "
-      "losses: tensors 'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums "
-      "and how many tokens count, and 'documents' (documents, 4): sample, number in it, counted, "
-      "loss",
+      "order, before softmax or sigmoid; for models that classify "
+      "tokens (samples, tokens, outputs), with zeros for padding. If the data name classes, the "
+      "names are a JSON list in the metadata, 'classes'; for images that are files, or members of "
+      "tar files, 'files' is the list of the rows' names. For language models the losses: tensors "
+      "'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums and how many "
+      "tokens count, and 'documents' (documents, 4): sample, number in it, counted, loss",
       {.required = true});
   command.add("--logits",
               &options->logits,
-              "Of language models: tensor 'output' (samples, tokens, vocabulary), too");
+              "For language models: also write tensor 'output' (samples, tokens, vocabulary)");
   command.run = [options](Session& session) { return predict(session, *options); };
   return command;
 }

@@ -10,9 +10,9 @@
 namespace lockstep {
 
 std::string read_option_file(const char* option, const std::string& path) {
-  constexpr size_t kMostBytes = size_t{64} << 20;
+  constexpr size_t kMaxBytes = size_t{64} << 20;
   try {
-    return read_file(path, kMostBytes);
+    return read_file(path, kMaxBytes);
   } catch (const IoError& error) {
     throw ConfigError("{}: {}", option, error.what());
   }

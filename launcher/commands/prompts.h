@@ -1,5 +1,5 @@
 #pragma once
-// The texts that `lockstep generate` goes on with.
+// The texts that `lockstep generate` continues.
 
 #include <string>
 #include <vector>
@@ -11,12 +11,12 @@ struct Prompt {
   std::string text;
 };
 
-// Those of --prompt, then the lines of the file of --prompts, where there is one; a line ends with
-// \n or \r\n. Throws ConfigError where the file cannot be read, and DataError where it or one of its
-// lines is empty: answers stand in the order of the lines.
+// The prompts of --prompt, followed by the lines of the --prompts file if there is one; a line ends
+// with \n or \r\n. Throws ConfigError if the file cannot be read, and DataError if it or one of its
+// lines is empty, as answers are in the order of the lines.
 std::vector<Prompt> read_prompts(const std::vector<std::string>& texts, const std::string& file);
 
-// The text of a file that an option names. Throws ConfigError, which names the option.
+// Reads the file that an option names. Throws ConfigError, which names the option.
 std::string read_option_file(const char* option, const std::string& path);
 
 }  // namespace lockstep

@@ -8,18 +8,16 @@
 #include <optional>
 
 #include "collectives/agreement.h"
-#include "collectives/find_topology.h"
 #include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
-#include "launcher/ranks/devices.h"
-#include "launcher/ranks/transport.h"
+#include "launcher/ranks/rank_context.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/run/assembly.h"
+#include "runtime/run/prepared_run.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
 #include "runtime/train/trainer.h"
@@ -33,12 +31,12 @@ struct ReplayOptions {
   int64_t step = 0;
 };
 
-// The bits of a step: the fields of metrics.jsonl by which steps are compared, as JSON texts.
+// The fields of metrics.jsonl in which two computations of a step are compared, as JSON texts.
 using StepBits = std::vector<std::pair<std::string, std::string>>;
 
 constexpr const char* kCompared[] = {"state_digest", "loss", "grad_norm", "weights_hash"};
 
-// Where two computations of a step differ; both have the same fields, or some that are compared.
+// A field in which two computations of a step differ.
 struct Difference {
   int64_t step = 0;
   std::string field, recorded, computed;
@@ -54,19 +52,19 @@ StepBits bits_of(const StepRecord& record) {
   return bits;
 }
 
-// A number like 2 is read as an integer, and is computed as a double.
+// A number such as 2 is read as an integer but computed as a double: compared as doubles.
 std::string text_of(const Json& value) {
   if (value.is_null() || value.is_string()) return value.dump();
   return Json(value.get<double>()).dump();
 }
 
-// What the run has recorded of steps (after, last]; the last line of a step counts. A line that is
-// no record is passed over.
+// What the run has recorded about steps (after, last]; the last line of a step counts. Lines that
+// are not records are skipped.
 std::map<int64_t, StepBits> read_record(const std::filesystem::path& metrics,
                                         int64_t after,
                                         int64_t last) {
   std::map<int64_t, StepBits> steps;
-  if (!is_file(metrics)) return steps;  // a pipe would be waited for
+  if (!is_file(metrics)) return steps;  // reading a pipe would block
   std::ifstream lines(metrics);
   for (std::string line; std::getline(lines, line);) {
     try {
@@ -107,53 +105,45 @@ std::optional<Difference> difference(int64_t step,
 
 class Replay {
  public:
-  Replay(Session& session, const ReplayOptions& options)
-      : session_(session), options_(options), communicator_(session.communicator()) {}
+  Replay(Session& session, const ReplayOptions& options) : session_(session), options_(options) {}
 
   ExitCode run() {
-    run_on_all(communicator_, [&] { prepare(); });
-    RunDevice device(session_, options_.common);
-    check_same_config(communicator_, config_);
-    Topology topology = find_topology(communicator_);
-    choose_transport(session_, config_.comm.transport, device.device().ops());
-    const CpuShare share = share_cpus(communicator_);
-    const std::unique_ptr<NodeMemory> node =
-        wants_shared_memory(config_.comm, topology, device.device().ops())
-            ? NodeMemory::join(communicator_, topology)
-            : nullptr;
-    topology.shares_memory = node != nullptr;
-    Assembly assembly;
-    const auto check_fit = [&] { check_memory(assembly, session_.local_ranks(), device.limits()); };
-    run_on_all(communicator_, [&] {
-      set_compute_threads(choose_threads(config_, share));
-      assembly = assemble(config_,
-                          topology,
-                          RunPurpose::kTrain,
-                          device.device().ops(),
-                          state_ ? &*state_ : nullptr);
-      take_contents(assembly.data);
-      if (options_.step > assembly.config.train.steps)
-        throw ConfigError(
-            "--step: {}; the run has {} steps", options_.step, assembly.config.train.steps);
-      check_fit();
+    run_on_all(session_.communicator(), [&] { prepare(); });
+    check_same_config(session_.communicator(), opened_.config);
+    RankContext rank(session_, options_.common, opened_.config.comm, RunPurpose::kTrain);
+    Communicator& communicator = rank.communicator();
+    PreparedRun prepared;
+    run_on_all(communicator, [&] {
+      set_compute_threads(choose_threads(opened_.config, rank.share));
+      prepared = prepare_run(opened_,
+                             rank.placed,
+                             RunPurpose::kTrain,
+                             rank.device.device().ops(),
+                             {.checkpoint = state_ ? &*state_ : nullptr});
+      add_checksums(*prepared.data);
+      if (options_.step > prepared.config.train.steps)
+        throw ConfigError("--step: value is {}; allowed: 1 to {}, the steps of the run",
+                          options_.step,
+                          prepared.config.train.steps);
+      rank.require_memory(prepared);
     });
-    check_same_data(communicator_, assembly.data.summary);
-    device.open(assembly.config, assembly.training, assembly.plan.topology);
-    run_on_all(communicator_, check_fit);
-    if (node != nullptr) allocate_shared(*node, assembly.plan);
-    const RunParts parts =
-        parts_of(assembly, communicator_, device.slices(), device.backend(), node.get());
+    check_same_data(communicator, prepared.data->summary);
+    rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.topology);
+    run_on_all(communicator, [&] { rank.require_memory(prepared); });
+    if (rank.node != nullptr) allocate_shared(*rank.node, prepared.plan);
+    const RunContext context = context_of(
+        prepared, communicator, rank.device.slices(), rank.device.backend(), rank.node.get());
     std::unique_ptr<Trainer> trainer;
-    run_on_all(communicator_, [&] { trainer = std::make_unique<Trainer>(parts); });
+    run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(context); });
     compute(*trainer);
-    // A step that has no record is held against another computation.
+    // A step without a record is compared with a second computation.
     const bool recorded = !recorded_.empty();
     const bool twice = recorded_.count(options_.step) == 0;
     if (twice) {
       recorded_.merge(computed_);
       compute(*trainer);
     }
-    return tell(recorded, twice);
+    return report(recorded, twice);
   }
 
  private:
@@ -161,13 +151,16 @@ class Replay {
     const std::filesystem::path folder = options_.folder;
     CommonOptions common = options_.common;
     common.config = folder / "config.textproto";
-    common.run_dir = folder / "replay";  // where nothing is written
-    config_ = read_config(common);
-    config_.comm.tune_buckets = false;  // which changes no bit
+    common.run_dir = folder / "replay";                  // nothing is written there
+    common.set.emplace_back("comm.tune_buckets=false");  // which changes no bit
+    opened_ = read_config(common);
     checkpoint_ = checkpoint_before(folder, options_.step);
     if (!checkpoint_.empty()) state_ = read_state(checkpoint_);
-    if (state_ && adopt_recorded_parameters(*state_, config_.model) && communicator_.rank() == 0)
-      warn_of_older_revision(checkpoint_);
+    const auto older = state_ ? with_recorded_parameters(opened_, *state_) : std::nullopt;
+    if (older) {
+      opened_ = *older;
+      if (session_.communicator().rank() == 0) warn_of_older_revision(checkpoint_);
+    }
     first_ = state_ ? state_->step : 0;
     recorded_ = read_record(folder / "metrics.jsonl", first_, options_.step);
   }
@@ -179,9 +172,9 @@ class Replay {
       computed_[record.step] = bits_of(record);
   }
 
-  // Against what the steps were held: the run's record, a second computation, or one for some steps
-  // and the other for the rest.
-  ExitCode tell(bool recorded, bool twice) {
+  // Reports how the steps compare with the run's record, a second computation, or one for some
+  // steps and the other for the rest.
+  ExitCode report(bool recorded, bool twice) {
     std::optional<Difference> first;
     int64_t compared = 0;
     for (const auto& [step, bits] : recorded_) {
@@ -204,7 +197,7 @@ class Replay {
                           first->recorded)
             : fmt::format(
                   "steps {} to {} agree with {}, bit for bit", first_ + 1, options_.step, against);
-    if (communicator_.rank() == 0) {
+    if (session_.communicator().rank() == 0) {
       fmt::print("computed from {} to step {}: {}\n",
                  checkpoint_.empty() ? "the beginning" : checkpoint_,
                  options_.step,
@@ -226,17 +219,16 @@ class Replay {
 
   Session& session_;
   const ReplayOptions& options_;
-  Communicator& communicator_;
-  RunConfig config_;
+  OpenedConfig opened_;
   std::string checkpoint_;
-  std::optional<CheckpointState> state_;  // of it
+  std::optional<CheckpointState> state_;  // of the checkpoint
   int64_t first_ = 0;                     // completed steps that it begins with
   std::map<int64_t, StepBits> recorded_, computed_;
 };
 
 ExitCode replay(Session& session, const ReplayOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_all(session.communicator(), [&] { check_result_path("--json", options.common.json); });
+  run_on_all(session.communicator(), [&] { require_result_path("--json", options.common.json); });
   return Replay(session, options).run();
 }
 
@@ -256,11 +248,11 @@ CommandSpec replay_command() {
   add_device_options(command, options->common);
   add_output_options(command, options->common);
   command.footer =
-      "Any number of ranks may replay what any number has computed. Every step on the way is held\n"
-      "against metrics.jsonl: its loss, the gradient's norm, the digest of the weights and moments\n"
-      "that it began with, and the hash of its weights. Where the run has recorded nothing of\n"
-      "them, they are computed twice, and must come out alike. Exit code 0: all agree; 7: a step\n"
-      "differs, and it is said which and in what.";
+      "Any number of ranks may replay what any number has computed. Every step on the way is\n"
+      "compared with metrics.jsonl: its loss, the gradient's norm, the digest of the weights and\n"
+      "moments that it began with, and the hash of its weights. If the run has recorded none of\n"
+      "them, they are computed twice and compared. Exit code 0: all agree; 7: a step differs, and\n"
+      "the output names it and the field.";
   command.run = [options](Session& session) { return replay(session, *options); };
   return command;
 }

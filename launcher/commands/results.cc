@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kStandardOutput = "-";
-int json_output = -1;  // the standard output as it was given, once it is kept for JSON
+int json_output = -1;  // copy of the original standard output, once that is reserved for JSON
 
 void keep_output_for_json() {
   if (json_output >= 0) return;
@@ -32,11 +32,11 @@ void keep_output_for_json() {
 
 }  // namespace
 
-void check_result_path(const char* flag, const std::string& path) {
+void require_result_path(const char* flag, const std::string& path) {
   if (path.empty()) return;
   if (path == kStandardOutput && std::string_view(flag) == "--json") return keep_output_for_json();
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-  // What is there is replaced: a device of the machine must not be.
+  // An existing file will be replaced; a device file must not be.
   try {
     check_replaceable(path);
   } catch (const IoError& error) {
@@ -63,7 +63,7 @@ void write_result(Session& session, const std::string& path, const Json& result)
   run_on_root(session.communicator(), [&] { write_json(path, result); });
 }
 
-std::optional<int64_t> count_bad_records(const RunParts& parts) {
+std::optional<int64_t> count_bad_records(const RunContext& parts) {
   if (parts.config.data.bad_records == BadRecords::kFail) return std::nullopt;
   int64_t read = 0;
   for (const Dataset* dataset : {parts.data.train.get(), parts.data.eval.get()})

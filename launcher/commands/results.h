@@ -1,5 +1,5 @@
 #pragma once
-// What commands do with their results: the file of --json, and words for the last lines.
+// What commands do with their results: the --json file, and texts for the last lines.
 
 #include <cstdint>
 #include <optional>
@@ -7,28 +7,28 @@
 
 #include "launcher/ranks/session.h"
 #include "runtime/base/json.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 
 namespace lockstep {
 
-// Refuses a path that could not be written, given by the flag `flag`, before the work is done.
-// "-" for --json is the standard output: from now on what the command prints there goes to the
-// standard error stream, so that the JSON stands alone. Throws ConfigError.
-void check_result_path(const char* flag, const std::string& path);
+// Rejects a path, given by `flag`, that could not be written, before the work is done. For --json,
+// "-" is the standard output: from then on everything else that the command prints goes to standard
+// error, so that the JSON stands alone. Throws ConfigError.
+void require_result_path(const char* flag, const std::string& path);
 
-// Writes `json` to a path that check_result_path() has seen, or nothing if it is empty; bytes in it
-// that are no UTF-8 are replaced. indent -1: on one line. Throws IoError.
+// Writes `json` to a path that require_result_path() has accepted; does nothing if it is empty.
+// Bytes that are not UTF-8 are replaced. indent -1: on one line. Throws IoError.
 void write_json(const std::string& path, const Json& json, int indent = 2);
 
-// Rank 0 writes `result` to `path`, if not empty; all ranks learn of a failure.
+// Rank 0 writes `result` to `path`, if not empty. All ranks throw if it fails.
 void write_result(Session& session, const std::string& path, const Json& result);
 
-// Bad records of the run's data so far: those found when it was opened, and those that each rank
-// has read, summed over the ranks (several may have read the same one). Nothing where
-// data.bad_records is FAIL, which lets none pass. All ranks together.
-std::optional<int64_t> count_bad_records(const RunParts& parts);
+// The number of bad records in the run's data so far: those found when it was opened and those that
+// each rank has read, summed over the ranks (several may have read the same one). nullopt if
+// data.bad_records is FAIL, which accepts none. Collective.
+std::optional<int64_t> count_bad_records(const RunContext& parts);
 
-// ", 3 bad records" to end a summary with; empty where there are none.
+// ", 3 bad records" for the end of a summary; empty if there are none.
 std::string words_for(const std::optional<int64_t>& bad_records);
 
 // "0123456789abcdef".

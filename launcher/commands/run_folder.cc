@@ -56,8 +56,8 @@ void describe_run(Session& session,
     info.command_line = command_line();
     if (info.command_line.empty())
       log_warn(
-          "/proc is not there: quotas of CPUs and memory are not known, ranks cannot share memory, "
-          "and environment.json lacks the command line");
+          "/proc is not mounted: CPU and memory quotas are unknown, ranks cannot share memory, and "
+          "environment.json lacks the command line");
     files.write(folder->path() / "environment.json", environment_text(info));
   });
 }

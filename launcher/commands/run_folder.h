@@ -1,6 +1,6 @@
 #pragma once
-// The run folder: made and locked before the first step, described once the run is sure to go on
-// there.
+// The run folder: created and locked before the first step, and described once it is certain that
+// the run continues there.
 
 #include <memory>
 
@@ -11,12 +11,13 @@
 
 namespace lockstep {
 
-// Makes the run folder, takes its lock and opens its log.txt; rank 0 does, and has it until the
-// object ends (null on other ranks). All ranks learn of a failure.
+// Creates the run folder, takes its lock and opens its log.txt. Only rank 0 does, and holds the
+// lock while the object exists (null on other ranks). All ranks throw if it fails.
 std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& config);
 
-// Writes config.textproto and environment.json into it and removes the end of the start before,
-// once it is sure that the run goes on there. `device`: this rank's; `folder`: rank 0's.
+// Writes config.textproto and environment.json to it and removes end.json of the previous start.
+// Call it once it is certain that the run continues there. `device` is this rank's, `folder` rank
+// 0's.
 void describe_run(Session& session,
                   const RunConfig& config,
                   const Device& device,

@@ -17,7 +17,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/config/limits.h"
@@ -43,113 +43,117 @@ struct SampleOptions {
 
 // Rows of the network's batch: enough for products to be fast, few enough for little memory.
 constexpr int64_t kRowsAtOnce = 32;
-constexpr int64_t kMostColumns = 16;  // unless more are asked for
+constexpr int64_t kMaxColumns = 16;  // unless --columns is larger
 
-// A checkpoint and the model that it is of.
+// A checkpoint and its model.
 struct SampledModel {
   std::filesystem::path folder;
   CheckpointState state;
-  RunConfig config;  // of which the model is resolved
+  RunConfig config;
+  std::shared_ptr<const OpenedModel> model;  // resolved
   ModelIo io;
-  ModelTraits traits;
+
+  const ModelTraits& traits() const { return model->traits(); }
 };
 
-SampledModel open_model(const SampleOptions& options) {
-  SampledModel model;
-  model.folder = resolve_checkpoint(options.checkpoint);
-  model.state = read_state(model.folder);
-  model.config = config_of_checkpoint(model.folder, model.state);
+SampledModel open_checkpoint(const SampleOptions& options) {
+  SampledModel sampled;
+  sampled.folder = resolve_checkpoint(options.checkpoint);
+  sampled.state = read_state(sampled.folder);
+  const OpenedConfig opened = config_of_checkpoint(sampled.folder, sampled.state);
+  sampled.config = opened.config;
   const auto samples = [](const ModelTraits& traits) { return traits.diffusion.has_value(); };
-  if (!samples(traits_of(model.config.model)))
+  if (!samples(opened.model->traits()))
     throw ConfigError(
         "{}: the model is {}, which makes no images; allowed: {}, and onnx with diffusion",
-        model.folder.string(),
-        name_of(model.config.model),
+        sampled.folder.string(),
+        name_of(opened.config.model),
         sections_where(samples));
-  model.io = io_of_weights(model.config.model,
-                           [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
-                             for (const NamedSlice& slice : model.state.layout) {
-                               if (slice.name == name) return file_extents(slice);
-                             }
-                             return std::nullopt;
-                           });
-  model.config.model = resolve_model(model.config.model, model.io);
-  model.traits = traits_of(model.config.model);
-  return model;
+  sampled.io = opened.model->io_of_weights(
+      [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
+        for (const NamedSlice& slice : sampled.state.layout) {
+          if (slice.name == name) return file_extents(slice);
+        }
+        return std::nullopt;
+      });
+  sampled.model = reopen_model(opened.model, opened.model->resolved(sampled.io));
+  return sampled;
 }
 
 void check_options(const SampleOptions& options, const SampledModel& model) {
-  const DiffusionTraits& diffusion = *model.traits.diffusion;
+  const DiffusionTraits& diffusion = *model.traits().diffusion;
   if (diffusion.schedule != DiffusionSchedule::kFlowMatching &&
       options.sampling.steps > kDiffusionTimes)
     throw ConfigError("--steps: value is {}; allowed: 1 to {}, the times of {} {}",
                       options.sampling.steps,
                       kDiffusionTimes,
-                      model.traits.field(diffusion.fields + "schedule"),
+                      model.traits().field(diffusion.fields + "schedule"),
                       name_of(diffusion.schedule));
   if (!diffusion.with_classes && !options.classes.empty())
-    throw ConfigError("--classes: allowed with a network that is told of classes alone");
+    throw ConfigError("--classes: the network has no classes; leave the flag out");
   if (diffusion.with_classes && options.sampling.uses_none() && !diffusion.without_classes)
     throw ConfigError(
-        "--guidance: value is {}; allowed: 1, as the network has learned no images without their "
-        "class ({} is 0)",
+        "--guidance: value is {}; allowed: 1, because the network was trained only with classes "
+        "({} is 0)",
         options.sampling.guidance,
-        model.traits.field(diffusion.fields + "label_dropout"));
+        model.traits().field(diffusion.fields + "label_dropout"));
   for (const int32_t number : options.classes) {
-    if (number < 0 || number >= model.traits.outputs)
+    if (number < 0 || number >= model.traits().outputs)
       throw ConfigError(
-          "--classes: value is {}; allowed: 0 to {}", number, model.traits.outputs - 1);
+          "--classes: value is {}; allowed: 0 to {}", number, model.traits().outputs - 1);
   }
   if (model.io.channels != 1 && model.io.channels != 3)
     throw ConfigError("--out: the images have {} channels; allowed: 1 or 3, as a PNG file has them",
                       model.io.channels);
 }
 
-constexpr size_t kUsualCount = 16;  // of a network that is told of no classes
+constexpr size_t kUsualCount = 16;  // for a network without classes
 
-// The class of each image: those that are asked for, or all, again and again.
+// The class of each image: those of --classes or, by default, all, in turn.
 std::vector<int32_t> classes_of(const SampleOptions& options, const SampledModel& model) {
-  if (!model.traits.diffusion->with_classes)
+  if (!model.traits().diffusion->with_classes)
     return std::vector<int32_t>(
         options.count > 0 ? static_cast<size_t>(options.count) : kUsualCount, 0);
   std::vector<int32_t> among = options.classes;
-  for (int32_t i = 0; options.classes.empty() && i < model.traits.outputs; ++i) among.push_back(i);
+  for (int32_t i = 0; options.classes.empty() && i < model.traits().outputs; ++i)
+    among.push_back(i);
   const size_t count = options.count > 0 ? static_cast<size_t>(options.count) : among.size();
   std::vector<int32_t> classes;
   for (size_t i = 0; i < count; ++i) classes.push_back(among[i % among.size()]);
   return classes;
 }
 
-// As many as there are classes, so that each has a column.
+// Columns of the grid; by default as many as there are classes, so that each class has a column.
 int64_t columns_of(const SampleOptions& options, const SampledModel& model, int64_t count) {
   if (options.columns > 0) return std::min(options.columns, count);
-  const int64_t classes =
-      options.classes.empty() ? model.traits.outputs : static_cast<int64_t>(options.classes.size());
-  if (classes > 1 && classes <= std::min(kMostColumns, count)) return classes;
-  return std::min(kMostColumns,
+  const int64_t classes = options.classes.empty() ? model.traits().outputs
+                                                  : static_cast<int64_t>(options.classes.size());
+  if (classes > 1 && classes <= std::min(kMaxColumns, count)) return classes;
+  return std::min(kMaxColumns,
                   static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count)))));
 }
 
-constexpr int64_t kBorder = 2;              // pixels
-constexpr int64_t kMostPixels = 1'000'000;  // of a side, as libpng has them
+constexpr int64_t kMargin = 2;             // pixels
+constexpr int64_t kMaxPixels = 1'000'000;  // of a side: libpng's limit
 
-// Images one beside the other, row by row, in black borders.
+// Images side by side, row by row, with black borders.
 struct Grid {
   std::vector<uint8_t> pixels;  // (height, width, channels)
   ImageSize size;
 };
 
 ImageSize size_of_grid(int64_t count, const ModelIo& io, int64_t columns) {
-  const int64_t height = (count + columns - 1) / columns * (io.height + kBorder) + kBorder;
-  const int64_t width = columns * (io.width + kBorder) + kBorder;
-  if (std::max(height, width) > kMostPixels)
+  const int64_t height = (count + columns - 1) / columns * (io.height + kMargin) + kMargin;
+  const int64_t width = columns * (io.width + kMargin) + kMargin;
+  if (std::max(height, width) > kMaxPixels)
     throw ConfigError(
-        "--count: {} images in {} columns make a file of {} x {} pixels; allowed: at most {} a side",
+        "--count: {} images in {} columns make a file of {} x {} pixels; allowed: at most {} a "
+        "side",
         count,
         columns,
         height,
         width,
-        kMostPixels);
+        kMaxPixels);
   return {static_cast<int>(height), static_cast<int>(width)};
 }
 
@@ -162,8 +166,8 @@ Grid grid_of(const std::vector<float>& images,
   Grid grid{std::vector<uint8_t>(static_cast<size_t>(height * width * io.channels)), size};
   for (int64_t i = 0; i < static_cast<int64_t>(images.size()); ++i) {
     const int64_t image = i / elements, row = i % elements / (io.width * io.channels);
-    const int64_t top = image / columns * (io.height + kBorder) + kBorder;
-    const int64_t left = image % columns * (io.width + kBorder) + kBorder;
+    const int64_t top = image / columns * (io.height + kMargin) + kMargin;
+    const int64_t left = image % columns * (io.width + kMargin) + kMargin;
     const float pixel = std::clamp((images[static_cast<size_t>(i)] + 1) * 127.5f, 0.0f, 255.0f);
     grid.pixels[static_cast<size_t>(((top + row) * width + left) * io.channels +
                                     i % (io.width * io.channels))] =
@@ -182,10 +186,10 @@ void read_weights(const SampleOptions& options,
 void sample(const SampleOptions& options, Device& device) {
   if (options.out.empty()) throw ConfigError("--out: value is ''; allowed: a file to write");
   if (options.out == options.common.json)
-    throw ConfigError("--json: value is '{}'; allowed: another file than --out's", options.out);
-  check_result_path("--out", options.out);
-  check_result_path("--json", options.common.json);
-  const SampledModel model = open_model(options);
+    throw ConfigError("--json: value is '{}'; allowed: a file other than --out's", options.out);
+  require_result_path("--out", options.out);
+  require_result_path("--json", options.common.json);
+  const SampledModel model = open_checkpoint(options);
   check_options(options, model);
   set_compute_threads(choose_threads(model.config, share_of(find_cpu_limits(), 1)));
   const std::vector<int32_t> classes = classes_of(options, model);
@@ -193,10 +197,10 @@ void sample(const SampleOptions& options, Device& device) {
   const int64_t columns = columns_of(options, model, count);
   const ImageSize size = size_of_grid(count, model.io, columns);
   ImageSampling sampling = options.sampling;
-  if (!model.traits.diffusion->with_classes) sampling.guidance = 0;  // the network as it is
+  if (!model.traits().diffusion->with_classes) sampling.guidance = 0;  // the network as it is
   const int64_t rows = sampling.rows_per_image();
   ImageDenoiser denoiser(device.make_backend({}),
-                         model.config.model,
+                         *model.model,
                          model.io,
                          std::min(kRowsAtOnce, count * rows),
                          [&](const std::vector<NamedSlice>& slices, float* flat) {
@@ -204,7 +208,7 @@ void sample(const SampleOptions& options, Device& device) {
                          });
   const double start_ms = now_ms();
   const std::vector<float> images =
-      sample_images(denoiser, model.traits, classes, sampling, [](int64_t done, int64_t all) {
+      sample_images(denoiser, model.traits(), classes, sampling, [](int64_t done, int64_t all) {
         log_debug("step {} of {}", done, all);
       });
   const double seconds = (now_ms() - start_ms) / 1000;
@@ -228,7 +232,7 @@ void sample(const SampleOptions& options, Device& device) {
   if (options.common.json.empty()) return;
   Json json;
   json["step"] = model.state.step;
-  if (model.traits.diffusion->with_classes) json["classes"] = classes;
+  if (model.traits().diffusion->with_classes) json["classes"] = classes;
   json["steps"] = options.sampling.steps;
   json["guidance"] = sampling.guidance;
   json["seed"] = options.sampling.seed;
@@ -259,35 +263,34 @@ CommandSpec sample_command() {
   add_output_options(command, options->common);
   command.add("--out",
               &options->out,
-              "The PNG file to write: the images one beside the other, row by row",
+              "The PNG file to write: the images side by side, row by row",
               {.required = true});
   command.add("--count",
               &options->count,
-              "Images to make; 0: one of each class, or 16 where the network is told of none",
+              "Images to make; 0: one of each class, or 16 if the network has no classes",
               {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
   command.add("--classes",
               &options->classes,
-              "Classes of the images, taken in turn; left out: all",
+              "Classes of the images, taken in turn; by default all",
               {.with_commas = true});
   command.add("--steps",
               &options->sampling.steps,
-              "Steps from noise to image: of DDIM or, with FLOW_MATCHING, of Euler's method",
+              "Steps from noise to image, by DDIM or, with FLOW_MATCHING, by Euler's method",
               {.show_default = true, .allowed = WholeNumbers{1, 100'000}});
   command.add("--guidance",
               &options->sampling.guidance,
-              "How far to go from what the network says without the class to what it says with it, "
-              "and beyond; 1: with it, 0: without",
+              "Scale of classifier-free guidance; 1: the network's output with the class, 0: "
+              "without it",
               {.show_default = true, .allowed = Between{0, 1000}});
   command.add(
-      "--seed", &options->sampling.seed, "Another seed, other images", {.show_default = true});
-  command.add("--columns",
-              &options->columns,
-              "Images in a row of the file; 0: a column for each class, if there are 2 to 16, else "
-              "about as many as rows",
-              {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
-  command.add("--average",
-              &options->average,
-              "The average of the weights (train.ema_decay) in their place");
+      "--seed", &options->sampling.seed, "Another seed makes other images", {.show_default = true});
+  command.add(
+      "--columns",
+      &options->columns,
+      "Images in a row of the file; 0: a column for each class, if there are 2 to 16, otherwise "
+      "about as many as rows",
+      {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
+  command.add("--average", &options->average, "Use the average of the weights (train.ema_decay)");
   command.run = [options](Session& session) { return run_sample(session, *options); };
   return command;
 }

@@ -24,7 +24,8 @@ struct SelftestOptions {
   std::vector<std::string> only, precisions, skipped_ops;
 };
 
-// The cases with these names or, where there is none of such a name, with the words in their names.
+// The cases with these names. A word that is no case's name selects the cases whose names contain
+// it.
 std::vector<ParityCase> chosen_cases(const std::vector<std::string>& words) {
   std::vector<ParityCase> all = parity_cases(), chosen;
   if (words.empty()) return all;
@@ -36,7 +37,7 @@ std::vector<ParityCase> chosen_cases(const std::vector<std::string>& words) {
       return whole ? c.name == word : c.name.find(word) != std::string::npos;
     });
     if (chosen.size() == before)
-      throw ConfigError("--only: no case has '{}' in its name; --list names them", word);
+      throw ConfigError("--only: no case has '{}' in its name; --list prints them", word);
   }
   return chosen;
 }
@@ -52,7 +53,7 @@ bool is_kind(const std::string& name) {
   return false;
 }
 
-// Each is a kind of op, or begins with a precision and a case.
+// Each must be a kind of op, or begin with a precision and a case.
 void check_skipped_ops(const std::vector<std::string>& skipped) {
   const std::vector<ParityCase> cases = parity_cases();
   for (const std::string& op : skipped) {
@@ -63,7 +64,7 @@ void check_skipped_ops(const std::vector<std::string>& skipped) {
     }
     if (!found)
       throw ConfigError(
-          "--skip-op: '{}' is no kind of op, such as 'layer_norm', and does not begin with a "
+          "--skip-op: '{}' is not a kind of op, such as 'layer_norm', and does not begin with a "
           "precision and a case, such as 'BF16 {}: '",
           op,
           cases.front().name);
@@ -85,7 +86,7 @@ void print(const OpDeviation& found, const std::string& where) {
              found.limit);
 }
 
-// The ops of --skip-op in this case, without the case.
+// The ops of --skip-op for this case, without the case's name.
 std::vector<std::string> skipped_in(const std::vector<std::string>& all, const std::string& where) {
   std::vector<std::string> ops;
   for (const std::string& op : all) {
@@ -145,7 +146,7 @@ ExitCode selftest(Session& session, const SelftestOptions& options) {
   const std::unique_ptr<Device> device = choose_device(session, options.common);
   bool failed = false;
   run_on_root(session.communicator(), [&] {
-    check_result_path("--json", options.common.json);
+    require_result_path("--json", options.common.json);
     set_compute_threads(usable_cpus());
     Outcome outcome;
     const std::vector<ParityCase> cases = chosen_cases(options.only);
@@ -177,28 +178,28 @@ CommandSpec selftest_command() {
       .name = "selftest",
       .help = "Compare every op on this machine's GPU with the CPU, in FP32, BF16, FP16 and TF32"};
   add_output_options(command, options->common);
-  command.add("--all", &options->all, "Print every output, not only those that are off");
+  command.add("--all", &options->all, "Print every output, not only those that deviate too much");
   std::vector<std::string> modes;
   for (const ParityMode& mode : parity_modes()) modes.push_back(mode.name);
   command.add("--precision",
               &options->precisions,
-              "Which of them; all unless told",
+              "Precisions to compare; by default all",
               {.with_commas = true, .allowed = OneOf{modes}});
   command.add("--only",
               &options->only,
-              "Only the case of this name, or those with it in their names; may be repeated",
+              "Only the case with this name, or the cases whose names contain it; can be repeated",
               {.one_each_time = true});
   command.add(
       "--skip-op",
       &options->skipped_ops,
-      "Not run on the GPU, so that the others are compared after its fault: a kind of op, such as "
-      "layer_norm, or one op as an error names it, such as \"BF16 gpt odd: attention "
-      "transformer.h.0.attn\"; may be repeated",
+      "Do not run this on the GPU, so that the others can be compared after its fault: a kind of "
+      "op, such as layer_norm, or one op as an error names it, such as \"BF16 gpt odd: attention "
+      "transformer.h.0.attn\"; can be repeated",
       {.one_each_time = true});
-  command.add("--list", &options->list, "Print the names of the cases and end");
+  command.add("--list", &options->list, "Print the names of the cases and exit");
   command.footer =
-      "Ends with exit code 7 when an output is further off than rounding explains: then do not "
-      "train there.";
+      "Ends with exit code 7 if an output deviates more than rounding explains: then do not train "
+      "on that GPU.";
   command.run = [options](Session& session) { return selftest(session, *options); };
   return command;
 }

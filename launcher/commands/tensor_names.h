@@ -1,5 +1,5 @@
 #pragma once
-// How other programs name the tensors of a model.
+// The names that other programs use for a model's tensors.
 
 #include <string>
 
@@ -12,7 +12,7 @@ inline constexpr const char* kOwnNames = "own";
 inline constexpr const char* kTorchvisionNames = "torchvision";
 inline constexpr const char* kHuggingFaceNames = "huggingface";
 
-// The name in such a file of the tensor that the model calls `name`.
+// The name, in a file with such names, of the tensor that the model calls `name`.
 std::string name_in_file(const std::string& names,
                          const ModelTraits& model,
                          const std::string& name);

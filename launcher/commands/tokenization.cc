@@ -21,10 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBatchBytes = 256 << 10;  // at least, but at the end of a file
+constexpr size_t kBatchBytes = 256 << 10;  // at least, except at the end of a file
 constexpr size_t kBatchesPerThread = 4;
 constexpr double kProgressMs = 5000, kBarMs = 200;
-constexpr int64_t kMostNamed = 10;  // bad lines that get a warning each
+constexpr int64_t kMaxNamed = 10;  // bad lines that get a warning each
 
 }  // namespace
 
@@ -37,15 +37,15 @@ bool is_terminal(int fd) {
 
 }  // namespace
 
-// Documents of one file, and what becomes of them.
+// Documents of one file and their tokens.
 struct Tokenization::Batch {
   std::vector<RawDocument> documents;
   size_t bytes = 0;
   std::vector<uint32_t> ids;
-  std::vector<uint64_t> counts;       // of each document's ids
-  std::vector<std::string> problems;  // "file:line: why" of those left out
+  std::vector<uint64_t> counts;       // number of ids of each document
+  std::vector<std::string> problems;  // "file:line: reason" for skipped documents
 
-  // Whether there was anything left to read.
+  // Returns whether there was anything left to read.
   bool fill(DocumentReader& reader) {
     *this = {};
     RawDocument document;
@@ -133,13 +133,13 @@ void Tokenization::encode(const DocumentReader& reader, const std::string& path,
   give_back(std::move(encoder));
 }
 
-// Of the batches in their order: so the first bad line is the one that is named.
+// Called for the batches in order, so that the first bad line is the one that is reported.
 void Tokenization::finish(const Batch& batch) {
   if (!batch.problems.empty()) clear_bar();
   for (const std::string& problem : batch.problems) {
     if (!options_.skip_bad_lines)
       throw DataError("{} (--bad-lines skip leaves such lines out)", problem);
-    if (++bad_lines_ <= kMostNamed) log_warn("{}: left out", problem);
+    if (++bad_lines_ <= kMaxNamed) log_warn("{}: left out", problem);
   }
   input_bytes_ += batch.bytes;
   writer_.write(batch.ids, batch.counts);
@@ -181,7 +181,7 @@ void Tokenization::draw_bar(double done_bytes, double seconds) {
   bar_drawn_ = true;
 }
 
-// So that other output starts clean.
+// Clears the progress bar, so that other output starts on an empty line.
 void Tokenization::clear_bar() {
   if (!bar_drawn_) return;
   print_log("\r\x1b[K");

@@ -1,9 +1,9 @@
 #pragma once
-// Turns the documents of files into tokens, on several threads.
+// Converts the documents of files to tokens, on several threads.
 //
-// Documents are read in order and gathered in batches of about a quarter of a megabyte. Some
-// batches for each thread are encoded at a time and then written in their order, so that the files
-// are the same with any number of threads.
+// Documents are read in order and collected in batches of about a quarter of a megabyte. A few
+// batches for each thread are encoded at a time and then written in order, so that the files are
+// the same with any number of threads.
 
 #include <cstdint>
 #include <memory>
@@ -20,19 +20,20 @@ namespace lockstep {
 
 struct TokenizationOptions {
   DocumentOptions reading;
-  bool special_tokens = true;         // those that the tokenizer puts around a text
-  std::optional<uint32_t> end_token;  // after each document
-  bool skip_bad_lines = false;  // and count them, and name the first ten; else they are errors
+  bool special_tokens = true;         // the tokens that the tokenizer puts around a text
+  std::optional<uint32_t> end_token;  // appended to each document
+  // Skip bad lines, count them and log the first ten; otherwise they are errors.
+  bool skip_bad_lines = false;
   int threads = 1;
 };
 
 class Tokenization {
  public:
-  // Refers to the tokenizer and the writer.
+  // Borrows the tokenizer and the writer.
   Tokenization(TokenizationOptions options, const Tokenizer& tokenizer, TokenWriter& writer);
 
-  // Appends the documents of files to the writer. Shows how far it is: on a terminal by a bar, elsewhere
-  // by a line every few seconds. Throws DataError and IoError.
+  // Appends the documents of files to the writer. Shows the progress: on a terminal as a bar,
+  // elsewhere as a line every few seconds. Throws DataError and IoError.
   void run(const std::vector<std::string>& paths);
 
   int64_t bad_lines() const { return bad_lines_; }
@@ -53,7 +54,7 @@ class Tokenization {
   TokenizationOptions options_;
   const Tokenizer& tokenizer_;
   TokenWriter& writer_;
-  std::mutex mutex_;  // of free_encoders_
+  std::mutex mutex_;  // guards free_encoders_
   std::vector<std::unique_ptr<TokenEncoder>> free_encoders_;
   int64_t bad_lines_ = 0;
   uint64_t input_bytes_ = 0;

@@ -2,12 +2,10 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <variant>
 
 #include "collectives/agreement.h"
-#include "collectives/find_topology.h"
 #include "launcher/bench/tune_buckets.h"
 #include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/commands.h"
@@ -15,10 +13,9 @@
 #include "launcher/commands/run_folder.h"
 #include "launcher/commands/train_options.h"
 #include "launcher/commands/watch_run.h"
-#include "launcher/ranks/devices.h"
+#include "launcher/ranks/rank_context.h"
 #include "launcher/ranks/transport.h"
 #include "models/onnx/roles.h"
-#include "runtime/base/duration.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 #include "runtime/base/streams.h"
@@ -27,7 +24,7 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
-#include "runtime/run/assembly.h"
+#include "runtime/run/prepared_run.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
 #include "runtime/train/folder/run_end.h"
@@ -51,22 +48,22 @@ Json exchange_json(const Plan& plan, double bucket_mib) {
   json["largest_bucket_bytes"] = largest_bucket(plan.buckets) * static_cast<int64_t>(sizeof(float));
   json["shares_memory"] = plan.topology.shares_memory;
   json["wire_bytes_per_step_per_rank"] = plan.wire_bytes;
-  // Without a level of nodes the plan does not tell which of its ranks are on other ones.
+  // Without a level of nodes the plan does not tell which of its ranks are on other nodes.
   if (plan.topology.nodes > 1)
     json["network_bytes_per_step_per_node"] = plan.network_bytes * plan.topology.per_node;
   return json;
 }
 
 Json to_json(const TrainResult& result,
-             const RunParts& parts,
+             const RunContext& context,
              const std::optional<int64_t>& bad_records) {
   Json json;
-  const std::string transport = name_of_transport(parts.slices, parts.plan.topology);
+  const std::string transport = name_of_transport(context.slices, context.plan.topology);
   if (!transport.empty()) json["transport"] = transport;
   json["step"] = result.step;
   if (result.loss) json["loss"] = *result.loss;
   if (result.evaluation) {
-    each_metric(*result.evaluation, parts.model, [&](const std::string& name, double value) {
+    each_metric(*result.evaluation, context.model, [&](const std::string& name, double value) {
       json[name] = value;
     });
   }
@@ -75,49 +72,49 @@ Json to_json(const TrainResult& result,
   json["weights_hash"] = hash_text_of(result.weights_hash);
   json["train_seconds"] = result.train_seconds;
   for (const RankTimes& times : result.rank_times) json["ranks"].push_back(to_json(times));
-  json["exchange"] = exchange_json(parts.plan, parts.config.comm.bucket_mib);
+  json["exchange"] = exchange_json(context.plan, context.config.comm.bucket_mib);
   json["preempted"] = result.preempted;
   json["early_stopped"] = result.early_stopped;
   json["failed_checkpoints"] = result.failed_checkpoints;
   json["checkpoint_stall_seconds"] = result.checkpoint_stall_seconds;
   if (bad_records) json["bad_records"] = *bad_records;
-  json["run_dir"] = parts.run_dir.string();
+  json["run_dir"] = context.run_dir.string();
   return json;
 }
 
-std::string summary(const TrainResult& result, const RunParts& parts) {
+std::string summary(const TrainResult& result, const RunContext& context) {
   if (!result.loss)
     return fmt::format("nothing left to do: the run is at step {} of {}{}",
                        result.step,
-                       parts.config.train.steps,
+                       context.config.train.steps,
                        result.early_stopped ? ", stopped early" : "");
   std::string text = fmt::format(
       "{} at step {} of {} after {:.1f} s of training: loss {:.4f}",
       result.preempted ? "stopped on request" : (result.early_stopped ? "stopped early" : "done"),
       result.step,
-      parts.config.train.steps,
+      context.config.train.steps,
       result.train_seconds,
       *result.loss);
   if (result.evaluation) {
     text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss) +
-            words_for(*result.evaluation, parts.model);
+            words_for(*result.evaluation, context.model);
   }
   return text;
 }
 
 void print_summary(const TrainResult& result,
-                   const RunParts& parts,
+                   const RunContext& context,
                    const std::optional<int64_t>& bad_records) {
-  const std::string text = summary(result, parts) + words_for(bad_records),
+  const std::string text = summary(result, context) + words_for(bad_records),
                     hash = hash_text_of(result.weights_hash);
   log_record(text + ", weights_hash " + hash);
   print_result(
-      fmt::format("{}\nweights_hash {}\nrun folder   {}\n", text, hash, parts.run_dir.string()));
+      fmt::format("{}\nweights_hash {}\nrun folder   {}\n", text, hash, context.run_dir.string()));
 }
 
-// Says in the run folder how the run has ended. All ranks together.
-void write_end(const TrainResult& result, const RunParts& parts) {
-  const int64_t steps = parts.config.train.steps;
+// Writes into the run folder how the run has ended. All ranks together.
+void write_end(const TrainResult& result, const RunContext& context) {
+  const int64_t steps = context.config.train.steps;
   RunEnd::Reason reason = RunEnd::Reason::kLastStep;
   if (result.preempted)
     reason = RunEnd::Reason::kPreempted;
@@ -127,47 +124,39 @@ void write_end(const TrainResult& result, const RunParts& parts) {
     reason = RunEnd::Reason::kMaxSteps;
   std::vector<int> signalled;
   if (result.preempted) {
-    const auto of_ranks = gather_texts(parts.communicator, stop_requested() ? "signalled" : "");
+    const auto of_ranks = gather_texts(context.communicator, stop_requested() ? "signalled" : "");
     for (size_t rank = 0; rank < of_ranks.size(); ++rank)
       if (!of_ranks[rank].empty()) signalled.push_back(static_cast<int>(rank));
   }
-  run_on_root(parts.communicator, [&] {
-    parts.check_folder();
-    write_run_end(parts.run_dir,
+  run_on_root(context.communicator, [&] {
+    context.require_folder();
+    write_run_end(context.run_dir,
                   {reason, result.step, steps, hash_text_of(result.weights_hash), signalled});
   });
 }
 
-void set_walltime(const std::string& text, RunConfig& config) {
-  if (text.empty()) return;
-  const std::optional<double> seconds = parse_duration(text);
-  if (!seconds || *seconds <= 0)
-    throw ConfigError(
-        "--walltime: value is '{}'; allowed: 90m, 2.5h, 1d12h or HOURS:MINUTES:SECONDS, above 0",
-        text);
-  config.train.walltime_minutes = *seconds / 60;
-}
-
-// What is about to run, for the user.
-void describe(const Assembly& assembly, RunDevice& device, Session& session) {
-  const int ranks = session.communicator().size();
+// Logs what is about to run.
+void describe(const PreparedRun& prepared, RankContext& rank) {
+  Communicator& communicator = rank.communicator();
+  RankDevice& device = rank.device;
+  const int ranks = communicator.size();
   log_info("device {}: {} rank{} x {} thread{}; {}",
            device.device().description(),
            ranks,
            ranks == 1 ? "" : "s",
            compute_threads(),
            compute_threads() == 1 ? "" : "s",
-           assembly.data.summary.description);
-  const int64_t frozen = assembly.plan.layout.frozen_parameters;
+           prepared.data->summary.description);
+  const int64_t frozen = prepared.plan.layout.frozen_parameters;
   log_info("{} parameters{}, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
-           assembly.plan.layout.parameters,
+           prepared.plan.layout.parameters,
            frozen > 0 ? fmt::format(", {} of them frozen", frozen) : "",
-           assembly.config.train.steps,
-           assembly.config.train.global_batch,
-           assembly.plan.lanes,
-           static_cast<double>(assembly.plan.memory_bytes()) / (1024 * 1024));
-  const Topology& topology = assembly.plan.topology;
-  const bool tree = assembly.config.comm.order == CommConfig::Order::kTree;
+           prepared.config.train.steps,
+           prepared.config.train.global_batch,
+           prepared.plan.lanes,
+           static_cast<double>(prepared.plan.memory_bytes()) / (1024 * 1024));
+  const Topology& topology = prepared.plan.topology;
+  const bool tree = prepared.config.comm.order == CommConfig::Order::kTree;
   if (ranks > 1 && topology.nodes == 1)
     log_info("between the ranks: {}{}",
              name_of_transport(device.slices(), topology),
@@ -178,56 +167,28 @@ void describe(const Assembly& assembly, RunDevice& device, Session& session) {
              topology.per_node,
              topology.per_node == 1 ? "" : "s",
              name_of_transport(device.slices(), topology));
-  else if (session.local_ranks() < ranks && tree)
+  else if (rank.session.local_ranks() < ranks && tree)
     log_warn(
-        "the nodes do not have equally many ranks that follow each other: sums are made in one "
-        "step, which sends more over the network; mpirun --map-by core or srun "
-        "--distribution=block place them so");
-  if (session.communicator().rank() == 0)
-    for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
-  log_debug("\n{}", memory_table(assembly.plan));
-  if (const auto* onnx = std::get_if<OnnxConfig>(&assembly.config.model)) {
-    const onnx::FileRoles roles = onnx::roles_of(*onnx, assembly.training);
+        "the nodes do not have equal numbers of consecutive ranks: sums are made in one step, "
+        "which sends more over the network; mpirun --map-by core or srun --distribution=block "
+        "place consecutive ranks on a node");
+  if (communicator.rank() == 0)
+    for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
+  log_debug("\n{}", memory_table(prepared.plan));
+  log_info("threads a rank: {} ({})",
+           compute_threads(),
+           reason_for_threads(prepared.config, rank.share));
+  if (const auto* onnx = std::get_if<OnnxConfig>(&prepared.config.model)) {
+    const onnx::FileRoles roles = onnx::roles_of(*onnx, prepared.graphs->training);
     for (const std::string& line : onnx::lines_of(roles)) log_info("{}: {}", onnx->file, line);
-    if (session.communicator().rank() > 0) return;
+    if (communicator.rank() > 0) return;
     for (const std::string& warning : onnx::warnings_of(roles))
       log_warn("{}: {}", onnx->file, warning);
   }
 }
 
-// With comm.tune_buckets: `assembly` is planned for the size of buckets that trains fastest, and
-// fits into memory. All ranks together.
-void tune_buckets(const RunStart& start,
-                  RunConfig& config,
-                  Assembly& assembly,
-                  const std::function<void()>& assemble_run,
-                  const std::function<void()>& check_fit) {
-  const BucketChoice choice = choose_bucket_mib(start, assembly);
-  const bool other = choice.bucket_mib != assembly.config.comm.bucket_mib;
-  config.comm.bucket_mib = choice.bucket_mib;
-  run_on_all(start.session.communicator(), [&] {
-    if (choice.tried) {
-      assemble_run();  // it has fitted
-    } else if (other) {
-      plan_again(assembly, choice.bucket_mib);
-      check_fit();
-    }
-  });
-}
-
-// Where a host has too little memory for a copy of what a checkpoint has, all ranks do without it:
-// the run waits for its checkpoints. False then. All ranks together.
-bool fits_snapshot(Session& session, const RunDevice& device, const Assembly& assembly) {
-  const bool lacks = lacks_memory_for_snapshot(assembly, session.local_ranks(), device.limits());
-  if (sum_over_ranks(session.communicator(), lacks ? 1 : 0) == 0) return true;
-  log_warn(
-      "a host has too little memory for a copy of weights and moments: the run stands still while "
-      "checkpoints are written, as with checkpoint.async: false");
-  return false;
-}
-
-// The newest state of a run folder that can be read; empty: there is none. The checkpoint itself may be
-// damaged, of which the trainer decides.
+// The newest state of a run folder that can be read, and in `where` its checkpoint; empty: there is
+// none. The checkpoint's other files may be damaged: the trainer checks them.
 std::string newest_state(const std::filesystem::path& run_dir, std::string& where) {
   const std::vector<CheckpointEntry> entries = list_checkpoints(run_dir / "checkpoints");
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
@@ -241,109 +202,150 @@ std::string newest_state(const std::filesystem::path& run_dir, std::string& wher
   return "";
 }
 
-// If it says what learns: the state of the checkpoint that --resume names, in the run's folder or elsewhere;
-// `config` has the parameters that it recorded, and `older` is its name if an older revision wrote it. All ranks
-// together; throws AgreedError.
-std::optional<CheckpointState> find_state(Session& session,
-                                          const TrainOptions& options,
-                                          RunConfig& config,
-                                          std::string& older) {
-  if (!depends_on_checkpoint(config) || options.resume == "none") return std::nullopt;
-  Communicator& communicator = session.communicator();
+// Reads the config, which must be the same on all ranks. All ranks together; throws AgreedError.
+OpenedConfig read_same_config(Session& session, const TrainOptions& options) {
+  OpenedConfig opened;
+  run_on_all(session.communicator(), [&] {
+    require_result_path("--json", options.common.json);
+    queue_results();
+    opened = read_config(options.common, options.walltime);
+    for (const std::string& field : options.allowed_changes) find_references(field);
+  });
+  check_same_config(session.communicator(), opened.config);
+  return opened;
+}
+
+// A config and, if the choice of trained parameters depends on a checkpoint, the state of the
+// checkpoint that --resume names.
+struct ResumedConfig {
+  OpenedConfig opened;
+  std::optional<CheckpointState> state;
+  std::string older;  // the checkpoint's name, if an older revision wrote it
+};
+
+// Reads that state, in the run's folder or elsewhere; the config's model then has the parameters
+// that the checkpoint recorded. All ranks together; throws AgreedError.
+ResumedConfig find_state(const RankContext& rank,
+                         const TrainOptions& options,
+                         const OpenedConfig& opened) {
+  if (!depends_on_checkpoint(opened.config) || options.resume == "none") return {opened, {}, {}};
+  Communicator& communicator = rank.communicator();
   std::string text, where = options.resume;
   run_on_root(communicator, [&] {
     if (options.resume == "auto")
-      text = newest_state(config.output.run_dir, where);
+      text = newest_state(opened.config.output.run_dir, where);
     else
       text = to_text(read_state(where = resolve_checkpoint(options.resume)));
   });
   text = broadcast_text(communicator, text);
-  if (text.empty()) return std::nullopt;
+  if (text.empty()) return {opened, {}, {}};
   const CheckpointState state = parse_state(text, "--resume");
+  std::optional<OpenedConfig> recorded;
+  run_on_all(communicator, [&] { recorded = with_recorded_parameters(opened, state); });
+  if (!recorded) return {opened, state, {}};
+  return {*recorded, state, where};
+}
+
+// If a host has too little memory for a snapshot, all ranks do without it, and training waits while
+// checkpoints are written. All ranks together.
+PreparedRun fit_snapshot(RankContext& rank, const PreparedRun& prepared) {
+  Communicator& communicator = rank.communicator();
+  const bool lacks =
+      lacks_memory_for_snapshot(prepared, rank.session.local_ranks(), rank.device.limits());
+  if (sum_over_ranks(communicator, lacks ? 1 : 0) == 0) return prepared;
+  log_warn(
+      "a host has too little memory for a copy of weights and moments: training waits while "
+      "checkpoints are written, as with checkpoint.async: false");
+  PreparedRun without;
+  run_on_all(communicator, [&] { without = without_snapshot(prepared); });
+  return without;
+}
+
+// The run, planned and known to fit into memory. All ranks together; throws AgreedError.
+PreparedRun prepare(RankContext& rank, const ResumedConfig& resumed) {
+  Communicator& communicator = rank.communicator();
+  PreparedRun prepared;
   run_on_all(communicator, [&] {
-    if (adopt_recorded_parameters(state, config.model)) older = where;
+    set_compute_threads(choose_threads(resumed.opened.config, rank.share));
+    prepared = prepare_run(resumed.opened,
+                           rank.placed,
+                           RunPurpose::kTrain,
+                           rank.device.device().ops(),
+                           {.checkpoint = resumed.state ? &*resumed.state : nullptr});
+    add_checksums(*prepared.data);
   });
-  return state;
+  prepared = fit_snapshot(rank, prepared);
+  run_on_all(communicator, [&] { rank.require_memory(prepared); });
+  check_same_data(communicator, prepared.data->summary);
+  return prepared;
+}
+
+// The run with the size of buckets that comm.tune_buckets chooses. All ranks together.
+PreparedRun tune_buckets(RankContext& rank,
+                         const PreparedRun& prepared,
+                         const std::string& resume) {
+  if (!prepared.config.comm.tune_buckets) return prepared;
+  const double bucket_mib = choose_bucket_mib(rank, prepared, resume);
+  if (bucket_mib == prepared.defaults.bucket_mib) return prepared;
+  PreparedRun tuned;
+  run_on_all(rank.communicator(), [&] {
+    tuned = with_buckets(prepared, bucket_mib);
+    rank.require_memory(tuned);
+  });
+  return tuned;
+}
+
+// Opens the device for the run, and allocates the memory that ranks of a node share. All ranks
+// together.
+RunContext open_device(RankContext& rank, const PreparedRun& prepared, RunFolder* folder) {
+  rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.topology);
+  // Again, because the device's libraries have taken memory.
+  run_on_all(rank.communicator(), [&] { rank.require_memory(prepared); });
+  describe(prepared, rank);
+  const bool shares_memory = prepared.plan.topology.shares_memory;
+  if (shares_memory) allocate_shared(*rank.node, prepared.plan);
+  return context_of(prepared,
+                    rank.communicator(),
+                    rank.device.slices(),
+                    rank.device.backend(),
+                    shares_memory ? rank.node.get() : nullptr,
+                    folder);
+}
+
+// Reports the result of a run that has ended. All ranks together.
+ExitCode finish(const TrainResult& result,
+                const RunContext& context,
+                const TrainOptions& options,
+                Session& session) {
+  write_end(result, context);
+  const std::optional<int64_t> bad_records = count_bad_records(context);
+  if (context.communicator.rank() == 0) print_summary(result, context, bad_records);
+  write_result(session, options.common.json, to_json(result, context, bad_records));
+  FlightRecorder::here().begin_phase(FlightPhase::kEnded);
+  return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
 
 ExitCode train(Session& session, const TrainOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   install_stop_signals();
-  RunConfig config;
-  run_on_all(session.communicator(), [&] {
-    check_result_path("--json", options.common.json);
-    queue_results();
-    config = read_config(options.common);
-    set_walltime(options.walltime, config);
-    for (const std::string& field : options.allowed_changes) find_references(field);
-  });
-  check_same_config(session.communicator(), config);
-  RunDevice device(session, options.common);
-  Topology topology = find_topology(session.communicator());
-  choose_transport(session, config.comm.transport, device.device().ops());
-  Communicator& communicator = session.communicator();
-  communicator.set_files_timeout_s(config.comm.files_timeout_s);
-  const CpuShare share = share_cpus(communicator);
-  const std::unique_ptr<NodeMemory> node =
-      wants_shared_memory(config.comm, topology, device.device().ops())
-          ? NodeMemory::join(communicator, topology)
-          : nullptr;
-  topology.shares_memory = node != nullptr;
-  std::string older;
-  const std::optional<CheckpointState> state = find_state(session, options, config, older);
-  Assembly assembly;
-  bool has_snapshot = true;
-  const auto assemble_run = [&] {
-    assembly = {};
-    assembly = assemble(
-        config, topology, RunPurpose::kTrain, device.device().ops(), state ? &*state : nullptr);
-    if (!has_snapshot) drop_snapshot(assembly);
-    take_contents(assembly.data);
-  };
-  const auto check_fit = [&] { check_memory(assembly, session.local_ranks(), device.limits()); };
-  run_on_all(communicator, [&] {
-    set_compute_threads(choose_threads(config, share));
-    assemble_run();
-  });
-  has_snapshot = fits_snapshot(session, device, assembly);
-  run_on_all(communicator, [&] {
-    if (!has_snapshot) drop_snapshot(assembly);
-    check_fit();
-  });
-  check_same_data(communicator, assembly.data.summary);
-  const std::unique_ptr<RunFolder> folder = open_run_folder(session, assembly.config);
-  if (!older.empty() && communicator.rank() == 0) warn_of_older_revision(older);
-  RunWatch watch(session, assembly.config);
-  std::optional<RunParts> parts;
+  const OpenedConfig opened = read_same_config(session, options);
+  RankContext rank(session, options.common, opened.config.comm, RunPurpose::kTrain);
+  const ResumedConfig resumed = find_state(rank, options, opened);
+  PreparedRun prepared = prepare(rank, resumed);
+  const std::unique_ptr<RunFolder> folder = open_run_folder(session, prepared.config);
+  if (!resumed.older.empty() && folder != nullptr) warn_of_older_revision(resumed.older);
+  RunWatch watch(session, prepared.config);
+  std::optional<RunContext> context;
   std::unique_ptr<Trainer> trainer;
   watch.start([&] {
-    if (config.comm.tune_buckets)
-      tune_buckets(
-          {session, device, topology, options.resume}, config, assembly, assemble_run, check_fit);
-    device.open(assembly.config, assembly.training, assembly.plan.topology);
-    run_on_all(communicator, check_fit);  // beside what the libraries have taken
-    describe(assembly, device, session);
-    log_info("threads a rank: {} ({})", compute_threads(), reason_for_threads(config, share));
-    const bool shares_memory = assembly.plan.topology.shares_memory;
-    if (shares_memory) allocate_shared(*node, assembly.plan);
-    parts.emplace(parts_of(assembly,
-                           communicator,
-                           device.slices(),
-                           device.backend(),
-                           shares_memory ? node.get() : nullptr,
-                           folder.get()));
-    run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(*parts); });
+    prepared = tune_buckets(rank, prepared, options.resume);
+    context.emplace(open_device(rank, prepared, folder.get()));
+    run_on_all(rank.communicator(), [&] { trainer = std::make_unique<Trainer>(*context); });
     trainer->start(options.resume, options.allowed_changes);
   });
-  describe_run(session, assembly.config, device.device(), folder.get());
+  describe_run(session, prepared.recorded, rank.device.device(), folder.get());
   log_in_background();
-  const TrainResult result = trainer->run(options.max_steps);
-  write_end(result, *parts);
-  const std::optional<int64_t> bad_records = count_bad_records(*parts);
-  if (communicator.rank() == 0) print_summary(result, *parts, bad_records);
-  write_result(session, options.common.json, to_json(result, *parts, bad_records));
-  FlightRecorder::here().begin_phase(FlightPhase::kEnded);
-  return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
+  return finish(trainer->run(options.max_steps), *context, options, session);
 }
 
 }  // namespace
@@ -357,9 +359,8 @@ CommandSpec train_command() {
       "checkpoint and end with exit code 75. Under mpirun send SIGUSR1 to mpirun, which passes it\n"
       "on; on SIGTERM and Ctrl-C mpirun kills the ranks itself after a few seconds, and its exit\n"
       "code is its own.\n"
-      "With comm.tune_buckets: true a run of several ranks that starts anew first times some "
-      "steps\n"
-      "with each of several sizes of buckets, and keeps to the fastest.";
+      "With comm.tune_buckets: true a new run of several ranks first times some steps with each "
+      "of\nseveral sizes of buckets, and takes the fastest.";
   command.run = [options](Session& session) { return train(session, *options); };
   return command;
 }

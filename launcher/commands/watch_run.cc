@@ -11,24 +11,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether this rank records what it does.
+// Returns whether this rank records its operations.
 bool record(Communicator& communicator, const fs::path& folder) {
   try {
     check_generation(folder.parent_path());
-    std::error_code ignored;  // on a host that does not see rank 0's folder
+    std::error_code ignored;  // this host may not see rank 0's folder
     fs::create_directories(folder, ignored);
     FlightRecorder::here().open(folder, communicator.rank(), communicator.size());
     return true;
   } catch (const IoError& error) {
-    log_warn("what this rank does is not recorded, and nobody watches the ranks: {}", error.what());
+    log_warn("this rank is not recorded, and no watchdog watches the ranks: {}", error.what());
     return false;
   }
 }
 
 }  // namespace
 
-// Whether the folders are still this start's.
-bool RunWatch::counts() const {
+// Whether the folders still belong to this start.
+bool RunWatch::is_current() const {
   try {
     check_generation(folder_.parent_path());
     return true;
@@ -42,24 +42,25 @@ RunWatch::RunWatch(Session& session, const RunConfig& config)
       folder_(fs::path(config.output.run_dir) / "flight"),
       before_(fs::path(config.output.run_dir) / "flight.before") {
   const bool alone = communicator_.size() == 1;
-  std::vector<RankPlace> places;
-  if (!alone) places = gather_places(communicator_);
+  std::vector<RankLocation> locations;
+  if (!alone) locations = gather_locations(communicator_);
   run_on_root(communicator_, [&] {
     check_generation(folder_.parent_path());
     std::error_code ignored;
-    // One that is there already is of the last start that went on; what came after it did not.
+    // An existing flight.before is of the last start that continued the run; later starts did not,
+    // and their recorders are dropped.
     if (fs::exists(before_, ignored)) fs::remove_all(folder_, ignored);
     fs::rename(folder_, before_, ignored);
     fs::create_directories(folder_, ignored);
   });
   const bool recorded = record(communicator_, folder_);
   if (alone) return;
-  // From here on no rank waits for one of its host that stands still.
+  // From here on no rank waits for ever for a rank of the same host that hangs.
   if (recorded) {
     watchdog_ = std::make_unique<Watchdog>(
         WatchdogOptions{.folder = folder_,
                         .rank = communicator_.rank(),
-                        .places = places,
+                        .locations = locations,
                         .timeout_s = seconds_or_never(config.comm.timeout_s),
                         .files_timeout_s = seconds_or_never(config.comm.files_timeout_s)});
   }
@@ -67,7 +68,7 @@ RunWatch::RunWatch(Session& session, const RunConfig& config)
     watchdog_.reset();
     return;
   }
-  watchdog_->listen_to(link_hosts(communicator_, places, session.networks()));
+  watchdog_->listen_to(link_hosts(communicator_, locations, session.networks()));
 }
 
 void RunWatch::start(const std::function<void()>& action) {
@@ -75,13 +76,13 @@ void RunWatch::start(const std::function<void()>& action) {
   try {
     action();
   } catch (const AgreedError&) {
-    if (communicator_.rank() == 0 && fs::exists(before_, ignored) && counts()) {
+    if (communicator_.rank() == 0 && fs::exists(before_, ignored) && is_current()) {
       fs::remove_all(folder_, ignored);
       fs::rename(before_, folder_, ignored);
     }
     throw;
   }
-  if (communicator_.rank() == 0 && counts()) fs::remove_all(before_, ignored);
+  if (communicator_.rank() == 0 && is_current()) fs::remove_all(before_, ignored);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// The flight recorders of a run and who watches them.
+// The flight recorders of a run and their watchdog.
 
 #include <filesystem>
 #include <functional>
@@ -11,19 +11,19 @@
 
 namespace lockstep {
 
-// While it lives the flight recorder writes to RUN_DIR/flight, and a watchdog on each host sees to
-// its ranks, where the recorders can be read there.
+// While it exists, the flight recorder writes to RUN_DIR/flight, and a watchdog on each host
+// watches its ranks, if it can read their recorders.
 class RunWatch {
  public:
-  // All ranks together.
+  // Collective.
   RunWatch(Session& session, const RunConfig& config);
 
-  // Does what must be done before a run can go on. Where all ranks refuse that together
-  // (AgreedError), the flight recorders of the start before are what RUN_DIR/flight has again.
+  // Runs `action`, which must succeed before the run can continue. If it throws AgreedError,
+  // RUN_DIR/flight gets back the flight recorders of the previous start.
   void start(const std::function<void()>& action);
 
  private:
-  bool counts() const;
+  bool is_current() const;
 
   Communicator& communicator_;
   std::filesystem::path folder_, before_;

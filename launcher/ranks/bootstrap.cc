@@ -25,7 +25,7 @@ constexpr std::string_view kEndedWith = "it ended with exit code ";
 
 bool in_environment(const char* name) { return std::getenv(name) != nullptr; }
 
-// Processes that mpirun or mpiexec says it started; 1 where it says nothing.
+// The number of processes that mpirun or mpiexec has started; 1 if unknown.
 int launched_processes() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (in_environment(name)) return std::atoi(std::getenv(name));
@@ -33,7 +33,7 @@ int launched_processes() {
   return 1;
 }
 
-// Tasks of the Slurm step that this process belongs to; 1 outside srun.
+// The number of tasks in the Slurm step of this process; 1 outside srun.
 int slurm_tasks() {
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   return tasks == nullptr || !in_environment("SLURM_STEP_ID") || !in_environment("SLURM_LOCALID")
@@ -43,13 +43,13 @@ int slurm_tasks() {
 
 }  // namespace
 
-std::string last_words(int code, const std::string& why) {
-  // Each rank that hears it says it again to those that have not.
+std::string exit_message(int code, const std::string& why) {
+  // Each rank that receives the text forwards it to those that have not.
   constexpr size_t kLongest = 400;
   return fmt::format("{}{}: {}", kEndedWith, code, why.substr(0, kLongest));
 }
 
-std::optional<ExitCode> exit_code_told(const std::string& error) {
+std::optional<ExitCode> reported_exit_code(const std::string& error) {
   const size_t at = error.find(kEndedWith);
   int code = 0;
   if (at == std::string::npos) return std::nullopt;
@@ -63,7 +63,8 @@ std::unique_ptr<Session> join_run() {
   if (started_by_mpi_launcher()) session = join_mpi_run();
   const bool several = session && session->communicator().size() > 1;
   if (!several && (!session || slurm_tasks() > 1)) {
-    // Of an srun whose protocol this MPI does not speak, MPI sees single processes.
+    // If srun uses a protocol that this MPI does not support, every process is an MPI job of one
+    // rank.
     if (std::optional<TcpOptions> options = tcp_options_from(environment))
       session = join_tcp_run(std::move(*options));
   }
@@ -77,7 +78,7 @@ std::unique_ptr<Session> join_run() {
   if (launched_processes() > 1 && session->communicator().size() == 1)
     throw ConfigError(
         "mpirun started {} processes that do not find each other: it belongs to another MPI than "
-        "this program, which uses {}; start it with that one's mpirun",
+        "this program, which uses {}; use the mpirun of that MPI",
         launched_processes(),
         session->library());
   return session;

@@ -1,5 +1,5 @@
 #pragma once
-// The ways into a run, each for join_run() to choose.
+// The ways to join a run; join_run() chooses among them.
 
 #include <memory>
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace lockstep {
 
-// True where a launcher that speaks MPI's start-up protocols started this process.
+// Whether a launcher with one of MPI's start-up protocols started this process.
 bool started_by_mpi_launcher();
 
-// Initialises MPI; it is finalised with the session.
+// Initialises MPI. It is finalised with the session.
 std::unique_ptr<Session> join_mpi_run();
 
-// Meets the other ranks over TCP. Throws CommError, ConfigError.
+// Joins the other ranks over TCP. Throws CommError, ConfigError.
 std::unique_ptr<Session> join_tcp_run(TcpOptions options);
 
-// What a rank that ends with this exit code tells the others; they end with the same one.
-std::string last_words(int code, const std::string& why);
+// The message of a rank that ends with this exit code to the others, which end with the same code.
+std::string exit_message(int code, const std::string& why);
 
 }  // namespace lockstep

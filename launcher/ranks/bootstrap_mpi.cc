@@ -1,5 +1,5 @@
-// MPI is initialised only where a launcher started the process: alone, start-up does not pay for
-// it.
+// MPI is initialised only if a launcher has started the process, so that a single process starts
+// faster.
 #include <mpi.h>
 
 #include <array>
@@ -10,8 +10,8 @@
 #include "collectives/agreement.h"
 #include "collectives/mpi/mpi_communicator.h"
 #include "collectives/tcp/tcp_communicator.h"
-#include "collectives/verdict.h"
 #include "collectives/watch/recorded_communicator.h"
+#include "collectives/watchdog_error.h"
 #include "launcher/ranks/bootstrap.h"
 #include "launcher/ranks/mpi_environment.h"
 #include "launcher/ranks/mpi_segments.h"
@@ -24,8 +24,7 @@
 namespace lockstep {
 namespace {
 
-// TimedWaits up to `limit` for the launcher's SIGTERM, by which it ends all ranks once one has
-// failed.
+// Waits up to `limit` for the launcher's SIGTERM, with which it ends all ranks once one has failed.
 bool launcher_ends_ranks(std::chrono::seconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!stop_requested()) {
@@ -35,8 +34,9 @@ bool launcher_ends_ranks(std::chrono::seconds limit) {
   return true;
 }
 
-// Of one operation. A bad value counts as none: the launcher need not bring a rank what the user has
-// set, and rank 0's is checked where it counts for all (transport.h).
+// The time limit of an operation. An invalid value counts as none: the launcher need not pass the
+// user's variables on to this rank, and rank 0's value, which counts for all, is checked in
+// transport.h.
 double time_limit_s() {
   TimeLimits limits;
   try {
@@ -61,7 +61,7 @@ class MpiSession final : public Session {
     const double limit_s = time_limit_s();
     prepare_mpi_environment();
     prepare_mpi_segments();
-    // The loader's thread never calls MPI.
+    // The data loader's thread never calls MPI.
     int provided = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm node = MPI_COMM_NULL;
@@ -75,7 +75,7 @@ class MpiSession final : public Session {
   ~MpiSession() override {
     tcp_.reset();
     communicator_.reset();
-    // It waits for all ranks, and nobody watches them any more.
+    // MPI_Finalize waits for all ranks, and nothing watches them any more.
     std::thread(end_after, std::chrono::seconds(60)).detach();
     MPI_Finalize();
   }
@@ -86,13 +86,13 @@ class MpiSession final : public Session {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
     int length = 0;
     MPI_Get_library_version(text.data(), &length);
-    const std::string whole(text.data(), static_cast<size_t>(length)),
-        version = whole.substr(0, whole.find_first_of(",\n"));
+    const std::string full(text.data(), static_cast<size_t>(length)),
+        version = full.substr(0, full.find_first_of(",\n"));
     return tcp_ ? tcp_->library() + ", started by " + version : version;
   }
   MpiNetwork mpi_network() const override { return lockstep::mpi_network(); }
   std::string networks() const override {
-    // mpirun --mca btl_tcp_if_include sets it too. On one host no network is needed.
+    // mpirun --mca btl_tcp_if_include sets it too. On a single host no network is needed.
     const char* const named = std::getenv("OMPI_MCA_btl_tcp_if_include");
     return named != nullptr && local_ranks_ < communicator_->size() ? named : "";
   }
@@ -107,21 +107,23 @@ class MpiSession final : public Session {
     tcp_ = make_tcp_communicator_over(*communicator_, options);
     recorded_tcp_ = make_recorded(*tcp_);
   }
-  void await_turn_to_tell(const std::string& error) override {
+  void await_turn_to_report(const std::string& error) override {
     constexpr std::chrono::seconds kPatience(10);
-    if (tcp_) tcp_->tell_failure(error);
-    // A verdict all ranks know, and the rank that it names may be the one below this one.
-    const bool another = (tcp_ && !has_verdict() && tcp_->another_tells()) ||
-                         !FlightRecorder::here().claim_last_word();
+    if (tcp_) tcp_->report_failure(error);
+    // A lower rank usually reports. Not for the watchdog's error: all ranks know it, and the lower
+    // rank may be the one that hangs.
+    const bool another = (tcp_ && !has_watchdog_error() && tcp_->another_rank_reports()) ||
+                         !FlightRecorder::here().claim_report();
     if (another && launcher_ends_ranks(kPatience)) std::_Exit(static_cast<int>(ExitCode::kPeer));
   }
   [[noreturn]] void abort(int code, const std::string& why) override {
-    if (tcp_) tcp_->abort(last_words(code, why));
-    FlightRecorder::here().claim_last_word();  // the user has been told
-    // The rank which failed first gives the launcher its exit code, if that notices it itself.
+    if (tcp_) tcp_->abort(exit_message(code, why));
+    FlightRecorder::here().claim_report();  // it has been reported to the user
+    // The rank that failed first determines the launcher's exit code, if the launcher notices the
+    // failure itself.
     constexpr std::chrono::seconds kPatience(3);
-    // Of one that is only stuck it notices nothing.
-    if (code == static_cast<int>(ExitCode::kPeer) && !has_verdict() &&
+    // The launcher does not notice a rank that only hangs.
+    if (code == static_cast<int>(ExitCode::kPeer) && !has_watchdog_error() &&
         launcher_ends_ranks(kPatience))
       std::_Exit(code);
     MPI_Abort(MPI_COMM_WORLD, code);
@@ -129,8 +131,8 @@ class MpiSession final : public Session {
   }
 
  private:
-  std::unique_ptr<Communicator> communicator_;  // MPI's
-  std::unique_ptr<TcpCommunicator> tcp_;        // where the ranks have moved to it
+  std::unique_ptr<Communicator> communicator_;  // over MPI
+  std::unique_ptr<TcpCommunicator> tcp_;        // set if the ranks have moved to TCP
   std::unique_ptr<Communicator> recorded_, recorded_tcp_;
   int local_rank_ = 0;
   int local_ranks_ = 1;

@@ -19,7 +19,8 @@ class TcpSession final : public Session {
         recorded_(make_recorded(*communicator_)),
         local_rank_(options.local_rank),
         local_ranks_(options.local_size) {
-    // Gathered in any case: not all ranks need have been told the same things.
+    // All ranks gather, even those whose environment gives these numbers: it may lack them on
+    // others.
     const std::vector<std::string> hosts = gather_texts(*communicator_, host_identity());
     const auto me = hosts.begin() + options.rank;
     if (local_rank_ < 0) local_rank_ = static_cast<int>(std::count(hosts.begin(), me, *me));
@@ -30,9 +31,11 @@ class TcpSession final : public Session {
   int local_rank() const override { return local_rank_; }
   int local_ranks() const override { return local_ranks_; }
   std::string library() const override { return communicator_->library(); }
-  void await_turn_to_tell(const std::string& error) override { communicator_->tell_failure(error); }
+  void await_turn_to_report(const std::string& error) override {
+    communicator_->report_failure(error);
+  }
   [[noreturn]] void abort(int code, const std::string& why) override {
-    communicator_->abort(last_words(code, why));
+    communicator_->abort(exit_message(code, why));
     std::_Exit(code);
   }
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "collectives/agreement.h"
-#include "collectives/verdict.h"
 #include "collectives/watch/recorded_communicator.h"
+#include "collectives/watchdog_error.h"
 #include "launcher/cuda/load.h"
 #include "launcher/ranks/gpu_binding.h"
 #include "launcher/ranks/gpu_choice.h"
@@ -31,7 +31,7 @@ struct Gpus {
   cuda::GpuProbe probe;
 };
 
-// GPUs that NVIDIA's driver has for this process; nothing where it is not loaded.
+// The number of GPUs that NVIDIA's driver has for this process; nothing if it is not loaded.
 std::optional<int> count_gpus_of_driver() {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (driver == nullptr) return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<int> count_gpus_of_driver() {
 
 Gpus find_gpus(const std::string& device) {
   Gpus found;
-  // With auto, CUDA's libraries are not even looked for where there is no driver: they are large.
+  // With auto, CUDA's libraries are not even looked for if there is no driver: they are large.
   const std::optional<int> gpus = device == "auto" ? count_gpus_of_driver() : 0;
   if (!gpus) {
     found.probe.why_none =
@@ -63,7 +63,7 @@ Gpus find_gpus(const std::string& device) {
   return found;
 }
 
-// What every rank sees.
+// The GPUs that each rank sees.
 std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe) {
   Json mine = Json::object({{"host", host_identity()}, {"local_rank", session.local_rank()}});
   for (const cuda::GpuDescription& gpu : probe.gpus) mine["gpus"].push_back(gpu.uuid);
@@ -78,7 +78,7 @@ std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe)
   return ranks;
 }
 
-// "A on rank 0, 2; B on rank 1" where the ranks' texts differ; empty where they do not.
+// "A on rank 0, 2; B on rank 1" if the ranks' texts differ; else empty.
 std::string differences(Communicator& communicator, const std::string& mine) {
   const std::vector<std::string> texts = gather_texts(communicator, mine);
   std::map<std::string, std::string> ranks;  // by text
@@ -92,8 +92,8 @@ std::string differences(Communicator& communicator, const std::string& mine) {
   return ranks.size() == 1 ? "" : all;
 }
 
-// Ranks may be given different values: by LOCKSTEP_DEVICE on their hosts, or by mpirun's parts.
-void refuse_different_wishes(Communicator& communicator, const std::string& wanted) {
+// Values may differ between ranks: by LOCKSTEP_DEVICE on their hosts, or by `mpirun ... : ...`.
+void require_same_device_option(Communicator& communicator, const std::string& wanted) {
   const std::string text = differences(communicator, wanted);
   if (text.empty()) return;
   throw AgreedError(
@@ -101,11 +101,9 @@ void refuse_different_wishes(Communicator& communicator, const std::string& want
       fmt::format("--device (LOCKSTEP_DEVICE): value is {}; allowed: the same on all ranks", text));
 }
 
-// Another model of GPU or another library computes other bits: the same bits on any number of ranks
-// could not be had.
-void refuse_different_bits(Communicator& communicator,
-                           const Device& device,
-                           CommConfig::Order order) {
+// Another model of GPU or another library computes other bits, so that the run's bits would depend
+// on which rank computes which lane.
+void require_same_bits(Communicator& communicator, const Device& device, CommConfig::Order order) {
   const std::string text = differences(communicator, device.bits());
   if (text.empty()) return;
   if (order == CommConfig::Order::kTree)
@@ -116,7 +114,7 @@ void refuse_different_bits(Communicator& communicator,
   if (communicator.rank() == 0) log_warn("GPUs or libraries differ: {}", text);
 }
 
-// Ranks whose processor would take long for what was asked for to be fast.
+// Warns if execution.bf16x3, which is meant to be fast, is slow on the processors of some ranks.
 void warn_of_slow_products(Communicator& communicator) {
   const std::vector<std::string> ranks =
       gather_texts(communicator, cpu::has_bf16_unit() ? "" : "without");
@@ -136,7 +134,7 @@ void warn_of_slow_products(Communicator& communicator) {
 
 std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options) {
   Communicator& communicator = session.communicator();
-  refuse_different_wishes(communicator, options.device);
+  require_same_device_option(communicator, options.device);
   if (options.device == "cpu") return cpu::make_device();
   const Gpus found = find_gpus(options.device);
   const std::vector<std::string> reasons = gather_texts(communicator, found.probe.why_none);
@@ -182,25 +180,25 @@ const OpSet& ops_to_plan_for(const CommonOptions& options) {
   return gpu ? cuda::planned_ops() : cpu->ops();
 }
 
-RunDevice::RunDevice(Session& session, const CommonOptions& options)
+RankDevice::RankDevice(Session& session, const CommonOptions& options)
     : session_(session), options_(options), device_(choose_device(session, options)) {}
 
-RunDevice::~RunDevice() { close(); }
+RankDevice::~RankDevice() { close(); }
 
-void RunDevice::close() {
+void RankDevice::close() {
   slices_ = nullptr;
   recorded_.reset();
   device_->disconnect();
   backend_.reset();
 }
 
-MemoryLimits RunDevice::limits() const {
+MemoryLimits RankDevice::limits() const {
   return {available_memory_bytes(), device_->free_bytes(), device_->description()};
 }
 
-void RunDevice::open(const RunConfig& config, const Graph& training, const Topology& topology) {
+void RankDevice::open(const RunConfig& config, const Graph& training, const Topology& topology) {
   Communicator& communicator = session_.communicator();
-  refuse_different_bits(communicator, *device_, config.comm.order);
+  require_same_bits(communicator, *device_, config.comm.order);
   run_on_all(communicator, [&] {
     backend_ = device_->make_backend({config.execution.tf32,
                                       compute_type(config.execution.precision),
@@ -213,10 +211,10 @@ void RunDevice::open(const RunConfig& config, const Graph& training, const Topol
       topology,
       {.first_timeout_s = seconds_or_never(config.comm.files_timeout_s),
        .timeout_s = seconds_or_never(config.comm.timeout_s),
-       // A step of a GPU may take minutes: its communicator sees what is late there, not the
+       // A step on a GPU may take minutes: the GPU's communicator detects late ranks, not the
        // watchdog.
        .while_waiting = [] {
-         check_verdict();
+         throw_watchdog_error();
          FlightRecorder::here().beat();
        }});
   recorded_ = &slices == &communicator ? nullptr : make_recorded(slices);

@@ -6,30 +6,31 @@
 #include "launcher/common_options.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/device.h"
-#include "runtime/run/memory_check.h"
+#include "runtime/run/fit.h"
 
 namespace lockstep {
 
-// The device of this rank, the same kind on all ranks: with auto a GPU where every rank has one,
-// else the CPU, with a line that says why. All ranks together; throws the same error on all of them
-// (AgreedError), also where they were not told the same.
+// The device of this rank, of the same kind on all ranks. With --device auto it is a GPU if every
+// rank has one; otherwise the CPU, and the reason is logged. All ranks together; throws the same
+// error on all of them (AgreedError), also if their values of --device differ.
 std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options);
 
-// The device of a run and what is opened on it, closed in order at the end.
-class RunDevice {
+// The device of this rank and what is opened on it, closed in order at the end.
+class RankDevice {
  public:
-  // Chooses; see choose_device().
-  RunDevice(Session& session, const CommonOptions& options);
-  RunDevice(const RunDevice&) = delete;
-  RunDevice& operator=(const RunDevice&) = delete;
-  ~RunDevice();
+  // Chooses the device: see choose_device().
+  RankDevice(Session& session, const CommonOptions& options);
+  RankDevice(const RankDevice&) = delete;
+  RankDevice& operator=(const RankDevice&) = delete;
+  ~RankDevice();
 
   Device& device() { return *device_; }
   MemoryLimits limits() const;
-  // Takes the device, has its libraries set themselves up for what `training` has, and joins the
-  // communicator of slices. All ranks together. What limits() says is less from then on.
+  // Makes the backend, lets its libraries prepare for the ops of `training`, and connects the
+  // communicator for gradients and parameters. All ranks together. limits() returns less from then
+  // on, because the libraries take memory.
   void open(const RunConfig& config, const Graph& training, const Topology& topology);
-  // Lets go of both, and of all their memory; it may be opened again.
+  // Frees backend and communicator with all their memory; the device may be opened again.
   void close();
   Backend& backend() { return *backend_; }
   Communicator& slices() { return *slices_; }
@@ -39,15 +40,15 @@ class RunDevice {
   const CommonOptions& options_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Communicator> recorded_;  // the device's own, where it has one
+  std::unique_ptr<Communicator> recorded_;  // the device's communicator, if it has one
   Communicator* slices_ = nullptr;
-  bool warned_ = false;  // of what makes products slow
+  bool warned_ = false;  // about slow products
 };
 
-// Fills in the device's part from the first GPU of this process; false where there is none.
+// Fills in the device's part from the first GPU of this process; false if there is none.
 bool gpu_here(MemoryLimits& limits);
 
-// What the device of --device can run, to plan for it: neither a GPU nor CUDA need be there.
+// The ops of the device that --device names, for planning: neither a GPU nor CUDA need be there.
 const OpSet& ops_to_plan_for(const CommonOptions& options);
 
 }  // namespace lockstep

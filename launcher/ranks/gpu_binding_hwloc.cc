@@ -22,7 +22,7 @@ struct FreeBitmap {
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
 
-// Null where hwloc cannot make one.
+// Returns null if hwloc cannot load the topology.
 Topology load(const std::string& xml) {
   hwloc_topology_t made = nullptr;
   if (hwloc_topology_init(&made) != 0) return nullptr;
@@ -30,8 +30,8 @@ Topology load(const std::string& xml) {
   if (!xml.empty() &&
       hwloc_topology_set_xmlbuffer(made, xml.c_str(), static_cast<int>(xml.size()) + 1) != 0)
     return nullptr;
-  // Linux itself tells where PCI devices are. These plugins would ask again: slowly, by starting
-  // the GPU's libraries, or, in pci's case, with a leak.
+  // Linux itself reports the location of PCI devices. These plugins would query it again: slowly,
+  // by starting the GPU's libraries, or, in pci's case, with a leak.
   for (const char* plugin : {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
     hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
   hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
@@ -69,24 +69,25 @@ GpuBinding plan_gpu_binding(const std::string& pci_bus_id,
                             const std::string& machine_xml,
                             const std::string& bound_to,
                             bool asked_for) {
-  std::string all;  // CPUs that a binding which nobody asked for gives way to
+  std::string all;  // CPUs that replace a binding that nobody asked for
   const auto nothing = [&](const std::string& why) {
     return GpuBinding{all, "threads are not bound to the cores of GPU " + pci_bus_id + ": " + why};
   };
   const Topology topology = load(machine_xml);
   if (!topology) return nothing("the machine's topology is not readable");
-  hwloc_const_cpuset_t whole = hwloc_topology_get_allowed_cpuset(topology.get());
-  if (!hwloc_bitmap_isincluded(whole, bitmap_of(bound_to).get())) {
+  hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology.get());
+  if (!hwloc_bitmap_isincluded(allowed, bitmap_of(bound_to).get())) {
     if (asked_for) return nothing("they are bound to CPUs " + bound_to + " already");
-    all = list_of(whole);
+    all = list_of(allowed);
   }
   hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(topology.get(), pci_bus_id.c_str());
   if (device == nullptr) return nothing("this machine shows no such PCI device");
-  hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(topology.get(), device);
+  hwloc_obj_t ancestor = hwloc_get_non_io_ancestor_obj(topology.get(), device);
   const Bitmap near(hwloc_bitmap_alloc());
-  if (place != nullptr) hwloc_bitmap_and(near.get(), place->cpuset, whole);
+  if (ancestor != nullptr) hwloc_bitmap_and(near.get(), ancestor->cpuset, allowed);
   if (hwloc_bitmap_iszero(near.get())) return nothing("no CPU is next to it");
-  if (hwloc_bitmap_isincluded(whole, near.get())) return nothing("all CPUs are as near to it");
+  if (hwloc_bitmap_isincluded(allowed, near.get()))
+    return nothing("all CPUs are equally near to it");
   const std::string cpus = list_of(near.get());
   return {cpus, fmt::format("threads are bound to CPUs {}, next to GPU {}", cpus, pci_bus_id)};
 }

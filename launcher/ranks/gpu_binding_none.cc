@@ -1,4 +1,4 @@
-// For builds without hwloc.
+// Used in builds without hwloc.
 #include "launcher/ranks/gpu_binding.h"
 
 namespace lockstep {

@@ -12,11 +12,11 @@ namespace {
 
 std::string name_of(const RankGpus& rank) { return rank.host.substr(0, rank.host.find('/')); }
 
-std::string counted(size_t count, const char* what) {
+std::string count_text(size_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-[[noreturn]] void refuse(std::span<const RankGpus> ranks, const RankGpus& without) {
+[[noreturn]] void throw_too_few_gpus(std::span<const RankGpus> ranks, const RankGpus& without) {
   std::set<std::string> gpus;
   size_t on_host = 0;
   for (const RankGpus& rank : ranks) {
@@ -25,11 +25,11 @@ std::string counted(size_t count, const char* what) {
     gpus.insert(rank.gpus.begin(), rank.gpus.end());
   }
   throw ConfigError(
-      "host {} has {} for {}; start at most {} a host, or give --device cpu (or, for tests, "
+      "host {} has {} for {}; start at most {} a host, or use --device cpu (or, for tests, "
       "--share-gpu)",
       name_of(without),
-      counted(gpus.size(), "GPU"),
-      counted(on_host, "rank"),
+      count_text(gpus.size(), "GPU"),
+      count_text(on_host, "rank"),
       gpus.size());
 }
 
@@ -51,16 +51,16 @@ int choose_gpu(std::span<const RankGpus> ranks, int rank, bool share_gpu) {
           "cpu",
           i,
           name_of(mine));
-    std::set<std::string>& gone = taken[mine.host];
+    std::set<std::string>& taken_here = taken[mine.host];
     auto free = std::find_if(mine.gpus.begin(), mine.gpus.end(), [&](const std::string& gpu) {
-      return !gone.contains(gpu);
+      return !taken_here.contains(gpu);
     });
     if (free == mine.gpus.end()) {
-      if (!share_gpu) refuse(ranks, mine);
+      if (!share_gpu) throw_too_few_gpus(ranks, mine);
       const auto turn = static_cast<size_t>(mine.local_rank) % mine.gpus.size();
       free = mine.gpus.begin() + static_cast<std::ptrdiff_t>(turn);
     }
-    gone.insert(*free);
+    taken_here.insert(*free);
     if (static_cast<int>(i) == rank) chosen = static_cast<int>(free - mine.gpus.begin());
   }
   LOCKSTEP_CHECK(chosen >= 0);

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// GiB that the driver shows as the total, with error correction on.
+// The driver's total in GiB, with error correction on.
 struct Model {
   const char* name;
   double gib;
@@ -25,7 +25,7 @@ constexpr Model kModels[] = {{"B200", 178.4},
                              {"L4", 22.0},
                              {"RTX-4090", 23.5}};
 
-// The context, cuBLASLt's, cuDNN's and NCCL's kernels and buffers.
+// Used by the context and by the kernels and buffers of cuBLASLt, cuDNN and NCCL.
 constexpr double kTakenGib = 1.5;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 

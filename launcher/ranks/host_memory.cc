@@ -23,7 +23,7 @@ size_t kernel_available() {
     if (key == "MemAvailable:") return kib * 1024;
     file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  // Without /proc: what is free, less than what could be had.
+  // Without /proc: free memory, which is less than what is available.
   struct sysinfo system {};
   if (::sysinfo(&system) != 0) return kUnknown;
   return (size_t{system.freeram} + system.bufferram) * system.mem_unit;
@@ -32,10 +32,10 @@ size_t kernel_available() {
 size_t number_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   size_t value = kUnknown;
-  return file >> value ? value : kUnknown;  // "max" is no number
+  return file >> value ? value : kUnknown;  // "max" is not a number
 }
 
-// The value of `key` in a file of "key value" lines; 0 where there is none.
+// The value of `key` in a file of "key value" lines; 0 if there is none.
 size_t value_in(const std::filesystem::path& path, const std::string& key) {
   std::ifstream file(path);
   std::string name;
@@ -46,8 +46,8 @@ size_t value_in(const std::filesystem::path& path, const std::string& key) {
   return 0;
 }
 
-// What one control group leaves: its limit less what it uses, of which the cache of files can be
-// had back.
+// What one control group leaves: its limit less its usage; the file cache does not count, as it can
+// be reclaimed.
 size_t left_in(const ControlGroup& group) {
   const bool v2 = group.version == 2;
   const size_t limit = number_in(group.folder / (v2 ? "memory.max" : "memory.limit_in_bytes"));
@@ -60,10 +60,10 @@ size_t left_in(const ControlGroup& group) {
 }  // namespace
 
 size_t available_memory_bytes() {
-  size_t least = kernel_available();
+  size_t available = kernel_available();
   for (const ControlGroup& group : control_groups("memory"))
-    least = std::min(least, left_in(group));
-  return least;
+    available = std::min(available, left_in(group));
+  return available;
 }
 
 }  // namespace lockstep

@@ -1,12 +1,12 @@
 #pragma once
-// How much memory a run may take on this host.
+// The memory that a run may use on this host.
 
 #include <cstddef>
 
 namespace lockstep {
 
-// Bytes that processes of this host may still take: what the kernel calls available, or what the
-// control group leaves if that is less.
+// Bytes that processes of this host may still allocate: what the kernel reports as available or, if
+// that is less, what the control group leaves.
 size_t available_memory_bytes();
 
 }  // namespace lockstep

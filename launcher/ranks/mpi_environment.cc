@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Lines NAME=PATH, the path relative to the folder.
+// Reads lines NAME=PATH, with the path relative to the folder.
 void find_plugins_in_own_folder() {
   const std::filesystem::path folder = program_path().parent_path().parent_path();
   std::ifstream file(folder / "etc/lockstep/mpi_environment");
@@ -25,7 +25,7 @@ void find_plugins_in_own_folder() {
   }
 }
 
-// Every process may read itself, so a refusal means that the system call itself is forbidden.
+// Every process may read its own memory, so an error means that the system call is forbidden.
 bool may_read_memory() {
   char from = 1, to = 0;
   const iovec local{&to, 1}, remote{&from, 1};

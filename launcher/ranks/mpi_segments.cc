@@ -21,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "/dev/shm";
-constexpr uint64_t kRankBytes = uint64_t{4} << 20;  // btl_vader_segment_size, as Open MPI sets it
+constexpr uint64_t kRankBytes = uint64_t{4} << 20;  // btl_vader_segment_size, Open MPI's default
 
-// Of a variable that mpirun sets; -1 where it has not.
+// The number in a variable that mpirun sets; -1 if it is not set.
 int number_in(const char* variable) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? -1 : std::atoi(text);
@@ -42,7 +42,7 @@ void warn_of_little_room(int ranks) {
       ranks));
 }
 
-// Files of this user and host which nobody can be about to map any more.
+// Files of this user and host that are too old to be mapped by a process that is starting.
 std::set<std::string> old_segments() {
   constexpr std::time_t kSeconds = 60;
   const std::string host = host_name();
@@ -59,7 +59,7 @@ std::set<std::string> old_segments() {
   return found;
 }
 
-// Takes those away that a process has mapped.
+// Removes from the set the files that a process has mapped.
 void keep_unmapped(std::set<std::string>& segments) {
   std::error_code error;
   for (const fs::directory_entry& process : fs::directory_iterator("/proc", error)) {

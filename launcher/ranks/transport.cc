@@ -13,8 +13,8 @@ namespace {
 using Transport = CommConfig::Transport;
 
 constexpr const char* kRemedy =
-    "OMPI_MCA_btl_tcp_if_include can name the network that the hosts share, as eth0 or "
-    "10.0.0.0/24; comm.transport: MPI does without";
+    "set OMPI_MCA_btl_tcp_if_include to the network that the hosts share, such as eth0 or "
+    "10.0.0.0/24, or set comm.transport: MPI";
 
 bool on_several_hosts(Session& session) {
   Communicator& communicator = session.communicator();
@@ -22,18 +22,18 @@ bool on_several_hosts(Session& session) {
   return sum_over_ranks(communicator, others ? 1 : 0) > 0;
 }
 
-// Whether all ranks say so of their MPI.
+// Whether MPI uses this kind of network on all ranks.
 bool all_have(Session& session, MpiNetwork network) {
   Communicator& communicator = session.communicator();
   return sum_over_ranks(communicator, session.mpi_network() == network ? 1 : 0) ==
          communicator.size();
 }
 
-// Rank 0's for all: mpirun does not bring its environment to other hosts. Throws AgreedError where
-// a value is bad.
+// Rank 0's limits, for all ranks: mpirun does not pass its environment to other hosts. Throws
+// AgreedError if a value is invalid.
 TimeLimits agreed_time_limits(Communicator& communicator) {
   TimeLimits limits;
-  limits.rendezvous_s = 30;  // all ranks are here already
+  limits.rendezvous_s = 30;  // all ranks are running already
   run_on_root(communicator, [&] {
     read_time_limits([](const char* name) { return std::getenv(name); }, limits);
   });
@@ -41,7 +41,7 @@ TimeLimits agreed_time_limits(Communicator& communicator) {
   return limits;
 }
 
-void move_or_refuse(Session& session, const TimeLimits& limits) {
+void move_or_throw(Session& session, const TimeLimits& limits) {
   try {
     session.move_to_tcp(limits);
   } catch (const AgreedError& error) {
@@ -60,13 +60,12 @@ void move_if_possible(Session& session, const TimeLimits& limits) {
   }
 }
 
-void choose(Session& session, const TimeLimits& limits) {
+void choose_for_auto(Session& session, const TimeLimits& limits) {
   if (all_have(session, MpiNetwork::kPlainTcp)) {
     move_if_possible(session, limits);
   } else if (session.communicator().rank() == 0 && session.mpi_network() == MpiNetwork::kUnknown) {
     log_info(
-        "comm.transport: MPI carries messages; TCP may be faster where {} has no network but "
-        "Ethernet",
+        "comm.transport: MPI carries messages; TCP may be faster if {} has no network but Ethernet",
         session.library());
   }
 }
@@ -77,14 +76,14 @@ void choose_transport(Session& session, Transport wanted, const OpSet& ops) {
   const std::string now = session.communicator().name();
   if (now == "tcp" && wanted == Transport::kMpi)
     throw AgreedError(ExitCode::kUsage,
-                      "comm.transport: value is MPI; allowed where no MPI launcher started the "
-                      "ranks: TCP, AUTO");
+                      "comm.transport: value is MPI; allowed: TCP, AUTO, as no MPI launcher has "
+                      "started the ranks");
   if (now != "mpi" || wanted == Transport::kMpi || ops.separate_memory) return;
   const TimeLimits limits = agreed_time_limits(session.communicator());
   if (wanted == Transport::kTcp && session.communicator().size() > 1)
-    move_or_refuse(session, limits);
+    move_or_throw(session, limits);
   else if (on_several_hosts(session))
-    choose(session, limits);
+    choose_for_auto(session, limits);
 }
 
 std::string name_of_transport(const Communicator& slices, const Topology& topology) {

@@ -1,5 +1,5 @@
 #pragma once
-// What carries the messages between the ranks of a run: comm.transport.
+// Which transport carries the messages among the ranks of a run: comm.transport.
 
 #include <string>
 
@@ -10,14 +10,15 @@
 
 namespace lockstep {
 
-// Moves ranks that MPI started to TCP where `wanted` says so or, with AUTO, they are on several
-// hosts and MPI has nothing better: from then on session.communicator() is another one. Ranks whose
-// memory the slices do not lie in, on GPUs, stay where they are. All ranks together. Throws the
-// same AgreedError on all of them: TCP is asked for and a rank cannot be reached; MPI is, and did
-// not start the ranks; a time limit in rank 0's environment, which counts for all, is none.
+// Moves ranks that MPI started to TCP, if `wanted` is TCP, or if it is AUTO, the ranks are on
+// several hosts and MPI has no faster network. From then on session.communicator() is another one.
+// Ranks on GPUs, whose slices are not in host memory, keep MPI. Collective. Throws the same
+// AgreedError on all ranks if TCP is wanted and a rank cannot be reached, or if MPI is wanted and
+// has not started the ranks. Also throws it if a time limit in rank 0's environment, which counts
+// for all, is invalid.
 void choose_transport(Session& session, CommConfig::Transport wanted, const OpSet& ops);
 
-// For people: "shared memory", "shared memory and tcp", "mpi", "nccl", or "" of one rank.
+// For people: "shared memory", "shared memory and tcp", "mpi", "nccl"; "" for one rank.
 std::string name_of_transport(const Communicator& slices, const Topology& topology);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 namespace lockstep::scale {
 namespace {
 
-// The overrides as a list; for a reader each as code, since their values may have commas.
+// The overrides as a list. In the text each is in backquotes, since values may have commas.
 Fact fact_of_overrides(const std::vector<std::string>& overrides) {
   Fact fact{"set", "--set", Json::array()};
   for (const std::string& text : overrides) {
@@ -38,13 +38,13 @@ std::vector<Fact> facts_of_exchange(const CommConfig& comm) {
 
 std::vector<Fact> facts_of_config(const CommonOptions& options,
                                   const RunConfig& config,
-                                  const Assembly& assembly) {
+                                  const PreparedRun& prepared) {
   MemoryLimits limits;
-  limits.device = assembly.ops->separate_memory ? "cuda" : "cpu";
-  if (assembly.ops->separate_memory) gpu_here(limits);  // its name
+  limits.device = prepared.ops->separate_memory ? "cuda" : "cpu";
+  if (prepared.ops->separate_memory) gpu_here(limits);  // its name
   std::vector<Fact> facts{{"config", "config", options.config},
-                          {"parameters", "parameters", assembly.plan.layout.parameters},
-                          {"data", "data", assembly.data.summary.description},
+                          {"parameters", "parameters", prepared.plan.layout.parameters},
+                          {"data", "data", prepared.data->summary.description},
                           {"precision", "precision", name_of(config.execution.precision)}};
   for (Fact& fact : facts_of_exchange(config.comm)) facts.push_back(std::move(fact));
   facts.push_back(fact_of_overrides(options.set));
@@ -55,7 +55,7 @@ std::vector<Fact> facts_of_config(const CommonOptions& options,
 std::vector<Fact> facts_of_runs(const RunSetup& setup,
                                 int repeats,
                                 const std::vector<MeasuredRun>& runs) {
-  // The last one of a largest world.
+  // The last run with the most ranks.
   const MeasuredRun& largest =
       *std::max_element(runs.rbegin(), runs.rend(), [](const MeasuredRun& a, const MeasuredRun& b) {
         return a.world.ranks < b.world.ranks;

@@ -1,22 +1,22 @@
 #pragma once
-// What a report says of its runs besides their times.
+// The facts in a report besides the times of its runs.
 
 #include <string>
 #include <vector>
 
 #include "launcher/common_options.h"
 #include "launcher/scale/report_text.h"
-#include "runtime/run/assembly.h"
+#include "runtime/run/prepared_run.h"
 
 namespace lockstep::scale {
 
 // What decides a run's speed and bits: the model, the settings of its exchanges, and each --set.
-// `config`: as written, whose assembly has chosen what it leaves open.
+// `config`: as written; `prepared`: the run of it.
 std::vector<Fact> facts_of_config(const CommonOptions& options,
                                   const RunConfig& config,
-                                  const Assembly& assembly);
+                                  const PreparedRun& prepared);
 
-// What the runs found out about the machine. `runs` is not empty.
+// What the runs reported about the machine. `runs` is not empty.
 std::vector<Fact> facts_of_runs(const RunSetup& setup,
                                 int repeats,
                                 const std::vector<MeasuredRun>& runs);

@@ -24,8 +24,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/streams.h"
 #include "runtime/config/parse.h"
-#include "runtime/run/assembly.h"
-#include "runtime/run/read_config.h"
+#include "runtime/run/prepared_run.h"
 #include "runtime/train/folder/run_folder.h"
 
 namespace lockstep {
@@ -54,19 +53,19 @@ std::vector<Mode> modes_of(const std::string& text) {
 
 // The numbers of --ranks.
 std::vector<int> ranks_of(const std::string& text) {
-  constexpr int kMostRanks = 4096;  // as train.lanes
+  constexpr int kMaxRanks = 4096;  // as train.lanes
   std::vector<int> ranks;
   std::istringstream words(text + ",");
   for (std::string word; std::getline(words, word, ',');) {
     int number = 0;
     const char* end = word.data() + word.size();
     const auto [stop, error] = std::from_chars(word.data(), end, number);
-    if (error != std::errc() || stop != end || number < 1 || number > kMostRanks)
+    if (error != std::errc() || stop != end || number < 1 || number > kMaxRanks)
       throw ConfigError(
           "--ranks: value is '{}'; allowed: whole numbers from 1 to {} that increase, with commas "
           "between them, such as 1,2,4",
           text,
-          kMostRanks);
+          kMaxRanks);
     if (!ranks.empty() && number <= ranks.back())
       throw ConfigError("--ranks: {} follows {}; allowed: numbers that increase, such as 1,2,4",
                         number,
@@ -94,7 +93,9 @@ std::vector<World> worlds_of(const ScaleCommandOptions& options,
     overrides.push_back(fmt::format("train.global_batch={}", world.global_batch));
     overrides.push_back(fmt::format("train.lanes={}", world.lanes));
     try {
-      validate_for_ranks(read_config(options.common.config, overrides), ranks);
+      CommonOptions of_world = options.common;
+      of_world.set = overrides;
+      validate_for_ranks(read_config(of_world).config, ranks);
     } catch (const ConfigError& error) {
       throw ConfigError("--ranks: {} in {} scaling: {}", ranks, scale::name_of(mode), error.what());
     }
@@ -113,21 +114,23 @@ std::vector<std::string> training_arguments(const CommonOptions& options,
   return words;
 }
 
-// What there is to know of the runs before the first one.
+// What is known about the runs before the first one.
 struct Beforehand {
   std::vector<scale::Fact> facts;
   std::string device;        // "cpu", "cuda"
   int64_t config_steps = 0;  // of the config's whole training
 };
 
-// Opens the data, so that what it lacks is told before the first run.
-Beforehand look_ahead(const ScaleCommandOptions& options, const RunConfig& config, int smallest) {
-  const Assembly assembly = assemble(
-      config, Topology::flat(smallest), RunPurpose::kTrain, ops_to_plan_for(options.common));
-  for (const std::string& warning : assembly.warnings) log_warn("{}", warning);
-  return {scale::facts_of_config(options.common, config, assembly),
-          assembly.ops->separate_memory ? "cuda" : "cpu",
-          assembly.config.train.steps};
+// Opens the data, so that errors in it are reported before the first run.
+Beforehand look_ahead(const ScaleCommandOptions& options,
+                      const OpenedConfig& opened,
+                      int smallest) {
+  const PreparedRun prepared = prepare_run(
+      opened, Topology::flat(smallest), RunPurpose::kTrain, ops_to_plan_for(options.common));
+  for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
+  return {scale::facts_of_config(options.common, opened.config, prepared),
+          prepared.ops->separate_memory ? "cuda" : "cpu",
+          prepared.config.train.steps};
 }
 
 void print_progress(const scale::MeasuredRun& run, int repeats) {
@@ -145,8 +148,8 @@ void print_progress(const scale::MeasuredRun& run, int repeats) {
   std::fflush(stdout);
 }
 
-// Each world once, then each a second time, and so on: what slows the machine for a while does not
-// slow one size alone. Hands each run to `take`.
+// Runs each world once, then each a second time, and so on, so that other work on the machine does
+// not slow one size alone. Passes each run to `take`.
 void measure(const ScaleCommandOptions& options,
              const scale::RunSetup& setup,
              const std::vector<World>& worlds,
@@ -161,7 +164,7 @@ void measure(const ScaleCommandOptions& options,
 
 scale::RunSetup make_setup(const ScaleCommandOptions& options,
                            const RunConfig& config,
-                           int most_ranks,
+                           int max_ranks,
                            const std::string& device,
                            const std::filesystem::path& folder) {
   scale::RunSetup setup;
@@ -172,15 +175,15 @@ scale::RunSetup make_setup(const ScaleCommandOptions& options,
   setup.here = scale::processors_here();
   setup.launcher = scale::find_launcher(options.mpirun, options.hostfile, setup.here, folder);
   const int slots = setup.launcher.hosts.total_slots;
-  if (slots > 0 && most_ranks > slots)
+  if (slots > 0 && max_ranks > slots)
     throw ConfigError("--ranks: value is {}; allowed with the slots of {}: up to {}",
-                      most_ranks,
+                      max_ranks,
                       options.hostfile,
                       slots);
   // On other hosts ranks are bound to whole cores.
   const bool several = !options.hostfile.empty() || setup.launcher.hosts.count > 1;
   const int processors = several ? setup.here.cores : setup.here.cpus;
-  const int ranks_here = ranks_per_host(setup.launcher, most_ranks);
+  const int ranks_here = ranks_per_host(setup.launcher, max_ranks);
   setup.threads = config.execution.threads > 0
                       ? static_cast<int>(config.execution.threads)
                       : std::min(std::max(1, processors / ranks_here),
@@ -203,7 +206,7 @@ void write_report(const scale::Report& report, const std::filesystem::path& fold
   std::fflush(stdout);
 }
 
-// An earlier report must not pass for one of this measurement.
+// An earlier report must not be taken for one of this measurement.
 void remove_report(const std::filesystem::path& folder) {
   std::error_code none;
   for (const char* name : {"scaling.json", "scaling.csv", "scaling.md"})
@@ -214,7 +217,7 @@ void remove_report(const std::filesystem::path& folder) {
   }
 }
 
-// What the runs of each mode say.
+// The results of each mode's runs.
 std::vector<scale::ModeReport> reports_of(const std::vector<Mode>& modes,
                                           const std::vector<scale::MeasuredRun>& all_runs,
                                           bool tree) {
@@ -223,20 +226,20 @@ std::vector<scale::ModeReport> reports_of(const std::vector<Mode>& modes,
     std::vector<scale::MeasuredRun> runs;
     for (const scale::MeasuredRun& run : all_runs)
       if (run.world.mode == mode) runs.push_back(run);
-    // Runs begin with the smallest world: where there is one, others can be held against it.
+    // Runs begin with the smallest world: if there is one, others can be compared with it.
     if (!runs.empty())
-      reports.push_back({mode, scale::make_rows(runs), scale::check_hashes(runs, tree)});
+      reports.push_back({mode, scale::make_rows(runs), scale::compare_hashes(runs, tree)});
   }
   return reports;
 }
 
-// Both, where there are both.
+// Both texts, with a space between them if there are both.
 std::string joined(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() ? a + b : a + " " + b;
 }
 
-// Runs all worlds; their runs, and what is missing of them, come into `report`. Returns the error
-// or signal that ended the measurement early, where there is something to report all the same; else
+// Runs all worlds and adds their runs, and what is missing of them, to `report`. Returns the error
+// or signal that ended the measurement early, if there is something to report all the same; else
 // throws it. An earlier report is removed as soon as there is a new one to write.
 std::exception_ptr run_all(scale::Report& report,
                            const ScaleCommandOptions& options,
@@ -256,7 +259,7 @@ std::exception_ptr run_all(scale::Report& report,
   return nullptr;
 }
 
-// Writes what was measured before `ended_by`, and throws that.
+// Writes what was measured before `ended_by`, and throws that error.
 [[noreturn]] void end_incomplete(const scale::Report& report,
                                  const std::filesystem::path& folder,
                                  const std::exception_ptr& ended_by) {
@@ -270,14 +273,15 @@ std::exception_ptr run_all(scale::Report& report,
 
 ExitCode scale_alone(const ScaleCommandOptions& options) {
   const std::vector<int> ranks = ranks_of(options.ranks);
-  const RunConfig config = read_config(options.common);
+  const OpenedConfig opened = read_config(options.common);
+  const RunConfig& config = opened.config;
   const std::vector<Mode> modes = modes_of(options.mode);
   std::vector<World> worlds;
   for (const Mode mode : modes) {
     const std::vector<World> of_mode = worlds_of(options, ranks, config, mode);
     worlds.insert(worlds.end(), of_mode.begin(), of_mode.end());
   }
-  const Beforehand before = look_ahead(options, config, ranks[0]);
+  const Beforehand before = look_ahead(options, opened, ranks[0]);
   scale::Report report;
   report.name = config.name;
   report.facts = before.facts;
@@ -298,12 +302,13 @@ ExitCode scale_alone(const ScaleCommandOptions& options) {
   write_report(report, folder);
   const std::string difference = weights_that_differ(report);
   if (!difference.empty())
-    throw NumericError("{}; allowed in TREE order: equal weights", difference);
+    throw NumericError("{}; in TREE order the weights must be equal", difference);
   return ExitCode::kOk;
 }
 
 ExitCode run_scale(Session& session, const ScaleCommandOptions& options) {
-  // Also as the only rank of a launcher: its variables would confuse those that this starts.
+  // Also for the only rank of a launcher, whose variables would confuse the ranks that scale
+  // starts.
   const int ranks = session.communicator().size();
   if (ranks > 1 || !session.library().empty())
     throw AgreedError(ExitCode::kUsage,
@@ -316,7 +321,7 @@ ExitCode run_scale(Session& session, const ScaleCommandOptions& options) {
     return scale_alone(options);
   } catch (const scale::Interrupted& interrupted) {
     flush_streams();
-    std::raise(interrupted.signal());  // this process ends as it was told
+    std::raise(interrupted.signal());  // this process ends by the same signal
     throw;
   }
 }
@@ -349,10 +354,10 @@ void add_options(CommandSpec& command, ScaleCommandOptions& options) {
   command.add("--mpirun",
               &options.mpirun,
               "What starts the ranks, with flags of its own: \"mpirun --mca btl tcp,self\"; by "
-              "default srun within an allocation of Slurm, else mpirun");
+              "default srun within an allocation of Slurm, otherwise mpirun");
   command.add("--limit",
               &options.limit_s,
-              "Seconds after which a run is given up",
+              "Seconds after which a run is stopped as failed",
               {.show_default = true, .allowed = Between{1, 1e9}});
   add_config_options(command, options.common);
   add_device_options(command, options.common);
@@ -368,16 +373,15 @@ CommandSpec scale_command() {
   add_options(command, *options);
   command.footer =
       "Started alone, it runs `lockstep train` on each world size in turn, without checkpoints\n"
-      "and with next to no evaluation, and with as many threads a rank on every size:\n"
-      "execution.threads, else the CPUs by the most ranks of a host. Open MPI gives each rank\n"
-      "cores of its own where they are enough; a --mpirun that says --bind-to, --map-by or\n"
-      "--oversubscribe itself is left alone. As root the ranks are root's too, which Open MPI is "
-      "told.\n"
+      "and with almost no evaluation. The threads a rank are the same on every size: by default a\n"
+      "host's CPUs divided by the max number of its ranks, or execution.threads. Open MPI gives\n"
+      "each rank cores of its own if there are enough, unless --mpirun has --bind-to, --map-by or\n"
+      "--oversubscribe. If it runs as root, Open MPI is told to allow that.\n"
       "Writes scaling.md, scaling.csv, scaling.json and, with gnuplot, pictures of throughput,\n"
       "efficiency and lost time; logs and results of the runs are in runs/ beside them.\n"
-      "Exit code 7: in TREE order the weights were not the same on all world sizes. Where a run\n"
-      "fails the command ends with the run's exit code, or on Ctrl-C by it; the report is then of\n"
-      "the runs before, and says that it is incomplete.";
+      "Exit code 7: in TREE order the weights were not the same on all world sizes. If a run\n"
+      "fails, the command ends with the run's exit code; on Ctrl-C it ends by that signal. The\n"
+      "report then has the runs before, and is marked as incomplete.";
   command.run = [options](Session& session) { return run_scale(session, *options); };
   return command;
 }

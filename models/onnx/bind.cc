@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -13,8 +14,10 @@
 namespace lockstep::onnx {
 namespace {
 
-// The most bytes that one value computed before the start may have.
-constexpr int64_t kMostFoldedBytes = int64_t{256} << 20;
+// Max bytes of one folded value.
+constexpr int64_t kMaxFoldedBytes = int64_t{256} << 20;
+
+std::atomic<int64_t> binds{0};  // see bind_count()
 
 bool is_empty(const std::vector<Form>& forms) {
   return std::all_of(
@@ -33,8 +36,8 @@ Binder::Binder(const File& file, const Classes& classes, const BindOptions& opti
     : file_(file),
       running_norms_(options.running_norms),
       wanted_outputs_(options.outputs),
-      most_folded_bytes_(options.most_folded_bytes),
-      spare_folded_bytes_(options.most_folded_bytes),
+      max_folded_bytes_(options.max_folded_bytes),
+      spare_folded_bytes_(options.max_folded_bytes),
       learns_(classes.parameter),
       defined_(file.values.size(), false) {
   if (options.all_constant) learns_.clear();
@@ -93,19 +96,21 @@ void Binder::add(const Node& node) {
   }
 }
 
-// A norm that a module calls twice reads a copy of its statistics the second time, which would move apart from them.
+// If a module calls a norm twice, the second call reads a copy of the statistics, which would
+// diverge from them in training.
 void Binder::require_own_statistics(const Node& node) const {
   if (node.op != "BatchNormalization" || !node.domain.empty()) return;
-  for (const size_t place : {size_t{3}, size_t{4}}) {
-    const int number = node.input(place);
+  for (const size_t index : {size_t{3}, size_t{4}}) {
+    const int number = node.input(index);
     if (number < 0 || !defined_[static_cast<size_t>(number)]) continue;
     const FileValue& origin = file_.values[static_cast<size_t>(number)];
     const Value& known = network_.values[static_cast<size_t>(number)];
     if (known.kind == ValueKind::kConstant && origin.initializer < 0 && !origin.constant)
       NodeView(node, network_.values)
           .refuse(
-              "its statistic \"{}\" is computed, as if a module calls a norm twice; must be a constant of the file "
-              "alone, or set model.onnx.batch_norm: RUNNING, which keeps the statistics",
+              "its statistic \"{}\" is computed, as happens if a module calls a norm twice; must "
+              "be a constant of the file, or set model.onnx.batch_norm: RUNNING, which keeps the "
+              "statistics",
               origin.name);
   }
 }
@@ -118,15 +123,15 @@ bool Binder::lacks_input(const Node& node) const {
 
 void Binder::require_inputs(const Node& node) const {
   const NodeView view(node, network_.values);
-  for (size_t place = 0; place < node.inputs.size(); ++place) {
-    const int number = node.inputs[place];
+  for (size_t index = 0; index < node.inputs.size(); ++index) {
+    const int number = node.inputs[index];
     if (number < 0 || defined_[static_cast<size_t>(number)]) continue;
-    if (sequences_.count(number) > 0) view.refuse("its input {} is a sequence", place);
-    view.refuse("its input {} has no source", place);
+    if (sequences_.count(number) > 0) view.refuse("its input {} is a sequence", index);
+    view.refuse("its input {} has no source", index);
   }
 }
 
-// Holds rules to what later ones count on.
+// Checks the outputs of a rule, on which later rules rely.
 void Binder::require_plausible(const NodeView& view,
                                const std::vector<Form>& forms,
                                bool known) const {
@@ -138,22 +143,22 @@ void Binder::require_plausible(const NodeView& view,
     if (form.extents.size() > 16)
       view.refuse("an output of {} axes; must have at most 16", form.extents.size());
     if (known &&
-        count > kMostFoldedBytes / static_cast<int64_t>(std::max(size_of(form.type), size_t{1})))
+        count > kMaxFoldedBytes / static_cast<int64_t>(std::max(size_of(form.type), size_t{1})))
       view.refuse(
           "its output, of extents {}, is known before the start but would take more than {} MB",
           to_string(form.extents),
-          kMostFoldedBytes >> 20);
+          kMaxFoldedBytes >> 20);
   }
 }
 
 bool Binder::evaluate(const Node& node, const Op& op, const std::vector<Form>& forms) {
   const NodeView view(node, network_.values);
   if (op.evaluator == nullptr) return false;
-  // What has no element is known, whatever it is made of.
-  for (size_t place = 0; place < std::min(node.inputs.size(), op.read_inputs); ++place)
-    if (view.has(place) && !view.known(place) && !is_empty(forms)) return false;
-  for (size_t place = 0; place < node.inputs.size(); ++place)
-    if (view.has(place) && view.type(place) == ElementType::kString) return false;
+  // An output without elements is known, whatever its inputs are.
+  for (size_t index = 0; index < std::min(node.inputs.size(), op.read_inputs); ++index)
+    if (view.has(index) && !view.known(index) && !is_empty(forms)) return false;
+  for (size_t index = 0; index < node.inputs.size(); ++index)
+    if (view.has(index) && view.type(index) == ElementType::kString) return false;
   require_plausible(view, forms, true);
   const std::vector<Array> arrays =
       is_empty(forms) ? empty_arrays(forms) : op.evaluator(view, forms);
@@ -161,7 +166,7 @@ bool Binder::evaluate(const Node& node, const Op& op, const std::vector<Form>& f
   for (const Array& array : arrays) spare_folded_bytes_ -= static_cast<int64_t>(array.bytes());
   if (spare_folded_bytes_ < 0)
     view.refuse("with its output the values that are known before the start take more than {} MB",
-                most_folded_bytes_ >> 20);
+                max_folded_bytes_ >> 20);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] < 0) continue;
     LOCKSTEP_CHECK(arrays[i].type == forms[i].type && arrays[i].extents == forms[i].extents);
@@ -193,8 +198,8 @@ void Binder::add_computation(const Node& node) {
   if (!known) network_.nodes.push_back(node);
 }
 
-// PyTorch's exporter writes attention with dropout so that a mask of truth values is added to scores as it is,
-// which ONNX does not have. What was meant is as in PyTorch: 0 where true, -infinity elsewhere.
+// For attention with dropout, PyTorch's exporter adds a boolean mask to scores, which ONNX does not
+// allow. It means the same as in PyTorch: add 0 if true, otherwise -infinity.
 bool Binder::is_masking(const Node& node) const {
   const NodeView view(node, network_.values);
   if (node.op != "Add" || !node.domain.empty() || !view.has(0) || !view.has(1)) return false;
@@ -221,14 +226,14 @@ void Binder::add_masking(const Node& node) {
   add_computation(node_like(node, "Add", {node.input(0), added}, node.outputs));
 }
 
-// (x - mean) rstd scale + B, where mean and rstd are constants.
+// Adds (x - mean) * rstd * scale + bias with constant mean and rstd.
 void Binder::add_running_norm(const Node& node) {
   require_inputs(node);
   const NodeView view(node, network_.values);
   find_op(node)->rule(view);  // which checks the extents
-  for (const size_t place : {size_t{3}, size_t{4}})
-    if (!view.known(place))
-      view.refuse("its input {} is computed; must be a constant of the file", place);
+  for (const size_t index : {size_t{3}, size_t{4}})
+    if (!view.known(index))
+      view.refuse("its input {} is computed; must be a constant of the file", index);
   const std::vector<double> mean = view.array(3).as_double();
   std::vector<double> rstd = view.array(4).as_double();
   const double epsilon = static_cast<double>(node.number("epsilon", 1e-5f));
@@ -243,9 +248,9 @@ void Binder::add_running_norm(const Node& node) {
     add_computation(node_like(node, op, {last, with}, {to}));
     last = to;
   };
-  const auto vector = [&](size_t place) {
-    const int reshaped = new_value(fmt::format("{}.{}", name, place == 1 ? "scale" : "bias"));
-    add_computation(node_like(node, "Reshape", {node.input(place), shape}, {reshaped}));
+  const auto vector = [&](size_t index) {
+    const int reshaped = new_value(fmt::format("{}.{}", name, index == 1 ? "scale" : "bias"));
+    add_computation(node_like(node, "Reshape", {node.input(index), shape}, {reshaped}));
     return reshaped;
   };
   apply("Sub",
@@ -284,10 +289,14 @@ Network Binder::finish() {
   hold_unreached(network_, wanted_outputs_);
   for (size_t i = 0; i < needed.size(); ++i)
     if (!needed[i]) network_.values[i].array = {};
+  network_.folded_bytes = max_folded_bytes_ - spare_folded_bytes_;
   return std::move(network_);
 }
 
+int64_t bind_count() { return binds; }
+
 Network bind(const File& file, const Classes& classes, const BindOptions& options) {
+  ++binds;
   Binder binder(file, classes, options);
   for (const Node& node : file.nodes) binder.add(node);
   return binder.finish();

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep::onnx {
@@ -17,7 +18,7 @@ const std::map<std::string, Meaning> kKnownNames = {{"input_ids", Meaning::kToke
                                                     {"token_type_ids", Meaning::kSegments},
                                                     {"position_ids", Meaning::kPositions}};
 
-// Of networks that take noise off images.
+// The names of inputs of denoisers.
 const std::map<std::string, Meaning> kKnownOfDenoisers = {{"timestep", Meaning::kTimes},
                                                           {"timesteps", Meaning::kTimes},
                                                           {"t", Meaning::kTimes},
@@ -45,7 +46,7 @@ const char* word_of(Meaning meaning) {
   return "";
 }
 
-// The types and extents that it may have, in words.
+// The types and extents that an input with this meaning may have, in words.
 const char* form_of(Meaning meaning) {
   switch (meaning) {
     case Meaning::kMask: return "int64, int32, bool or float (N, T)";
@@ -68,45 +69,46 @@ NetworkInputs::NetworkInputs(const OpenedFile& opened, const OnnxConfig& config)
     : opened_(opened), config_(config) {
   const size_t count = opened.file.inputs.size();
   std::set<std::string> names;
-  for (size_t place = 0; place < count; ++place) names.insert(value(place).name);
-  std::set<std::string> told;
+  for (size_t index = 0; index < count; ++index) names.insert(value(index).name);
+  std::set<std::string> seen;
   for (const OnnxInput& given : config.inputs) {
     if (names.count(given.name) == 0)
       refuse_value("model.onnx.inputs.name",
                    in_quotes(given.name),
                    fmt::format("an input of {}: {}", config.file, fmt::join(names, ", ")));
-    if (!told.insert(given.name).second)
+    if (!seen.insert(given.name).second)
       refuse_value("model.onnx.inputs.name", in_quotes(given.name), "each name once");
   }
-  check_axes();
+  require_axes();
   std::vector<size_t> unnamed;
-  for (size_t place = 0; place < count; ++place) {
-    const std::optional<Meaning> meaning = meaning_of(place);
+  for (size_t index = 0; index < count; ++index) {
+    const std::optional<Meaning> meaning = meaning_of(index);
     meanings_.push_back(meaning.value_or(Meaning::kFeatures));
     if (meaning)
-      require_form(place);
+      require_form(index);
     else
-      unnamed.push_back(place);
+      unnamed.push_back(index);
   }
   if (!unnamed.empty()) refuse_unnamed(unnamed);
   require_together();
   context_ = find_context();
 }
 
-// The first axis is that of the samples, whose extent is the batch of a lane.
-void NetworkInputs::check_axes() const {
-  std::set<std::string> told, of_samples;
-  for (size_t place = 0; place < opened_.file.inputs.size(); ++place) {
-    of_samples.insert(value(place).name + ".0");
-    if (!value(place).extents.empty()) of_samples.insert(value(place).extents[0].name);
+// Checks model.onnx.axes. The first axis of an input is that of the samples, whose extent is the
+// batch of a lane.
+void NetworkInputs::require_axes() const {
+  std::set<std::string> seen, of_samples;
+  for (size_t index = 0; index < opened_.file.inputs.size(); ++index) {
+    of_samples.insert(value(index).name + ".0");
+    if (!value(index).extents.empty()) of_samples.insert(value(index).extents[0].name);
   }
   for (const OnnxAxis& given : config_.axes) {
-    if (!told.insert(given.name).second)
+    if (!seen.insert(given.name).second)
       refuse_value("model.onnx.axes.name", in_quotes(given.name), "each name once");
     if (of_samples.count(given.name) > 0)
       refuse_value("model.onnx.axes.name",
                    in_quotes(given.name),
-                   "axes other than that of the samples, whose extent train.global_batch says");
+                   "axes other than that of the samples, whose extent is the batch of a lane");
   }
 }
 
@@ -118,8 +120,8 @@ void NetworkInputs::require_together() const {
         count(Meaning::kClasses) < 2)
       return;
     throw ConfigError(
-        "model.onnx.inputs: {} takes {}; allowed with model.onnx.diffusion: IMAGES and TIMES, beside "
-        "which there may be CLASSES",
+        "model.onnx.inputs: {} takes {}; allowed with model.onnx.diffusion: IMAGES and TIMES, "
+        "optionally with CLASSES",
         config_.file,
         words());
   }
@@ -129,8 +131,8 @@ void NetworkInputs::require_together() const {
   const bool of_features = inputs > 0 && count(Meaning::kFeatures) == inputs;
   if (of_tokens || of_features || (inputs == 1 && count(Meaning::kImages) == 1)) return;
   throw ConfigError(
-      "model.onnx.inputs: {} takes {}; allowed: FEATURES, all of them, one of IMAGES, or TOKENS, "
-      "beside which there may be MASK, SEGMENTS and POSITIONS, or what model.onnx.diffusion takes",
+      "model.onnx.inputs: {} takes {}; allowed: FEATURES for all inputs; one IMAGES; TOKENS, "
+      "optionally with MASK, SEGMENTS and POSITIONS; or the inputs of model.onnx.diffusion",
       config_.file,
       words());
 }
@@ -158,20 +160,20 @@ size_t NetworkInputs::images_place() const {
   return static_cast<size_t>(std::ranges::find(meanings_, Meaning::kImages) - meanings_.begin());
 }
 
-const FileValue& NetworkInputs::value(size_t place) const {
-  return opened_.file.values[static_cast<size_t>(opened_.file.inputs[place])];
+const FileValue& NetworkInputs::value(size_t index) const {
+  return opened_.file.values[static_cast<size_t>(opened_.file.inputs[index])];
 }
 
-std::optional<Meaning> NetworkInputs::meaning_of(size_t place) const {
-  const FileValue& input = value(place);
+std::optional<Meaning> NetworkInputs::meaning_of(size_t index) const {
+  const FileValue& input = value(index);
   for (const OnnxInput& given : config_.inputs)
     if (given.name == input.name) return given.is;
   const auto known = kKnownNames.find(input.name);
   if (known != kKnownNames.end()) return known->second;
   const size_t rank = input.extents.size();
   if (config_.diffusion) {
-    const auto told = kKnownOfDenoisers.find(input.name);
-    if (told != kKnownOfDenoisers.end()) return told->second;
+    const auto seen = kKnownOfDenoisers.find(input.name);
+    if (seen != kKnownOfDenoisers.end()) return seen->second;
     if (is_floating(input.type) && rank == 4) return Meaning::kImages;
   } else if (opened_.file.inputs.size() == 1) {
     if (is_id(input.type) && rank == 2) return Meaning::kTokens;
@@ -181,10 +183,10 @@ std::optional<Meaning> NetworkInputs::meaning_of(size_t place) const {
   return std::nullopt;
 }
 
-void NetworkInputs::refuse_unnamed(const std::vector<size_t>& places) const {
+void NetworkInputs::refuse_unnamed(const std::vector<size_t>& indexes) const {
   std::string inputs;
-  for (const size_t place : places) {
-    const FileValue& input = value(place);
+  for (const size_t index : indexes) {
+    const FileValue& input = value(index);
     inputs += fmt::format("{}\"{}\" ({} with {} axes)",
                           inputs.empty() ? "" : ", ",
                           input.name,
@@ -192,19 +194,19 @@ void NetworkInputs::refuse_unnamed(const std::vector<size_t>& places) const {
                           input.extents.size());
   }
   throw ConfigError(
-      "model.onnx.inputs: nothing says what the input{} {} of {} {}; allowed: inputs {{ name: \"{}\" "
-      "is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES, TIMES, CLASSES{}",
-      places.size() == 1 ? "" : "s",
+      "model.onnx.inputs: nothing says what the input{} {} of {} {}; allowed: inputs {{ name: "
+      "\"{}\" is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES, TIMES, CLASSES{}",
+      indexes.size() == 1 ? "" : "s",
       inputs,
       config_.file,
-      places.size() == 1 ? "is" : "are",
-      value(places[0]).name,
-      places.size() == 1 ? "" : ", for each of them");
+      indexes.size() == 1 ? "is" : "are",
+      value(indexes[0]).name,
+      indexes.size() == 1 ? "" : ", for each of them");
 }
 
-void NetworkInputs::require_form(size_t place) const {
-  const FileValue& input = value(place);
-  const Meaning meaning = meanings_[place];
+void NetworkInputs::require_form(size_t index) const {
+  const FileValue& input = value(index);
+  const Meaning meaning = meanings_[index];
   const size_t rank = input.extents.size();
   bool good = input.typed;
   switch (meaning) {
@@ -224,7 +226,7 @@ void NetworkInputs::require_form(size_t place) const {
   }
   if (!good)
     throw ConfigError(
-        "model.onnx.inputs: the input \"{}\" of {} is {} with {} axes; allowed of {}: {}",
+        "model.onnx.inputs: the input \"{}\" of {} is {} with {} axes; allowed for {}: {}",
         input.name,
         config_.file,
         input.typed ? name_of(input.type) : "of no type",
@@ -236,15 +238,15 @@ void NetworkInputs::require_form(size_t place) const {
   if (meaning == Meaning::kTimes && any_time && is_id(input.type))
     throw ConfigError(
         "model.onnx.inputs: the input \"{}\" of {} takes whole times; allowed with "
-        "model.onnx.diffusion.schedule FLOW_MATCHING: float, as its times lie between",
+        "model.onnx.diffusion.schedule FLOW_MATCHING: float, because its times are fractions",
         input.name,
         config_.file);
 }
 
-// What the file or model.onnx.axes say of the tokens' axis; 0 where it is open.
+// The extent of the tokens' axis that the file or model.onnx.axes fix; 0 if it is open.
 int64_t NetworkInputs::fixed_tokens() const {
-  for (size_t place = 0; place < meanings_.size(); ++place) {
-    const FileValue& input = value(place);
+  for (size_t index = 0; index < meanings_.size(); ++index) {
+    const FileValue& input = value(index);
     if (!has_open_axis(input, 1)) return input.extents[1].extent;
     for (const OnnxAxis& axis : config_.axes)
       if (axis.name == input.name + ".1" || axis.name == input.extents[1].name) return axis.extent;
@@ -257,12 +259,12 @@ int64_t NetworkInputs::find_context() const {
     if (config_.context != 0)
       refuse_value("model.onnx.context", config_.context, "0, as the network takes no tokens");
     if (config_.task != OnnxConfig::Task::kNextToken)
-      throw ConfigError("model.onnx.task: allowed with inputs of tokens alone");
+      throw ConfigError("model.onnx.task: allowed only if all inputs are of tokens");
     return 0;
   }
   if (config_.loss != Loss::kSoftmaxCrossEntropy)
     throw ConfigError(
-        "model.onnx.loss: allowed of a network that takes tokens: SOFTMAX_CROSS_ENTROPY, as "
+        "model.onnx.loss: allowed for a network that takes tokens: SOFTMAX_CROSS_ENTROPY, as "
         "model.onnx.task says what is predicted");
   const int64_t fixed = fixed_tokens();
   if (fixed > 0 && config_.context > 0 && config_.context != fixed)
@@ -278,16 +280,16 @@ int64_t NetworkInputs::find_context() const {
   return std::max(fixed, config_.context);
 }
 
-// What tokens of a stream have.
-Array NetworkInputs::known(size_t place, int64_t batch, int64_t tokens) const {
+// The elements of an input that is constant because samples are pieces of one stream of tokens.
+Array NetworkInputs::known(size_t index, int64_t batch, int64_t tokens) const {
   std::vector<double> numbers(static_cast<size_t>(batch * tokens), 0);
-  const Meaning meaning = meanings_[place];
+  const Meaning meaning = meanings_[index];
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (meaning == Meaning::kMask) numbers[i] = 1;
     if (meaning == Meaning::kPositions)
       numbers[i] = static_cast<double>(static_cast<int64_t>(i) % tokens);
   }
-  return array_of(value(place).type, {batch, tokens}, numbers);
+  return array_of(value(index).type, {batch, tokens}, numbers);
 }
 
 BindOptions NetworkInputs::options_for(int64_t batch,
@@ -301,24 +303,24 @@ BindOptions NetworkInputs::options_for(int64_t batch,
   const int64_t fixed = fixed_tokens();
   if (kind() == ModelInput::kTokens && fixed > 0 && fixed != tokens)
     throw ConfigError(
-        "execution.length_buckets: a length of {}; allowed: none, as {} has {} tokens a sample",
+        "execution.length_buckets: value is {}; allowed: none, because {} has {} tokens a sample",
         tokens,
         config_.file,
         fixed);
-  for (size_t place = 0; place < meanings_.size(); ++place) {
+  for (size_t index = 0; index < meanings_.size(); ++index) {
     Extents extents = {batch};
     if (kind() == ModelInput::kTokens)
       extents.push_back(tokens);
-    else if (!images.empty() && meanings_[place] == Meaning::kImages)
+    else if (!images.empty() && meanings_[index] == Meaning::kImages)
       extents.insert(extents.end(), images.begin(), images.end());
     else
       continue;
-    options.inputs[value(place).name] = extents;
-    const Meaning meaning = meanings_[place];
+    options.inputs[value(index).name] = extents;
+    const Meaning meaning = meanings_[index];
     const bool next_token = config_.task == OnnxConfig::Task::kNextToken;
     if ((stream && (meaning == Meaning::kMask || meaning == Meaning::kPositions)) ||
         (next_token && meaning == Meaning::kSegments))
-      options.known[value(place).name] = known(place, batch, tokens);
+      options.known[value(index).name] = known(index, batch, tokens);
   }
   return options;
 }
@@ -327,9 +329,10 @@ Network NetworkInputs::bind(int64_t batch,
                             int64_t tokens,
                             const Extents& images,
                             bool stream,
-                            int64_t most_folded_bytes) const {
+                            int64_t max_folded_bytes) const {
   BindOptions options = options_for(batch, tokens, images, stream);
-  options.most_folded_bytes = most_folded_bytes;
+  options.max_folded_bytes = max_folded_bytes;
+  log_debug("{}: bound to a batch of {}", config_.file, batch);
   return onnx::bind(opened_.file, opened_.classes, options);
 }
 

@@ -1,19 +1,21 @@
-// The family of networks that people bring: what the rest of the program wants to know of one, and its
-// graph.
+// The family of models from ONNX files: traits, checks and graphs of a network that the user
+// brings.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "models/model.h"
+#include "models/onnx/bound_networks.h"
 #include "models/onnx/data_inputs.h"
-#include "models/onnx/goal.h"
-#include "models/onnx/ids.h"
 #include "models/onnx/lowering/lowering.h"
-#include "models/onnx/network_inputs.h"
+#include "models/onnx/network_sizes.h"
+#include "models/onnx/objective.h"
 #include "models/onnx/opened_file.h"
 #include "models/onnx/samples/mixing.h"
 #include "models/onnx/trained_file.h"
@@ -29,30 +31,39 @@ namespace lockstep {
 namespace onnx {
 namespace {
 
-// Of each lane's, by which it is found out what masks say: a file does not tell one sample from another.
-constexpr int64_t kSamplesOfMasks = 3;
+// Max elements (N, T, T) of masks that are examined in the network of the run's own batch.
+constexpr int64_t kMaxElementsOfMasks = int64_t{1} << 22;
 
-// The largest batch in which mixing is looked for, and the bytes of it that may be known before the start.
-constexpr int64_t kMostSamplesToMix = 32, kMostBytesToMix = int64_t{256} << 20;
+// Limits of the search for a node that mixes samples: the samples of the batch, and the bytes of
+// the network's folded values.
+constexpr int64_t kMaxSamplesToMix = 32, kMaxBytesToMix = int64_t{256} << 20;
 
+// Thrown for outputs whose extents grow with the batch.
+class OutputExtentsError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+// The file is opened when it is first needed, and each network that is needed is bound once: see
+// BoundNetworks. A start of a run needs three: the usual network of check(), that of the run's
+// lanes, and that of the batch in which mixing_node() looks, with which check() compares the usual
+// one.
 class OnnxModel final : public Model {
  public:
   explicit OnnxModel(const OnnxConfig& config) : config_(config) {}
 
+  void expect(const RunBatches& run) const override { run_ = run; }
+
   void check() const override {
-    const auto opened = open_file(config_);
-    outputs_of(*opened, config_);
-    check_goal(config_);
-    const NetworkInputs inputs(*opened, config_);
-    const auto [network, samples] = usual_network(inputs, *opened, config_);
-    check_outputs(config_, inputs, network, samples);
-    check_extents_of_outputs(inputs, *opened, network, samples);
-    check_classes(inputs, network);
-    check_vocabulary(inputs, network);
-    check_positions(inputs, network);
-    check_shared(*opened, config_);
-    // Whether there are ops for all of it.
-    append(GraphOptions(Purpose::kInference), inputs, network, io_of(inputs, network));
+    outputs_of(opened(), config_);
+    check_objective(config_);
+    const auto& [network, form] = usual();
+    check_outputs(config_, inputs(), *network, form.batch);
+    if (run_.global == 0 || !has_open_images()) check_extents_of_outputs();
+    sizes_of(*network).require_tables();
+    require_unshared(opened(), config_);
+    // Throws if a node cannot be lowered to ops.
+    append(GraphOptions(Purpose::kInference), *network, form, sizes_of(*network).io());
   }
 
   std::vector<std::string> problems() const override {
@@ -68,16 +79,13 @@ class OnnxModel final : public Model {
       }
     };
     attempt([&] {
-      const auto opened = open_file(config_);
-      attempt([&] { check_goal(config_); });
-      attempt([&] { check_shared(*opened, config_); });
+      opened();
+      attempt([&] { check_objective(config_); });
+      attempt([&] { require_unshared(opened(), config_); });
       attempt([&] {
-        std::ranges::for_each(unsupported_ops(opened->file, outputs_of(*opened, config_)), tell);
+        std::ranges::for_each(unsupported_ops(opened().file, outputs_of(opened(), config_)), tell);
       });
-      attempt([&] {
-        const NetworkInputs inputs(*opened, config_);
-        std::ranges::for_each(node_problems(inputs, *opened, config_), tell);
-      });
+      attempt([&] { std::ranges::for_each(node_problems(inputs(), opened(), config_), tell); });
     });
     if (found.empty()) attempt([&] { check(); });
     return found;
@@ -85,90 +93,81 @@ class OnnxModel final : public Model {
 
   ModelTraits traits() const override {
     if (config_.file.empty()) return {.loss = config_.loss};
-    const auto opened = open_file(config_);
-    const NetworkInputs inputs(*opened, config_);
-    const Network network = usual_network(inputs, *opened, config_).network;
+    const Network& network = *usual().network;
     ModelTraits traits{.file = config_.file,
-                       .input = inputs.kind(),
+                       .input = inputs().kind(),
                        .loss = config_.loss,
-                       .outputs = output_count(network),
+                       .outputs = sizes_of(network).outputs(),
                        .outputs_field = "file"};
     if (const auto& diffusion = config_.diffusion) {
       traits.loss = Loss::kMeanSquaredError;
-      traits.outputs = class_count(inputs, network);
+      traits.outputs = sizes_of(network).classes();
       traits.diffusion = DiffusionTraits{.fields = "diffusion.",
                                          .schedule = diffusion->schedule,
                                          .target = diffusion->target,
-                                         .with_classes = inputs.has(Meaning::kClasses),
+                                         .with_classes = inputs().has(Meaning::kClasses),
                                          .without_classes = diffusion->label_dropout > 0};
     }
-    if (inputs.kind() != ModelInput::kTokens) return traits;
-    traits.context = inputs.context();
+    if (inputs().kind() != ModelInput::kTokens) return traits;
+    traits.context = inputs().context();
     traits.text_task = text_task_of(config_);
     if (config_.task == Task::kSequenceValues) traits.loss = Loss::kMeanSquaredError;
-    if (config_.task != Task::kNextToken) traits.segments = segments_of(inputs, network);
+    if (config_.task != Task::kNextToken) traits.segments = sizes_of(network).segments();
     traits.segments_field = traits.vocabulary_field = "file";
-    traits.vocabulary = vocabulary_of(inputs, network);
+    traits.vocabulary = sizes_of(network).vocabulary();
     traits.tells_documents_apart = false;
     return traits;
   }
 
   ModelConfig resolve(const ModelIo& io) const override {
-    const auto opened = open_file(config_);
-    const NetworkInputs inputs(*opened, config_);
-    const Network network = inputs.bind(usual_network(inputs, *opened, config_).samples,
-                                        inputs.context(),
-                                        sample_of(inputs, *opened, io),
-                                        is_stream(config_, Purpose::kInference));
+    const std::shared_ptr<const Network> bound = networks().get(any_form(io));
+    const Network& network = *bound;
     const bool classes = has_labels(config_) || config_.diffusion;
     const int64_t outputs =
-                      config_.diffusion ? class_count(inputs, network) : output_count(network),
+                      config_.diffusion ? sizes_of(network).classes() : sizes_of(network).outputs(),
                   wanted = classes ? io.classes : io.target_columns;
     const bool good = classes ? outputs >= wanted : wanted == 0 || outputs == wanted;
-    if (!good && (!config_.diffusion || inputs.has(Meaning::kClasses)))
+    if (!good && (!config_.diffusion || inputs().has(Meaning::kClasses)))
       throw ConfigError("model.onnx.file: {} has {} {}; the data has {} {}",
                         config_.file,
                         outputs,
                         config_.diffusion ? "classes" : "outputs",
                         wanted,
                         classes ? "classes" : "target columns");
-    if (inputs.kind() == ModelInput::kFeatures && feature_count(network) != io.features)
+    if (inputs().kind() == ModelInput::kFeatures && sizes_of(network).features() != io.features)
       throw ConfigError("model.onnx.file: {} takes {} features; the data has {}",
                         config_.file,
-                        feature_count(network),
+                        sizes_of(network).features(),
                         io.features);
     return config_;
   }
 
   ModelIo io_of_weights(const ExtentsOf& /*extents_of*/) const override {
-    const auto opened = open_file(config_);
-    const NetworkInputs inputs(*opened, config_);
-    return io_of(inputs, usual_network(inputs, *opened, config_).network);
+    return sizes_of(*usual().network).io();
   }
 
-  // An older revision went by the rule of files that declare nothing.
+  // An older revision used the rule for files that declare nothing.
   std::optional<ModelConfig> with_recorded_parameters(
       const std::set<std::string>& names) const override {
-    if (config_.parameters != OnnxConfig::Parameters::kDeclared ||
-        !open_file(config_)->file.declares || parameter_names() == names)
+    if (config_.parameters != OnnxConfig::Parameters::kDeclared || !opened().file.declares ||
+        parameter_names() == names)
       return std::nullopt;
     OnnxConfig guessed = config_;
     guessed.parameters = OnnxConfig::Parameters::kGuessed;
     try {
       if (OnnxModel(guessed).parameter_names() == names) return guessed;
-    } catch (const ConfigError&) {  // it cannot be trained so
+    } catch (const ConfigError&) {  // the model cannot be trained with it
     }
     return std::nullopt;
   }
 
   // The file's initializers with the elements of trained parameters.
   std::map<std::string, Array> trained(const TrainedElements& elements_of_parameter) const {
-    const auto opened = open_file(config_);
-    const NetworkInputs inputs(*opened, config_);
-    const Network network = usual_network(inputs, *opened, config_).network;
+    const auto& [bound, form] = usual();
+    const Network& network = *bound;
     std::map<std::string, Array> arrays;
     const Appended made =
-        append(GraphOptions(Purpose::kTraining), inputs, network, io_of(inputs, network));
+        append(GraphOptions(Purpose::kTraining), network, form, sizes_of(network).io());
     for (const LoweredParameter& parameter : made.parameters) {
       const Value& value = network.values[static_cast<size_t>(parameter.value)];
       arrays[value.name] =
@@ -183,13 +182,12 @@ class OnnxModel final : public Model {
               int64_t lane_batch,
               int64_t tokens,
               const GraphOptions& options) const override {
-    const auto opened = open_file(config_);
-    const NetworkInputs inputs(*opened, config_);
-    const Network network = inputs.bind(lane_batch,
-                                        tokens > 0 ? tokens : inputs.context(),
-                                        sample_of(inputs, *opened, io),
-                                        is_stream(config_, options));
-    Graph graph = append(options, inputs, network, io).graph;
+    const BoundForm form = {lane_batch,
+                            tokens > 0 ? tokens : inputs().context(),
+                            sample_of(io),
+                            is_stream(config_, options)};
+    const std::shared_ptr<const Network> network = networks().get(form);
+    Graph graph = append(options, *network, form, io).graph;
     const bool learns = std::ranges::any_of(
         graph.parameters, [&](TensorId id) { return graph[id].running_momentum == 0; });
     if (options.purpose == Purpose::kTraining && !learns)
@@ -200,43 +198,46 @@ class OnnxModel final : public Model {
     return graph;
   }
 
-  // In the global batch, or one of a usual size: how many samples mix may depend on it. The lane's is for a file that
-  // takes no other.
+  // Looks in the global batch, of at most kMaxSamplesToMix samples, because the number of samples
+  // that mix may depend on it; or in a lane's batch, if the file accepts no such batch. The network
+  // of another batch tells which constants depend on the batch.
   std::string mixing_node(const ModelIo& io,
                           int64_t global_batch,
                           int64_t lane_batch) const override {
-    const auto opened = open_file(config_);
-    const NetworkInputs inputs(*opened, config_);
-    const int64_t batch = std::clamp<int64_t>(global_batch, 2, kMostSamplesToMix);
-    std::vector<Network> networks;
-    std::vector<int64_t> batches;
-    for (const int64_t samples : {batch, batch > 3 ? batch / 2 : 2 * batch, lane_batch}) {
-      if (networks.size() == 2 || std::ranges::count(batches, samples) > 0) continue;
+    const int64_t batch = mixing_batch(global_batch);
+    const int64_t half = batch > 3 ? batch / 2 : 2 * batch;
+    std::vector<BoundBatch> bound;
+    const auto add = [&](int64_t samples) {
+      const auto is_it = [&](const BoundBatch& other) { return other.batch == samples; };
+      if (bound.size() == 2 || std::ranges::any_of(bound, is_it)) return;
       try {
-        networks.push_back(inputs.bind(samples,
-                                       inputs.context(),
-                                       sample_of(inputs, *opened, io),
-                                       is_stream(config_, Purpose::kInference),
-                                       kMostBytesToMix));
-        batches.push_back(samples);
-      } catch (const ConfigError&) {
+        bound.push_back({networks().get(form_of(samples, io), kMaxBytesToMix), samples});
+      } catch (const ConfigError&) {  // the file does not accept so many
       }
-    }
-    if (networks.empty()) return "";
-    std::vector<onnx::BoundNetwork> bound;
-    for (size_t i = 0; i < networks.size(); ++i) bound.push_back({networks[i], batches[i]});
-    return onnx::mixing_node(
-        bound[0], bound.size() > 1 ? &bound[1] : nullptr, output_numbers(networks[0]));
+    };
+    add(batch);
+    // The second batch: the one that the lanes need anyway, or one that is bound already.
+    if (!bound.empty() && lane_batch > 1 && config_.task != Task::kNextToken) add(lane_batch);
+    if (const auto other = networks().other_batch(form_of(batch, io)); !bound.empty() && other)
+      add(*other);
+    add(half);
+    add(lane_batch);
+    if (bound.empty()) return "";
+    if (bound.size() == 2) compare_extents_of_outputs(*bound[0].network, *bound[1].network);
+    const std::string node = mixing_node_of(bound);
+    if (node.empty() || bound.size() < 2 || bound[1].batch > 1) return node;
+    // With one sample a constant may have a form of its own: the answer is taken from two larger
+    // batches.
+    bound.pop_back();
+    add(half);
+    return mixing_node_of(bound);
   }
 
-  int64_t fewest_samples() const override {
-    const auto opened = open_file(config_);
-    return usual_network(NetworkInputs(*opened, config_), *opened, config_).samples;
-  }
+  int64_t fewest_samples() const override { return usual().form.batch; }
 
-  // Products that no layer of its own computes count, too.
+  // Includes matrix products outside of linear layers.
   double flops_per_sample(const ModelIo& io) const override {
-    const int64_t samples = fewest_samples();
+    const int64_t samples = any_form(io).batch;
     const Graph graph = build(io, samples, 0, Purpose::kInference);
     int64_t flops = 0;
     for (const Op& op : graph.ops) {
@@ -247,6 +248,12 @@ class OnnxModel final : public Model {
     return 3 * static_cast<double>(flops) / static_cast<double>(samples);
   }
 
+  void release() const override {
+    const std::lock_guard lock(mutex_);
+    usual_.reset();
+    if (networks_) networks_->clear();
+  }
+
  private:
   using Task = OnnxConfig::Task;
 
@@ -255,153 +262,124 @@ class OnnxModel final : public Model {
     std::vector<LoweredParameter> parameters;
   };
 
+  struct BoundBatch {
+    std::shared_ptr<const Network> network;
+    int64_t batch;
+  };
+
+  // The file and what depends on it alone: opened at the first call. All throw ConfigError.
+  const OpenedFile& opened() const {
+    const std::lock_guard lock(mutex_);
+    if (opened_ == nullptr) opened_ = open_file(config_);
+    return *opened_;
+  }
+  const NetworkInputs& inputs() const {
+    const OpenedFile& file = opened();
+    const std::lock_guard lock(mutex_);
+    if (!inputs_) inputs_.emplace(file, config_);
+    return *inputs_;
+  }
+  BoundNetworks& networks() const {
+    const NetworkInputs& of = inputs();
+    const std::lock_guard lock(mutex_);
+    if (!networks_) networks_.emplace(of);
+    return *networks_;
+  }
+  UsualNetwork usual() const {
+    BoundNetworks& bound = networks();
+    const std::lock_guard lock(mutex_);
+    if (!usual_) usual_ = usual_network(*inputs_, *opened_, config_, bound);
+    return *usual_;
+  }
+
+  BoundForm form_of(int64_t batch, const ModelIo& io) const {
+    return {batch, inputs().context(), sample_of(io), is_stream(config_, Purpose::kInference)};
+  }
+  // For samples like those of `io`, with a batch that the network takes: one that is bound, or that
+  // of the run's lanes.
+  BoundForm any_form(const ModelIo& io) const {
+    BoundForm form = form_of(usual().form.batch, io);
+    if (networks().has(form)) return form;
+    if (const auto other = networks().other_batch(form))
+      form.batch = *other;
+    else if (run_.lane > 0)
+      form.batch = run_.lane;
+    return form;
+  }
+  static int64_t mixing_batch(int64_t global_batch) {
+    return std::clamp<int64_t>(global_batch, 2, kMaxSamplesToMix);
+  }
+  std::string mixing_node_of(const std::vector<BoundBatch>& bound) const {
+    std::vector<onnx::BoundNetwork> networks;
+    for (const BoundBatch& each : bound) networks.push_back({*each.network, each.batch});
+    return onnx::mixing_node(networks[0],
+                             networks.size() > 1 ? &networks[1] : nullptr,
+                             sizes_of(*bound[0].network).output_numbers());
+  }
+
   // Running statistics are among them.
   std::set<std::string> parameter_names() const {
-    const auto opened = open_file(config_);
-    const NetworkInputs inputs(*opened, config_);
-    const Network network = usual_network(inputs, *opened, config_).network;
+    const auto& [network, form] = usual();
     const Graph graph =
-        append(GraphOptions(Purpose::kTraining), inputs, network, io_of(inputs, network)).graph;
+        append(GraphOptions(Purpose::kTraining), *network, form, sizes_of(*network).io()).graph;
     std::set<std::string> names;
     for (const TensorId id : graph.parameters) names.insert(graph[id].name);
     return names;
   }
 
-  void check_vocabulary(const NetworkInputs& inputs, const Network& network) const {
-    if (inputs.kind() != ModelInput::kTokens || !predicts_tokens(config_)) return;
-    const int64_t rows = fewest_rows_of(Meaning::kTokens, inputs, network);
-    if (rows > 0 && rows < output_count(network))
-      throw ConfigError("model.onnx.file: {} has {} outputs, but takes {} tokens alone",
-                        config_.file,
-                        output_count(network),
-                        rows);
+  // Whether the size of images is open, so that the data may have others than the usual ones.
+  bool has_open_images() const {
+    if (inputs().kind() != ModelInput::kImages) return false;
+    return std::ranges::count(with_open_ones(inputs(), opened(), config_, {-1, -1, -1}), -1) > 0;
   }
 
-  void check_positions(const NetworkInputs& inputs, const Network& network) const {
-    if (inputs.kind() != ModelInput::kTokens) return;
-    const int64_t rows = fewest_rows_of(Meaning::kPositions, inputs, network);
-    if (rows > 0 && rows < inputs.context())
-      refuse_value("model.onnx.context",
-                   inputs.context(),
-                   fmt::format("at most {}, the positions that {} knows", rows, config_.file));
-  }
-
-  // Similarities between samples would be taken for classes: there are as many as samples.
-  void check_extents_of_outputs(const NetworkInputs& inputs,
-                                const OpenedFile& opened,
-                                const Network& network,
-                                int64_t samples) const {
-    const std::vector<int> outputs = output_numbers(network);
-    Network twice;
-    try {
-      const Extents images =
-          inputs.kind() == ModelInput::kImages
-              ? with_open_ones(inputs, opened, config_, images_of(inputs, network))
-              : Extents();
-      twice = inputs.bind(
-          2 * samples, inputs.context(), images, is_stream(config_, Purpose::kInference));
-    } catch (const ConfigError&) {
-      return;  // it takes so many samples alone
+  // Compares with the network of another batch: that of mixing_node() if a run follows, which needs
+  // it too.
+  void check_extents_of_outputs() const {
+    const auto& [network, usual_form] = usual();
+    const int64_t twice = 2 * usual_form.batch;
+    for (const int64_t samples : {run_.global > 0 ? mixing_batch(run_.global) : twice, twice}) {
+      if (samples == usual_form.batch) continue;
+      BoundForm form = usual_form;
+      form.batch = samples;
+      try {
+        const auto other =
+            samples == twice ? networks().get(form) : networks().get(form, kMaxBytesToMix);
+        return compare_extents_of_outputs(*network, *other);
+      } catch (const OutputExtentsError&) {
+        throw;
+      } catch (const ConfigError&) {  // the file does not accept so many
+      }
     }
-    for (const int number : outputs) {
+  }
+
+  // Outputs must have the same extents for any batch: similarities between samples, as many as
+  // there are samples, would be taken for classes. The networks have different batches.
+  void compare_extents_of_outputs(const Network& network, const Network& other) const {
+    for (const int number : sizes_of(network).output_numbers()) {
       const Value& one = network.values[static_cast<size_t>(number)];
-      const Extents& two = twice.values[static_cast<size_t>(number)].extents;
+      const Extents& two = other.values[static_cast<size_t>(number)].extents;
       for (size_t axis = 1; axis < std::min(one.extents.size(), two.size()); ++axis)
         if (one.extents[axis] != two[axis])
-          throw ConfigError(
+          throw OutputExtentsError(
               "model.onnx.output: \"{}\" of {} has as many elements along axis {} as the batch has "
-              "samples, as similarities between samples have; a loss that compares samples with each "
-              "other is not supported; allowed: (N, ...) with the same extents for any batch N",
+              "samples, as similarities between samples have; a loss that compares samples with "
+              "each other is not supported; allowed: (N, ...) with the same extents for any batch "
+              "N",
               one.name,
               config_.file,
               axis);
     }
   }
 
-  // What a network is told of classes must be a table with a row for each of them.
-  void check_classes(const NetworkInputs& inputs, const Network& network) const {
-    if (!config_.diffusion || !inputs.has(Meaning::kClasses)) return;
-    const int64_t rows = fewest_rows_of(Meaning::kClasses, inputs, network);
-    const int64_t classes = config_.diffusion->classes;
-    if (classes == 0 && rows == 0)
-      refuse_value("model.onnx.diffusion.classes",
-                   classes,
-                   fmt::format("the number of classes, as {} picks no rows of a table by them",
-                               config_.file));
-    if (rows > 0 && rows < std::max<int64_t>(classes, 1) + inputs.rows_for_none())
-      refuse_value(
-          classes > 0 ? "model.onnx.diffusion.classes" : "model.onnx.diffusion.label_dropout",
-          classes > 0 ? static_cast<double>(classes)
-                      : static_cast<double>(config_.diffusion->label_dropout),
-          fmt::format("what the table of {} has rows for, of which there are {}, with "
-                      "label_dropout one more than classes",
-                      config_.file,
-                      rows));
+  NetworkSizes sizes_of(const Network& network) const {
+    return {opened(), config_, inputs(), network};
   }
 
-  std::vector<int> output_numbers(const Network& network) const {
-    std::vector<int> numbers;
-    for (const size_t place : outputs_of(*open_file(config_), config_))
-      numbers.push_back(network.outputs[place]);
-    return numbers;
-  }
-  int64_t output_count(const Network& network) const {
-    const int number = output_numbers(network).front();
-    return onnx::output_count(config_, network.values[static_cast<size_t>(number)]);
-  }
-  // (C, H, W).
-  Extents images_of(const NetworkInputs& inputs, const Network& network) const {
-    const Extents& extents = image_extents(inputs, network);
-    return {extents.begin() + 1, extents.end()};
-  }
-  const Extents& image_extents(const NetworkInputs& inputs, const Network& network) const {
-    return network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
-  }
-  // Of a sample: all inputs together.
-  int64_t feature_count(const Network& network) const {
-    int64_t count = 0;
-    for (const int number : network.inputs)
-      count += elements(network.values[static_cast<size_t>(number)].extents) /
-               network.values[static_cast<size_t>(number)].extents[0];
-    return count;
-  }
-  // Of networks that take noise off images; 0: they are told of none.
-  int64_t class_count(const NetworkInputs& inputs, const Network& network) const {
-    if (!inputs.has(Meaning::kClasses)) return 0;
-    if (config_.diffusion->classes > 0) return config_.diffusion->classes;
-    return fewest_rows_of(Meaning::kClasses, inputs, network) - inputs.rows_for_none();
-  }
-
-  // Of the tables that such inputs pick rows of; 0: there is none.
-  int64_t fewest_rows_of(Meaning meaning,
-                         const NetworkInputs& inputs,
-                         const Network& network) const {
-    int64_t fewest = 0;
-    for (size_t place = 0; place < network.inputs.size(); ++place) {
-      const int64_t rows = fewest_rows(network, network.inputs[place]);
-      if (inputs.meanings()[place] == meaning && rows > 0)
-        fewest = fewest == 0 ? rows : std::min(fewest, rows);
-    }
-    return fewest;
-  }
-  // What tokens are below; 0: as the data say.
-  int64_t vocabulary_of(const NetworkInputs& inputs, const Network& network) const {
-    return predicts_tokens(config_) ? output_count(network)
-                                    : fewest_rows_of(Meaning::kTokens, inputs, network);
-  }
-  // A network that is not told of segments takes pairs of texts all the same.
-  int64_t segments_of(const NetworkInputs& inputs, const Network& network) const {
-    constexpr int64_t kOfPairs = 2;
-    const int64_t rows = fewest_rows_of(Meaning::kSegments, inputs, network);
-    return rows > 0 ? rows : kOfPairs;
-  }
-
-  Extents sample_of(const NetworkInputs& inputs,
-                    const OpenedFile& opened,
-                    const ModelIo& io) const {
-    if (inputs.kind() != ModelInput::kImages) return {};
+  Extents sample_of(const ModelIo& io) const {
+    if (inputs().kind() != ModelInput::kImages) return {};
     const Extents images = {io.channels, io.height, io.width};
-    const Extents taken = with_open_ones(inputs, opened, config_, images);
+    const Extents taken = with_open_ones(inputs(), opened(), config_, images);
     if (taken != images)
       throw ConfigError(
           "model.onnx.file: {} takes images of {} (channels, height, width); the data has {}",
@@ -410,31 +388,18 @@ class OnnxModel final : public Model {
           to_string(images));
     return images;
   }
-  // What data for this network would say.
-  ModelIo io_of(const NetworkInputs& inputs, const Network& network) const {
-    ModelIo io;
-    if (inputs.kind() == ModelInput::kImages) {
-      const Extents& extents = image_extents(inputs, network);
-      io.channels = extents[1];
-      io.height = extents[2];
-      io.width = extents[3];
-      io.mean.assign(static_cast<size_t>(io.channels), 0);
-      io.std.assign(static_cast<size_t>(io.channels), 1);
-    } else if (inputs.kind() == ModelInput::kFeatures) {
-      io.features = feature_count(network);
-    } else if (!predicts_tokens(config_)) {
-      io.vocabulary = vocabulary_of(inputs, network);
-    }
-    if (config_.diffusion)
-      io.classes = std::max<int64_t>(1, class_count(inputs, network));
-    else
-      (has_labels(config_) ? io.classes : io.target_columns) = output_count(network);
-    return io;
+  // The network whose masks of tokens are examined for a network of this form: that of as few
+  // samples as can be told apart, if it is bound, or the network itself, if its masks are small.
+  std::shared_ptr<const Network> probe_of(const BoundForm& form) const {
+    BoundForm few = form;
+    few.batch = std::min(form.batch, kSamplesOfMasks);
+    const bool small = form.batch * form.tokens * form.tokens <= kMaxElementsOfMasks;
+    return networks().get(small && !networks().has(few) ? form : few);
   }
 
   Appended append(const GraphOptions& options,
-                  const NetworkInputs& inputs,
                   const Network& network,
+                  const BoundForm& form,
                   const ModelIo& io) const {
     GraphBuilder builder(options);
     Lowering lowering(network, builder);
@@ -442,27 +407,25 @@ class OnnxModel final : public Model {
     const DataInputs data = append_data_inputs(
         builder,
         config_,
-        inputs,
+        inputs(),
         network,
         io,
-        config_.diffusion ? class_count(inputs, network) : vocabulary_of(inputs, network));
+        config_.diffusion ? sizes_of(network).classes() : sizes_of(network).vocabulary());
     std::vector<int> masks;
-    for (size_t place = 0; place < network.inputs.size(); ++place) {
-      const DataInputs::Input& input = data.inputs[place];
+    for (size_t index = 0; index < network.inputs.size(); ++index) {
+      const DataInputs::Input& input = data.inputs[index];
       if (input.tensor == kNoTensor) continue;
-      lowering.set(network.inputs[place], input.tensor, input.channels_last);
-      if (input.limit > 0) lowering.set_limit(network.inputs[place], input.limit);
-      if (inputs.meanings()[place] == Meaning::kMask) masks.push_back(network.inputs[place]);
+      lowering.set(network.inputs[index], input.tensor, input.channels_last);
+      if (input.limit > 0) lowering.set_limit(network.inputs[index], input.limit);
+      if (inputs().meanings()[index] == Meaning::kMask) masks.push_back(network.inputs[index]);
     }
-    Network few;
+    std::shared_ptr<const Network> probe;
     if (!masks.empty()) {
-      const Extents& tokens = network.values[static_cast<size_t>(masks[0])].extents;
-      few = inputs.bind(
-          std::min(tokens[0], kSamplesOfMasks), tokens[1], {}, is_stream(config_, options));
-      lowering.set_token_masks(std::move(masks), data.documents, few);
+      probe = probe_of(form);
+      lowering.set_token_masks(std::move(masks), data.documents, *probe);
     }
     try {
-      append_to_goal(lowering, config_, data, output_numbers(network));
+      append_objective(lowering, config_, data, sizes_of(network).output_numbers());
     } catch (const ConfigError& error) {
       throw ConfigError("{}: {}", config_.file, error.what());
     }
@@ -472,7 +435,13 @@ class OnnxModel final : public Model {
     return {std::move(graph), std::move(parameters)};
   }
 
-  OnnxConfig config_;
+  const OnnxConfig config_;
+  mutable RunBatches run_;  // set before all other calls
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const OpenedFile> opened_;
+  mutable std::optional<NetworkInputs> inputs_;
+  mutable std::optional<BoundNetworks> networks_;
+  mutable std::optional<UsualNetwork> usual_;
 };
 
 }  // namespace

@@ -20,7 +20,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// A value that the config names becomes an output where a node of the file's graph computes it.
+// A value that the config names becomes an output if a node of the file's graph computes it.
 void add_output(File& file, const std::string& name) {
   const auto is_it = [&](int number) {
     return number >= 0 && file.values[static_cast<size_t>(number)].name == name &&
@@ -33,9 +33,10 @@ void add_output(File& file, const std::string& name) {
   }
 }
 
-// How alike two texts are, from 0 to 1: the share of their letters that stand in both in the same order.
+// How alike two texts are, from 0 to 1: the share of their letters that is in their longest common
+// subsequence.
 double likeness(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1, 0);  // of the letters of a so far and each beginning of b
+  std::vector<size_t> row(b.size() + 1, 0);  // for the letters of a so far and each prefix of b
   for (const char letter : a) {
     size_t diagonal = 0;
     for (size_t j = 1; j <= b.size(); ++j) {
@@ -47,12 +48,12 @@ double likeness(const std::string& a, const std::string& b) {
   return 2.0 * static_cast<double>(row.back()) / static_cast<double>(a.size() + b.size() + 1);
 }
 
-// The names most like the text, some of them.
+// The names that are most like the text, at most kMaxNames.
 std::string near_names(std::vector<std::string> names, const std::string& text) {
-  constexpr size_t kMostNames = 5;
+  constexpr size_t kMaxNames = 5;
   std::ranges::stable_sort(
       names, std::greater(), [&](const std::string& name) { return likeness(name, text); });
-  const size_t others = names.size() - std::min(names.size(), kMostNames);
+  const size_t others = names.size() - std::min(names.size(), kMaxNames);
   names.resize(names.size() - others);
   for (std::string& name : names) name = in_quotes(name);
   return fmt::format("{}{}",
@@ -60,7 +61,8 @@ std::string near_names(std::vector<std::string> names, const std::string& text) 
                      others > 0 ? fmt::format(" or one of {} others", others) : "");
 }
 
-// Whether one of the patterns is found in a name. Throws ConfigError if one is found in none.
+// Returns a function that tells whether one of the patterns matches a name. Throws ConfigError if a
+// pattern matches none of `names`.
 std::function<bool(const std::string&)> found_by(const std::vector<std::string>& texts,
                                                  const std::string& field,
                                                  const std::string& path,
@@ -72,8 +74,8 @@ std::function<bool(const std::string&)> found_by(const std::vector<std::string>&
     if (std::ranges::none_of(
             names, [&](const std::string& name) { return patterns->back().found_in(name); }))
       throw ConfigError(
-          "{}: value is {}; allowed: what is found in the name of an initializer of {} that holds "
-          "numbers, such as {}",
+          "{}: value is {}, which matches no initializer; allowed: a part of the name of a "
+          "floating-point initializer of {}, such as {}",
           field,
           in_quotes(text),
           path,
@@ -96,8 +98,8 @@ Selection selection_of(const OnnxConfig& config, const File& file) {
   for (const std::string& name : trainable)
     if (selection.trainable(name) && selection.constant(name))
       throw ConfigError(
-          "model.onnx.constant: finds {}, which model.onnx.trainable finds, too; allowed: names that "
-          "only one of them finds",
+          "model.onnx.constant: matches {}, which model.onnx.trainable matches too; allowed: "
+          "patterns that do not match the same name",
           in_quotes(name));
   return selection;
 }
@@ -133,9 +135,9 @@ std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config) {
   return found;
 }
 
-void check_shared(const OpenedFile& opened, const OnnxConfig& config) {
-  // An exporter that merges parameters leaves out the names of all but one. So does one that merges nothing, of a
-  // parameter that the module has under several names.
+void require_unshared(const OpenedFile& opened, const OnnxConfig& config) {
+  // An exporter that merges parameters leaves out the names of all but one. So does an exporter
+  // that merges nothing, if the module has one parameter under several names.
   const File& file = opened.file;
   const bool lost =
       file.optimized ? !file.lost_parameters.empty() : !file.dropped_parameters.empty();
@@ -143,9 +145,9 @@ void check_shared(const OpenedFile& opened, const OnnxConfig& config) {
   const std::vector<MergedInitializer> merged = merged_initializers(opened.file, opened.classes);
   if (merged.empty()) return;
   throw ConfigError(
-      "{}: \"{}\" is shared by {} nodes, as exporters do with parameters that are equal at first, and "
-      "would be trained as one; export with torch.onnx.export(..., dynamo=True, optimize=False), or "
-      "set model.onnx.allow_shared: true if the module shares it",
+      "{}: \"{}\" is shared by {} nodes, as exporters do with parameters that are equal at first, "
+      "and would be trained as one; export with torch.onnx.export(..., dynamo=True, "
+      "optimize=False), or set model.onnx.allow_shared: true if the module shares it",
       config.file,
       merged.front().name,
       merged.front().nodes.size());
@@ -155,7 +157,7 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
   std::vector<std::string> names;
   for (const int output : opened.file.outputs)
     names.push_back(opened.file.values[static_cast<size_t>(output)].name);
-  const auto place_of = [&](const std::string& name, const char* field) {
+  const auto index_of = [&](const std::string& name, const char* field) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
       refuse_value(field,
@@ -165,20 +167,20 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
                                fmt::join(names, ", ")));
     return static_cast<size_t>(found - names.begin());
   };
-  std::vector<size_t> places = {0};
-  if (!config.output.empty()) places[0] = place_of(config.output, "model.onnx.output");
+  std::vector<size_t> indexes = {0};
+  if (!config.output.empty()) indexes[0] = index_of(config.output, "model.onnx.output");
   for (const OnnxLoss& loss : config.losses) {
-    places.push_back(place_of(loss.output, "model.onnx.losses.output"));
-    if (std::ranges::count(places, places.back()) > 1)
+    indexes.push_back(index_of(loss.output, "model.onnx.losses.output"));
+    if (std::ranges::count(indexes, indexes.back()) > 1)
       refuse_value("model.onnx.losses.output",
                    in_quotes(loss.output),
                    "outputs that are named once, and not model.onnx.output itself");
   }
-  if (places.size() > TotalLossAttributes::kMostLosses)
+  if (indexes.size() > TotalLossAttributes::kMaxLosses)
     throw ConfigError("model.onnx.losses: {} are given; allowed: at most {}",
                       config.losses.size(),
-                      TotalLossAttributes::kMostLosses - 1);
-  return places;
+                      TotalLossAttributes::kMaxLosses - 1);
+  return indexes;
 }
 
 }  // namespace lockstep::onnx

@@ -1,5 +1,5 @@
 #pragma once
-// Files that are read once, however often a config that names them is asked about.
+// Opened ONNX files. A process reads each file once, however many models use it.
 
 #include <memory>
 #include <string>
@@ -20,16 +20,17 @@ struct OpenedFile {
   Classes classes;
 };
 
-// The config's file, whose outputs have the value that model.onnx.output names among them. Throws
-// ConfigError, as read_file(), where it is no network or other fields do not go with it, and where a pattern of
-// model.onnx.trainable or constant finds nothing; see check_shared.
+// The config's file; the values that model.onnx.output and losses name are among its outputs.
+// Throws ConfigError as read_file() does, if fields of the config do not fit the file, and if a
+// pattern of model.onnx.trainable or constant matches nothing.
 std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config);
 
-// Refuses parameters that several nodes share as bias or gain, where the config does not allow it.
-void check_shared(const OpenedFile& opened, const OnnxConfig& config);
+// Throws ConfigError if several nodes share a parameter as bias or gain and the config does not
+// allow it.
+void require_unshared(const OpenedFile& opened, const OnnxConfig& config);
 
-// The places among the file's outputs of those that the config names: model.onnx.output, or the first,
-// then model.onnx.losses. Throws ConfigError.
+// The indexes of the file's outputs that the config names: model.onnx.output, or the first, then
+// model.onnx.losses. Throws ConfigError.
 std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& config);
 
 }  // namespace lockstep::onnx

@@ -4,27 +4,33 @@
 
 #include <optional>
 
-#include "models/onnx/goal.h"
+#include "models/onnx/objective.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::onnx {
 namespace {
 
-// Sides of images whose size neither the file nor the data give: the first that the network takes.
+// Sides of images whose size the file leaves open. The first side with which the network can be
+// bound is taken.
 constexpr int64_t kUsualSides[] = {224, 32, 28, 64, 96};
 
-// Nodes may put samples together, in twos or more.
+// Nodes may combine samples, in pairs or more.
 constexpr int64_t kFewSamples[] = {1, 2, 4, 8};
 
-std::vector<int64_t> samples_to_try(const OpenedFile& opened) {
+std::vector<int64_t> samples_to_try(const NetworkInputs& inputs,
+                                    const OpenedFile& opened,
+                                    const OnnxConfig& config) {
   for (const int input : opened.file.inputs) {
     const FileValue& value = opened.file.values[static_cast<size_t>(input)];
     if (!value.extents.empty() && value.extents[0].extent > 0) return {value.extents[0].extent};
   }
-  return {std::begin(kFewSamples), std::end(kFewSamples)};
+  std::vector<int64_t> samples(std::begin(kFewSamples), std::end(kFewSamples));
+  if (inputs.has(Meaning::kMask) && !is_stream(config, Purpose::kInference))
+    samples.insert(samples.begin(), kSamplesOfMasks);
+  return samples;
 }
 
-// The images (C, H, W) of each size; for other inputs one that is empty.
+// The extents of images (C, H, W) to try; for other inputs a single empty one.
 std::vector<Extents> images_to_try(const NetworkInputs& inputs,
                                    const OpenedFile& opened,
                                    const OnnxConfig& config) {
@@ -39,14 +45,16 @@ std::vector<Extents> images_to_try(const NetworkInputs& inputs,
 
 UsualNetwork usual_network(const NetworkInputs& inputs,
                            const OpenedFile& opened,
-                           const OnnxConfig& config) {
+                           const OnnxConfig& config,
+                           BoundNetworks& networks) {
   std::optional<ConfigError> first;
-  for (const int64_t samples : samples_to_try(opened)) {
+  for (const int64_t samples : samples_to_try(inputs, opened, config)) {
     std::optional<ConfigError> last;
     for (const Extents& images : images_to_try(inputs, opened, config)) {
       try {
-        const bool stream = is_stream(config, Purpose::kInference);
-        return {inputs.bind(samples, inputs.context(), images, stream), samples};
+        const BoundForm form = {
+            samples, inputs.context(), images, is_stream(config, Purpose::kInference)};
+        return {networks.get(form), form};
       } catch (const ConfigError& error) {
         last = error;
       }
@@ -60,7 +68,7 @@ std::vector<std::string> node_problems(const NetworkInputs& inputs,
                                        const OpenedFile& opened,
                                        const OnnxConfig& config) {
   std::optional<std::vector<std::string>> fewest;
-  for (const int64_t samples : samples_to_try(opened))
+  for (const int64_t samples : samples_to_try(inputs, opened, config))
     for (const Extents& images : images_to_try(inputs, opened, config)) {
       auto found = inputs.problems(
           samples, inputs.context(), images, is_stream(config, Purpose::kInference));

@@ -1,30 +1,35 @@
 #pragma once
-// The network of a file before its data are known: by what the file and the config say.
+// The network of a file before its data are known: only the file and the config are read.
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "models/onnx/network_inputs.h"
+#include "models/onnx/bound_networks.h"
 
 namespace lockstep::onnx {
 
 struct UsualNetwork {
-  Network network;
-  int64_t samples = 1;
+  std::shared_ptr<const Network> network;
+  BoundForm form;  // what it is bound to
 };
 
-// The network of as few samples as it takes, with images of a usual size if that is open. Throws ConfigError if it can
-// be bound to none.
+// The network with as few samples as it accepts, with images of a usual size if the file leaves
+// their size open. Networks with masks of tokens are bound to kSamplesOfMasks samples, if they
+// accept so many. Throws ConfigError if the network cannot be bound to any such form.
 UsualNetwork usual_network(const NetworkInputs& inputs,
                            const OpenedFile& opened,
-                           const OnnxConfig& config);
+                           const OnnxConfig& config,
+                           BoundNetworks& networks);
 
-// Why it cannot be bound: see bind_problems(). For images of the size with the fewest problems.
+// Why the network cannot be bound: see bind_problems(). Among the forms that usual_network() tries,
+// the one with the fewest problems is reported.
 std::vector<std::string> node_problems(const NetworkInputs& inputs,
                                        const OpenedFile& opened,
                                        const OnnxConfig& config);
 
-// What the file or the config say of the axes (C, H, W) of images, and where they do not, `open`.
+// The extents of the axes (C, H, W) of images that the file or the config fix; those of `open` for
+// other axes.
 Extents with_open_ones(const NetworkInputs& inputs,
                        const OpenedFile& opened,
                        const OnnxConfig& config,

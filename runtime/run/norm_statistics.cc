@@ -11,10 +11,10 @@
 namespace lockstep {
 namespace {
 
-// A variance of n values has a standard error of sqrt(2 / (n - 1)) of itself: 37% for 16.
+// The relative standard error of a variance of n values is sqrt(2 / (n - 1)): 37% for 16.
 constexpr int64_t kFewValues = 16;
 
-// Values of a channel that its mean and variance in training are of.
+// The number of values from which the mean and the variance of a channel are computed in training.
 int64_t values_of_channel(const Graph& graph, const Op& op) {
   const auto& attributes = op.as<BatchNormAttributes>();
   return graph.shape(op.inputs[0]).rows() * (attributes.synchronised ? attributes.lanes : 1);

@@ -9,8 +9,10 @@
 
 namespace lockstep {
 
-// Refuses norms of a training graph that see one value: a batch norm one of a channel, a group or instance norm one of
-// a group. They would give the same whatever their input. Returns a warning if batch norms see few. Throws ConfigError.
+// Checks the norms of a training graph. Throws ConfigError if a batch norm sees one value for each
+// channel, or a group or instance norm one for each group: its outputs would not depend on its
+// inputs.
+// Returns a warning if batch norms see few values.
 std::vector<std::string> check_norm_statistics(const RunConfig& config, const Graph& training);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// From a config file to a config that is known to be possible, as far as no data is needed.
+// Stage 1 of a run's preparation: from the text of a config file to a config. Opens nothing else.
 
 #include <string>
 #include <vector>
@@ -8,13 +8,19 @@
 
 namespace lockstep {
 
-// The config file with overrides ("path.to.field=value") applied, and all checked that needs no
-// data. Throws ConfigError.
-RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides);
+// The values that the command line gives in place of the config file's. Empty fields override
+// nothing.
+struct ConfigOverrides {
+  std::vector<std::string> set = {};  // "path.to.field=value", in order
+  std::string data_dir = {};          // data.dir
+  std::string run_dir = {};           // output.run_dir
+  std::string walltime = {};          // train.walltime_minutes, as --walltime: "90m", "1d12h"
+};
 
-// The same of the file's text; `path` names it in errors.
+// The config of a file's text with the overrides applied; `path` names the file in errors. By
+// default the run folder is "runs/" and the run's name. Throws ConfigError.
 RunConfig read_config(const std::string& text,
                       const std::string& path,
-                      const std::vector<std::string>& overrides);
+                      const ConfigOverrides& overrides);
 
 }  // namespace lockstep

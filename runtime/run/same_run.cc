@@ -11,12 +11,12 @@ void check_same_config(Communicator& communicator, const RunConfig& config) {
   for (const FieldValue& field : field_values(config)) {
     if (!field.per_rank) facts.push_back({field.path, field.value});
   }
-  check_same_facts(communicator, facts, "all ranks must be given the same config");
+  require_same_facts(communicator, facts, "all ranks must be given the same config");
 }
 
-void take_contents(OpenedData& data) {
-  if (data.train != nullptr) data.summary.train_content = data.train->content();
-  if (data.eval != nullptr) data.summary.eval_content = data.eval->content();
+void add_checksums(OpenedData& data) {
+  if (data.train != nullptr) data.summary.train_checksum = data.train->checksum();
+  if (data.eval != nullptr) data.summary.eval_checksum = data.eval->checksum();
 }
 
 void check_same_data(Communicator& communicator, const DataSummary& summary) {
@@ -26,9 +26,9 @@ void check_same_data(Communicator& communicator, const DataSummary& summary) {
       {"the number of features", std::to_string(summary.features)},
       {"the number of classes", std::to_string(summary.classes)},
       {"the number of target columns", std::to_string(summary.target_columns)},
-      {"the checksum of the training data", to_hex(summary.train_content)},
-      {"the checksum of the evaluation data", to_hex(summary.eval_content)}};
-  check_same_facts(communicator, facts, "all ranks must read the same data");
+      {"the checksum of the training data", to_hex(summary.train_checksum)},
+      {"the checksum of the evaluation data", to_hex(summary.eval_checksum)}};
+  require_same_facts(communicator, facts, "all ranks must read the same data");
 }
 
 }  // namespace lockstep

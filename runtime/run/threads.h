@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-// More threads than CPUs only wait for each other; a few times as many may be meant, for a trial.
+// More threads than CPUs only wait for each other, but an experiment may use a few times as many.
 constexpr int kMaxThreadsPerCpu = 4;
 
 // Compute threads of a rank: as configured, or one for each CPU of its share. Throws ConfigError if
 // the config asks for more than kMaxThreadsPerCpu for each CPU that this process may run on.
 int choose_threads(const RunConfig& config, const CpuShare& share);
 
-// Why there are so many, for the log: "execution.threads", or what limits the share.
+// The reason for this number, for the log: "execution.threads", or what limits the share.
 std::string reason_for_threads(const RunConfig& config, const CpuShare& share);
 
 // This rank's share of its host's CPUs: ranks of a host that may run on the same CPUs, or are under

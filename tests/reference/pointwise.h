@@ -114,7 +114,7 @@ struct PointwiseElement {
 };
 
 inline PointwiseElement pointwise_element(const PointwiseForward<double>& op, int64_t i) {
-  int64_t offsets[PointwiseCode::kMostInputs] = {};
+  int64_t offsets[PointwiseCode::kMaxInputs] = {};
   for (int d = op.loops.rank - 1; d >= 0; i /= op.loops.extents[d--]) {
     for (int k = 0; k < op.code->inputs; ++k)
       offsets[k] += i % op.loops.extents[d] * op.loops.strides[k][d];

@@ -11,10 +11,11 @@
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
 #include "runtime/cpu/backend.h"
-#include "runtime/run/assembly.h"
+#include "runtime/run/prepared_run.h"
 #include "runtime/train/trainer.h"
 #include "tests/reference/hooked_backend.h"
 #include "tests/reference/hooked_communicator.h"
+#include "tests/reference/prepared.h"
 #include "tests/reference/temporary_folder.h"
 #include "tests/reference/thread_communicator.h"
 
@@ -65,7 +66,7 @@ inline TrainOptions resumed() {
 // the run and its communicator.
 struct RankUnderTest {
   test::HookedBackend& backend;
-  const Assembly& assembly;
+  const PreparedRun& prepared;
   HookedCommunicator& communicator;  // of slices
   NodeMemory* node;                  // null without
 };
@@ -102,13 +103,13 @@ inline TrainResult train_in(const std::filesystem::path& folder, const Training&
     test::HookedBackend backend(cpu::make_backend());
     const Topology topology = {
         training.nodes, training.ranks / training.nodes, training.shares_memory};
-    const Assembly assembly =
-        assemble(std::move(config), topology, RunPurpose::kTrain, backend.ops());
-    const auto node = share_memory(communicator, assembly.plan);
+    const PreparedRun prepared =
+        prepare(std::move(config), topology, RunPurpose::kTrain, backend.ops());
+    const auto node = share_memory(communicator, prepared.plan);
     HookedCommunicator slices(communicator);
-    const RunParts parts = parts_of(assembly, communicator, slices, backend, node.get());
+    const RunContext parts = context_of(prepared, communicator, slices, backend, node.get());
     Trainer trainer(parts);
-    if (training.meddle) training.meddle({backend, assembly, slices, node.get()});
+    if (training.meddle) training.meddle({backend, prepared, slices, node.get()});
     trainer.start(training.options.resume);
     const TrainResult mine = trainer.run(training.options.max_steps);
     if (communicator.rank() == 0) result = mine;

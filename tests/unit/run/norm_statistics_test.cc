@@ -7,6 +7,7 @@
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/graph/ops/group_norm.h"
+#include "tests/reference/opened_models.h"
 
 namespace lockstep {
 namespace {
@@ -22,7 +23,7 @@ std::vector<std::string> check(ModelConfig model, int64_t side, int64_t batch, i
                       .channels = 3,
                       .mean = {0, 0, 0},
                       .std = {1, 1, 1}};
-  config.model = resolve_model(model, io);
+  config.model = testing::resolved(model, io);
   GraphOptions options(Purpose::kTraining);
   options.lanes = static_cast<int>(lanes);
   return check_norm_statistics(config, build_model(config.model, io, batch / lanes, options));

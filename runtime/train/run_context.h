@@ -1,6 +1,6 @@
 #pragma once
-// What a run is made of. The launcher assembles it; the trainer, the evaluator and the checkpointer
-// work on it.
+// What a run works on: runtime/run prepares it; the trainer, the evaluator and the checkpointer use
+// it.
 
 #include <filesystem>
 #include <span>
@@ -18,11 +18,11 @@
 namespace lockstep {
 
 // Borrowed references; everything outlives the trainer.
-struct RunParts {
-  const RunConfig& config;     // resolved: steps set, model outputs set
-  Communicator& communicator;  // of decisions and small numbers, on the host
-  Communicator& slices;        // of gradients and parameters, where the backend has them
-  NodeMemory* node;  // has what the plan says that ranks share; null where that is nothing
+struct RunContext {
+  const RunConfig& config;     // resolved, as the run records it
+  Communicator& communicator;  // for decisions and small numbers, on the host
+  Communicator& slices;        // for gradients and parameters, in the backend's memory
+  NodeMemory* node;  // the memory that ranks share, as planned; null if they share nothing
   Backend& backend;
   const Graph& training;
   const Graph* evaluation;  // null without evaluation data
@@ -33,20 +33,20 @@ struct RunParts {
   int64_t eval_ring_batches = 2;
   double flops_per_sample = 0;  // forward and backward, for MFU
   ModelTraits model = {};
-  RunFolder* folder = nullptr;  // of rank 0, where the run writes one that it must not share
-  ShorterGraphs shorter = {};   // of execution.length_buckets
+  RunFolder* folder = nullptr;             // on rank 0, if the run writes one
+  LengthBucketGraphs length_buckets = {};  // of execution.length_buckets
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
   std::vector<Range> owned() const { return owned_of(plan.buckets); }
-  // The same with those of frozen parameters behind them.
+  // The same ranges, followed by those of frozen parameters.
   std::vector<Range> owned_parameters() const { return owned_of(plan.all_buckets()); }
-  // Those that it updates.
+  // The ranges that this rank updates.
   std::vector<Range> updated() const { return plan.shards_optimizer ? owned() : plan.buckets; }
-  // Whether this rank writes the parameters that it has: another one may do it for it.
+  // Whether this rank writes its parameters: if the ranks of a node share them, only one writes.
   bool writes_parameters() const { return !plan.shares_parameters() || node->index() == 0; }
   NodeMemory* parameters_node() const { return plan.shares_parameters() ? node : nullptr; }
-  // Throws CheckpointError where the run folder is not this run's any more. On rank 0.
-  void check_folder() const {
+  // Throws CheckpointError if the run folder is not this run's any more. On rank 0.
+  void require_folder() const {
     if (folder != nullptr) folder->check();
   }
   // Throws CheckpointError if `launch` has given up this start. On any rank and thread.
@@ -65,16 +65,16 @@ struct RunParts {
   }
 };
 
-// The allocations of a run: one for each row of the plan's memory table (the data set has made its
-// own).
+// The allocations of a run: one for each row of the plan's memory table, except that of the data
+// sets.
 struct RunMemory {
-  // Of the plan's compute type: flat, or where they are sharded this rank's owned_parameters() one
+  // In the plan's compute type: flat or, if they are sharded, this rank's owned_parameters() one
   // after the other.
   std::byte* parameters = nullptr;
-  std::byte* gathered = nullptr;  // where the ops read them: the same, or memory for some blocks
-  float* masters = nullptr;    // the ranges that this rank updates, one after the other; null where
-                               // compute is fp32
-  float* gradients = nullptr;  // buffers of Plan::gradient_elements
+  std::byte* gathered = nullptr;  // the parameters that ops read: the same, or those of some blocks
+  float* masters = nullptr;       // the ranges that this rank updates, one after the other; null if
+                                  // compute is fp32
+  float* gradients = nullptr;     // buffers of Plan::gradient_elements
   float* gradient_sums = nullptr;  // the owned ranges one after the other; null: in the gradients
   // Per moment, as it is stored, the ranges that this rank updates, one after the other; then those
   // of the average of the weights, fp32.
@@ -82,25 +82,26 @@ struct RunMemory {
   std::byte* arena = nullptr;
   std::byte* constants = nullptr;
   float* staging = nullptr;
-  // Of compressed gradients, else null: see ErrorFeedbackLayout or, where they travel as factors,
+  // For compressed gradients, else null: see ErrorFeedbackLayout or, if they are sent as factors,
   // PowerSgd.
   std::byte* residuals = nullptr;
   float* factors = nullptr;
-  std::byte* muon = nullptr;  // of MuonDirections; null without
-  // On the host: what a checkpoint is written from while training goes on, the weights on rank 0
-  // alone; empty where it is not.
+  std::byte* muon = nullptr;  // for MuonDirections; null without
+  // On the host: the copies from which a checkpoint is written while training continues, of the
+  // weights on rank 0 alone; empty if training waits for checkpoints.
   std::span<float> weights_snapshot;
   std::span<std::byte> moments_snapshot;
   std::span<std::byte> train_batches, eval_batches;  // on the host
-  std::span<std::byte> eval_scores;                  // there: see task_scores.h
-  std::byte* device_batches = nullptr;               // null where the device reads host memory
+  std::span<std::byte> eval_scores;                  // on the host: see task_scores.h
+  std::byte* device_batches = nullptr;               // null if the device reads host memory
 };
 
-// Takes what the plan says that the ranks of a node share. All ranks together; throws AgreedError.
+// Allocates the memory that the ranks of a node share, as planned. All ranks together; throws
+// AgreedError.
 void allocate_shared(NodeMemory& node, const Plan& plan);
 
-// Takes everything that the plan says of `rank`, and nothing else, what ranks share from `node`.
-// Throws MemoryError.
+// Allocates exactly what the plan has for `rank`; memory that ranks share is part of `node`. Throws
+// MemoryError.
 RunMemory allocate_run(Backend& backend,
                        const Plan& plan,
                        const NodeMemory* node = nullptr,

@@ -1,10 +1,12 @@
-// check_model(): the checks of a config that need to know its model.
+#include "runtime/run/config_checks.h"
+
 #include <fmt/ranges.h>
 
-#include "models/model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/parse.h"
 #include "runtime/config/task.h"
+#include "runtime/data/check_data.h"
 
 namespace lockstep {
 namespace {
@@ -17,14 +19,15 @@ void check_mixup(const TrainConfig& train, const ModelTraits& traits) {
   if (!mixes(traits)) {
     refuse_value("train.mixup",
                  train.mixup,
-                 fmt::format("0, or above it only with a model that tells the class of images: {}",
+                 fmt::format("0; above 0 only with a model that classifies images: {}",
                              sections_where(mixes)));
   }
   if (train.global_batch == train.lanes) {
-    refuse_value("train.mixup",
-                 train.mixup,
-                 "0, or above it only with 2 samples or more in a lane, where "
-                 "train.global_batch / train.lanes has 1");
+    refuse_value(
+        "train.mixup",
+        train.mixup,
+        "0; above 0 only with 2 samples or more in a lane; train.global_batch / train.lanes "
+        "is 1");
   }
 }
 
@@ -81,7 +84,7 @@ void check_length_buckets(const ExecutionConfig& execution, const ModelTraits& t
   for (const int64_t length : execution.length_buckets) {
     constexpr const char* kField = "execution.length_buckets";
     if (traits.input != ModelInput::kTokens)
-      refuse_value(kField, length, "none, but with a model of tokens");
+      refuse_value(kField, length, "none, because the model's input is not tokens");
     if (length >= traits.context)
       refuse_value(
           kField,
@@ -93,16 +96,77 @@ void check_length_buckets(const ExecutionConfig& execution, const ModelTraits& t
   }
 }
 
+// Checks the number formats of the computation.
+void check_precision(const ExecutionConfig& execution, const OpSet& ops) {
+  if (ops.separate_memory) {
+    if (execution.bf16x3)
+      throw ConfigError(
+          "execution.bf16x3: value is true; allowed on {}: false (execution.tf32 is for GPUs)",
+          ops.device);
+    return;
+  }
+  if (execution.precision != Precision::kFp32)
+    throw ConfigError(
+        "execution.precision: value is {}; allowed on {}: FP32 (a GPU has BF16 and FP16; lockstep "
+        "plan --gpu plans for one)",
+        execution.precision == Precision::kBf16 ? "BF16" : "FP16",
+        ops.device);
+  if (execution.tf32)
+    throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
+}
+
+// The device can add the parts of a limited number of ranks in one sum of the tree.
+void check_tree(const CommConfig& comm, const Topology& placed, const OpSet& ops) {
+  if (comm.order == CommConfig::Order::kFast) return;
+  for (const RankGroup& group : placed.groups_of(0)) {
+    if (group.count <= ops.max_tree_ranks) continue;
+    throw ConfigError(
+        "comm.order: value is TREE; allowed for one sum over {} ranks on device {}: FAST (TREE is "
+        "for up to {} ranks a node, the same number on each, and up to {} nodes)",
+        group.count,
+        ops.device,
+        ops.max_tree_ranks,
+        ops.max_tree_ranks);
+  }
+}
+
+void check_purpose(const ModelTraits& model, RunPurpose purpose) {
+  if (model.text_task == TextTask::kHiddenStates && purpose != RunPurpose::kPredict)
+    throw ConfigError(
+        "{}: value is HIDDEN_STATES, which has no loss; allowed: the other tasks, or `lockstep "
+        "predict`",
+        model.field("task"));
+  if (model.diffusion && purpose == RunPurpose::kPredict)
+    throw ConfigError(
+        "model: is {}, which makes images and predicts nothing; allowed: `lockstep sample`",
+        model.section);
+}
+
 }  // namespace
 
-void check_model(const RunConfig& config) {
-  check_own_fields(config.model);
-  const ModelTraits traits = traits_of(config.model);
+void check_config(const OpenedConfig& opened) {
+  const RunConfig& config = opened.config;
+  const ModelTraits& traits = opened.model->traits();
+  validate_data(config);
+  opened.model->check();
   check_mixup(config.train, traits);
   check_best(config.eval, traits);
   check_class_weights(config.train, traits);
   check_recompute(config.execution, traits);
   check_length_buckets(config.execution, traits);
+  require_format_for_model(config.data, traits);
+}
+
+void check_for_device(const OpenedConfig& opened,
+                      const Topology& placed,
+                      RunPurpose purpose,
+                      const OpSet& ops) {
+  RunConfig config = opened.config;
+  if (purpose != RunPurpose::kTrain) config.comm.residual_groups = 0;  // nothing is summed
+  validate_for_ranks(config, placed.ranks());
+  check_precision(config.execution, ops);
+  check_tree(config.comm, placed, ops);
+  check_purpose(opened.model->traits(), purpose);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // Catches: memory that is shared where it must not be or left unshared where it may, a size of
 // buckets that depends on the ranks, and a ZeRO stage that takes effect where nothing is sharded.
-#include "runtime/run/decisions.h"
+#include "runtime/run/defaults.h"
 
 #include <gtest/gtest.h>
 
@@ -77,7 +77,8 @@ TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
   const Graph model = small_model();
   const auto shares = [&](Topology placed, bool reached, RunPurpose purpose) {
     placed.shares_memory = reached;
-    return decide(config_of(comm_of(1)), placed, purpose, {}, model).topology.shares_memory;
+    return choose_defaults(config_of(comm_of(1)), placed, purpose, {}, model)
+        .topology.shares_memory;
   };
   EXPECT_TRUE(shares(kNode, true, RunPurpose::kTrain));
   EXPECT_FALSE(shares(kNode, false, RunPurpose::kTrain));
@@ -87,7 +88,7 @@ TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
 TEST(Decisions, TheStageTakesEffectWhereRanksTrain) {
   const Graph model = small_model();
   const auto stage = [&](const Topology& placed, RunPurpose purpose) {
-    return decide(config_of(comm_of(3)), placed, purpose, {}, model).zero_stage;
+    return choose_defaults(config_of(comm_of(3)), placed, purpose, {}, model).zero_stage;
   };
   EXPECT_EQ(stage(kNode, RunPurpose::kTrain), 3);
   EXPECT_EQ(stage({}, RunPurpose::kTrain), 1);
@@ -97,7 +98,7 @@ TEST(Decisions, TheStageTakesEffectWhereRanksTrain) {
 TEST(Decisions, BucketsAreAsConfiguredOrDependOnTheModelAlone) {
   const Graph model = small_model();
   const auto bucket_mib = [&](const CommConfig& comm, const Topology& placed, const OpSet& ops) {
-    return decide(config_of(comm), placed, RunPurpose::kTrain, ops, model).bucket_mib;
+    return choose_defaults(config_of(comm), placed, RunPurpose::kTrain, ops, model).bucket_mib;
   };
   CommConfig configured = comm_of(1);
   configured.bucket_mib = 3;
@@ -111,14 +112,15 @@ TEST(Decisions, BucketsAreAsConfiguredOrDependOnTheModelAlone) {
 TEST(Decisions, FastOrderKnowsNoNodes) {
   CommConfig comm = comm_of(1);
   comm.order = CommConfig::Order::kFast;
-  EXPECT_EQ(decide(config_of(comm), kTwoNodes, RunPurpose::kTrain, {}, small_model()).topology,
-            Topology::flat(4));
+  EXPECT_EQ(
+      choose_defaults(config_of(comm), kTwoNodes, RunPurpose::kTrain, {}, small_model()).topology,
+      Topology::flat(4));
 }
 
 TEST(Decisions, ARunThatSavesOnItsWayHasASnapshot) {
   const Graph model = small_model();
   const auto snapshot = [&](const RunConfig& config, RunPurpose purpose = RunPurpose::kTrain) {
-    return decide(config, kNode, purpose, {}, model).snapshot;
+    return choose_defaults(config, kNode, purpose, {}, model).snapshot;
   };
   RunConfig config;
   EXPECT_FALSE(snapshot(config)) << "the last checkpoint is waited for";

@@ -1,4 +1,4 @@
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 
 #include "runtime/base/error.h"
 
@@ -47,7 +47,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
       backend.allocated_bytes() + (node != nullptr ? node->allocated_bytes() : 0);
   const size_t planned = plan.memory_bytes() - plan.row_bytes(kDatasetRow) -
                          (rank == 0 ? 0 : plan.row_bytes(kWeightsSnapshotRow));
-  LOCKSTEP_CHECK(allocated == planned, "{} bytes are allocated, {} planned ", allocated, planned);
+  LOCKSTEP_CHECK(allocated == planned, "{} bytes are allocated, {} planned", allocated, planned);
   return memory;
 }
 

@@ -1,6 +1,6 @@
 // Catches: a GPU that trains in FP32 without a word, advice that the config would be refused with,
 // and advice if nothing is slow.
-#include "runtime/run/supported.h"
+#include "runtime/run/capability_checks.h"
 
 #include <gtest/gtest.h>
 

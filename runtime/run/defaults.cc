@@ -1,4 +1,4 @@
-#include "runtime/run/decisions.h"
+#include "runtime/run/defaults.h"
 
 #include <fmt/core.h>
 
@@ -9,8 +9,9 @@
 namespace lockstep {
 namespace {
 
-// Where the memory for gradients has buckets, or on GPUs, whose networks the cost model does not
-// know: the usual size.
+// The size of buckets, if the config leaves it open, is chosen by the cost model. It is a fixed
+// size in ZeRO stages 2 and 3, where the memory for gradients has buckets, and on GPUs, whose
+// interconnects the cost model does not know.
 double bucket_mib_of(const CommConfig& comm, const OpSet& ops, const Graph& training) {
   constexpr double kMiB = 1024.0 * 1024;
   if (comm.bucket_mib > 0) return comm.bucket_mib;
@@ -19,7 +20,8 @@ double bucket_mib_of(const CommConfig& comm, const OpSet& ops, const Graph& trai
   return usual_bucket_mib(training, compute_type(comm.wire_dtype));
 }
 
-// Before the last step; the last checkpoint is waited for in any case.
+// Whether checkpoints are written before the last step; training waits for the last checkpoint in
+// any case.
 bool saves_meanwhile(const RunConfig& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   const bool best = checkpoint.keep_best && checkpoint.at_end && config.eval.every > 0;
@@ -38,50 +40,50 @@ DType compute_type(Precision precision) {
 }
 
 int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const OpSet& ops) {
-  constexpr int64_t kMostBytes = int64_t{256} << 20, kUnit = 64;  // whole blocks of products
+  constexpr int64_t kMaxBytes = int64_t{256} << 20, kUnit = 64;  // whole blocks of products
   if (execution.loss_rows > 0 || ops.separate_memory || execution.bf16x3)
     return execution.loss_rows;
   const int64_t row_bytes =
       std::max<int64_t>(vocabulary, 1) * static_cast<int64_t>(size_of(DType::kF32));
-  return std::max<int64_t>(kUnit, kMostBytes / row_bytes / kUnit * kUnit);
+  return std::max<int64_t>(kUnit, kMaxBytes / row_bytes / kUnit * kUnit);
 }
 
 bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const OpSet& ops) {
   if (!comm.shared_memory || ops.separate_memory || placed.per_node == 1) return false;
-  if (comm.order == CommConfig::Order::kFast) return false;  // a library sums
-  // In ZeRO stage 0 the ranks of a node would have sums in common, but not what comes from others.
+  if (comm.order == CommConfig::Order::kFast) return false;  // the library makes the sums
+  // In ZeRO stage 0 the ranks of a node share their sums, but not what comes from other nodes.
   if (comm.zero_stage == 0) return placed.nodes == 1 && comm.power_sgd_rank == 0;
   return comm.zero_stage < 3;
 }
 
-RunDecisions decide(const RunConfig& config,
-                    const Topology& placed,
-                    RunPurpose purpose,
-                    const OpSet& ops,
-                    const Graph& training) {
+RunDefaults choose_defaults(const RunConfig& config,
+                            const Topology& placed,
+                            RunPurpose purpose,
+                            const OpSet& ops,
+                            const Graph& training) {
   const CommConfig& comm = config.comm;
   const bool trains = purpose == RunPurpose::kTrain;
-  RunDecisions decisions;
-  // A library that chooses the order knows the nodes itself.
-  decisions.topology =
+  RunDefaults defaults;
+  // With FAST the library chooses the order of sums, and finds the nodes itself.
+  defaults.topology =
       comm.order == CommConfig::Order::kFast ? Topology::flat(placed.ranks()) : placed;
-  decisions.topology.shares_memory =
+  defaults.topology.shares_memory =
       trains && placed.shares_memory && wants_shared_memory(comm, placed, ops);
-  decisions.zero_stage = trains && placed.ranks() > 1 ? static_cast<int>(comm.zero_stage) : 1;
-  decisions.bucket_mib = bucket_mib_of(comm, ops, training);
-  decisions.snapshot = trains && config.checkpoint.async && saves_meanwhile(config);
-  return decisions;
+  defaults.zero_stage = trains && placed.ranks() > 1 ? static_cast<int>(comm.zero_stage) : 1;
+  defaults.bucket_mib = bucket_mib_of(comm, ops, training);
+  defaults.snapshot = trains && config.checkpoint.async && saves_meanwhile(config);
+  return defaults;
 }
 
-std::string to_text(const RunDecisions& decisions) {
-  const Topology& topology = decisions.topology;
+std::string to_text(const RunDefaults& defaults) {
+  const Topology& topology = defaults.topology;
   const std::string saving =
-      decisions.snapshot ? ", checkpoints written while training goes on" : "";
+      defaults.snapshot ? ", checkpoints written while training goes on" : "";
   if (topology.ranks() == 1)
-    return fmt::format("buckets of {:g} MiB", decisions.bucket_mib) + saving;
+    return fmt::format("buckets of {:g} MiB", defaults.bucket_mib) + saving;
   return fmt::format("ZeRO stage {}, buckets of {:g} MiB, the ranks {}{}",
-                     decisions.zero_stage,
-                     decisions.bucket_mib,
+                     defaults.zero_stage,
+                     defaults.bucket_mib,
                      topology.shares_memory ? "of a node share memory" : "send messages",
                      saving);
 }

@@ -1,0 +1,30 @@
+#include "launcher/ranks/rank_context.h"
+
+#include "collectives/find_topology.h"
+#include "launcher/ranks/transport.h"
+#include "runtime/run/threads.h"
+
+namespace lockstep {
+
+RankContext::RankContext(Session& rank_session,
+                         const CommonOptions& options,
+                         const CommConfig& comm,
+                         RunPurpose purpose)
+    : session(rank_session),
+      device(rank_session, options),
+      placed(find_topology(rank_session.communicator())) {
+  const bool trains = purpose == RunPurpose::kTrain;
+  const OpSet& ops = device.device().ops();
+  if (trains) choose_transport(session, comm.transport, ops);
+  communicator().set_files_timeout_s(comm.files_timeout_s);
+  share = share_cpus(communicator());
+  if (trains && wants_shared_memory(comm, placed, ops))
+    node = NodeMemory::join(communicator(), placed);
+  placed.shares_memory = node != nullptr;
+}
+
+void RankContext::require_memory(const PreparedRun& prepared) const {
+  lockstep::require_memory(prepared, session.local_ranks(), device.limits());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#pragma once
+// This rank of a run: how it takes part, what it computes with, and where it is placed.
+
+#include <memory>
+
+#include "collectives/shm/node_memory.h"
+#include "collectives/topology.h"
+#include "launcher/ranks/devices.h"
+#include "launcher/ranks/session.h"
+#include "runtime/base/cpus.h"
+#include "runtime/run/prepared_run.h"
+
+namespace lockstep {
+
+struct RankContext {
+  // Chooses the device and, for training, the transport between the ranks, and joins the memory of
+  // the node if its ranks share memory. All ranks together; throws AgreedError. Borrows session and
+  // options.
+  RankContext(Session& session,
+              const CommonOptions& options,
+              const CommConfig& comm,
+              RunPurpose purpose);
+
+  Communicator& communicator() const { return session.communicator(); }
+  // Throws MemoryError if the run does not fit into the memory that is free now.
+  void require_memory(const PreparedRun& prepared) const;
+
+  Session& session;
+  RankDevice device;
+  Topology placed;                   // on which nodes the ranks are
+  CpuShare share;                    // of its host's CPUs
+  std::unique_ptr<NodeMemory> node;  // null if the ranks share no memory
+};
+
+}  // namespace lockstep

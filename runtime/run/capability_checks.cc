@@ -1,0 +1,155 @@
+#include "runtime/run/capability_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "runtime/base/error.h"
+#include "runtime/graph/schema.h"
+#include "runtime/run/norm_statistics.h"
+#include "runtime/train/evaluation/task_scores.h"
+#include "runtime/train/step/optimizer.h"
+
+namespace lockstep {
+
+namespace {
+
+// train.lanes must be 1 if a node mixes the samples of a batch. `node`: its description; empty if
+// there is no such node.
+void check_lanes(const TrainConfig& train, const std::string& node) {
+  if (train.lanes == 1 || node.empty()) return;
+  throw ConfigError(
+      "train.lanes: value is {}; allowed: 1, which also limits the run to one rank, as the network "
+      "mixes the samples of a batch (or depends on their positions or their number) at {}, and a "
+      "lane computes its samples alone",
+      train.lanes,
+      node);
+}
+
+// In ZeRO stages 2 and 3 the lanes of a rank use one gradient buffer in turn. Interleaved lanes
+// would need a buffer each.
+void check_zero_stage(const CommConfig& comm, const Plan& plan) {
+  const int ranks = plan.topology.ranks();
+  if (!plan.shards_gradients || !plan.interleaved_lanes || plan.lanes == ranks) return;
+  throw ConfigError(
+      "comm.zero_stage: value is {}; allowed with sync_batch_norm, which interleaves the lanes of "
+      "a rank: 0, 1, or {} on as many ranks as train.lanes ({}; this run has {} ranks)",
+      comm.zero_stage,
+      comm.zero_stage,
+      plan.lanes,
+      ranks);
+}
+
+void check_muon(const Plan& plan) {
+  if (!plan.muon || !plan.muon->matrices.empty()) return;
+  throw ConfigError(
+      "optimizer.muon: the model has no hidden matrix that it could take (all are vectors, or "
+      "match optimizer.muon.adamw_match); allowed: optimizer.adamw");
+}
+
+// Samples must have lengths. `have_documents`: they have the rows of packed_tokens.h.
+void check_samples_have_lengths(const ExecutionConfig& execution, bool have_documents) {
+  if (execution.length_buckets.empty() || have_documents) return;
+  throw ConfigError(
+      "execution.length_buckets: value is {}; allowed with samples that may be padded (data.tokens "
+      "with packing PADDED, conversations, labelled texts), otherwise none",
+      execution.length_buckets.front());
+}
+
+// A layer-wise optimizer has a rate for every tensor, and a device holds a limited number of them.
+void check_update_groups(const OptimizerConfig& optimizer,
+                         const ParameterLayout& layout,
+                         const OpSet& ops) {
+  const size_t groups = UpdateGroups(optimizer, layout).groups.size();
+  if (groups <= ops.max_update_groups) return;
+  const size_t tensors = adapted_slots(optimizer, layout).size();
+  if (tensors == 0)
+    throw ConfigError(
+        "train.groups: the model's parameters have {} pairs of learning rate and weight decay, "
+        "including those of train.layer_lr_decay; allowed on {}: up to {}, or --device cpu",
+        groups,
+        ops.device,
+        ops.max_update_groups);
+  throw ConfigError(
+      "optimizer.{}: the model has {} tensors with a learning rate of their own; allowed on {}: up "
+      "to {}, or --device cpu",
+      optimizer_name(optimizer),
+      tensors,
+      ops.device,
+      ops.max_update_groups - std::min(ops.max_update_groups, groups - tensors));
+}
+
+}  // namespace
+
+std::string tensor_core_advice(const RunConfig& config, const OpSet& ops) {
+  const ExecutionConfig& execution = config.execution;
+  if (!ops.separate_memory || execution.precision != Precision::kFp32 || execution.tf32) return "";
+  const std::string what =
+      "execution.precision is FP32, which uses none of the GPU's tensor cores; ";
+  const auto* const onnx = std::get_if<OnnxConfig>(&config.model);
+  if (onnx != nullptr && onnx->diffusion)  // its times need fp32
+    return what + "--set execution.tf32=true uses them";
+  return what +
+         "--set execution.precision=BF16 uses them, and so does --set execution.tf32=true at half "
+         "the rate";
+}
+
+void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
+  for (const Op& op : graph.ops) {
+    if (ops.supports(graph, op)) continue;
+    if (!ops.has(op.kind))
+      throw ConfigError("model.{}: device {} cannot run {} yet; allowed: --device cpu",
+                        name_of(model),
+                        ops.device,
+                        name_of(op.kind));
+    throw ConfigError(
+        "model.{}: device {} cannot run '{}' ({} of {}), which is too large for its kernels; "
+        "allowed: a narrower model, or a smaller train.global_batch / train.lanes",
+        name_of(model),
+        ops.device,
+        op.name,
+        name_of(op.kind),
+        to_string(graph.shape(op.inputs[0])));
+  }
+}
+
+std::string check_samples(const ResolvedRun& run) {
+  const TrainConfig& train = run.config.train;
+  check_samples_have_lengths(run.config.execution, run.samples_are_packed());
+  std::string mixing =
+      run.model->mixing_node(run.io, train.global_batch, train.global_batch / train.lanes);
+  check_lanes(train, mixing);
+  return mixing;
+}
+
+std::vector<std::string> check_graphs(const ResolvedRun& run,
+                                      const RunGraphs& graphs,
+                                      const std::string& mixing) {
+  std::vector<std::string> warnings;
+  const RunConfig& config = run.config;
+  if (run.purpose == RunPurpose::kTrain) {
+    for (const Graph& bucket : graphs.length_bucket_training) check_norm_statistics(config, bucket);
+    warnings = check_norm_statistics(config, graphs.training);
+  }
+  const int64_t batch = config.train.global_batch;
+  if (!mixing.empty() && run.data->eval &&
+      evaluated_samples(config.eval, *run.data->eval) % batch != 0)
+    warnings.push_back(fmt::format(
+        "the network mixes the samples of a batch at {}, and the last batch of an evaluation is "
+        "filled up with zeros: its results count samples that are not there, unless the evaluated "
+        "samples (eval.max_samples) are a multiple of train.global_batch, {}",
+        mixing,
+        batch));
+  if (std::string advice = tensor_core_advice(config, *run.ops); !advice.empty())
+    warnings.push_back(std::move(advice));
+  return warnings;
+}
+
+void check_plan(const RunConfig& config, const Plan& plan, const OpSet& ops) {
+  check_zero_stage(config.comm, plan);
+  check_muon(plan);
+  check_update_groups(config.optimizer, plan.layout, ops);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#pragma once
+// The checks that need data, graphs or the plan. They reject what the device or the runtime cannot
+// do, before anything is allocated. All throw ConfigError, which names the config's field.
+
+#include <string>
+#include <vector>
+
+#include "runtime/run/build_graphs.h"
+
+namespace lockstep {
+
+struct Plan;
+
+// A warning if the run would use none of a GPU's tensor cores, with the --set that changes it;
+// otherwise empty. Every GPU that Lockstep runs on (compute capability 8.0 or newer) has tensor
+// cores for BF16 and TF32.
+std::string tensor_core_advice(const RunConfig& config, const OpSet& ops);
+
+// Checks that the device runs every op of the graph.
+void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops);
+
+// Checks, before the graphs are built, that the samples allow execution.length_buckets and
+// train.lanes. Returns the node that mixes the samples of a batch: see OpenedModel::mixing_node().
+std::string check_samples(const ResolvedRun& run);
+
+// Checks that norms see enough values. Returns warnings about the run. `mixing`: the result of
+// check_samples().
+std::vector<std::string> check_graphs(const ResolvedRun& run,
+                                      const RunGraphs& graphs,
+                                      const std::string& mixing);
+
+// Checks, for training, the ZeRO stage, Muon, and the number of learning rates.
+void check_plan(const RunConfig& config, const Plan& plan, const OpSet& ops);
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#pragma once
+// All checks of a config that need no data. They run before anything else is opened, and
+// `lockstep config CONFIG --check` runs them alone. All throw ConfigError.
+//
+// The values of fields, and fields that exclude each other, are checked when the config is parsed:
+// see config/validate.h.
+
+#include "collectives/topology.h"
+#include "runtime/exec/op_set.h"
+#include "runtime/run/open_data.h"
+
+namespace lockstep {
+
+// Checks the fields that depend on the model or on the format of the data.
+void check_config(const OpenedConfig& opened);
+
+// Checks what a run for this purpose requires of its ranks, as they are placed, and of their
+// device.
+void check_for_device(const OpenedConfig& opened,
+                      const Topology& placed,
+                      RunPurpose purpose,
+                      const OpSet& ops);
+
+// Checks train.class_weights: there must be none if there are no classes and, once the number of
+// outputs is known, one for each class.
+void check_class_weights(const TrainConfig& train, const ModelTraits& traits);
+
+}  // namespace lockstep

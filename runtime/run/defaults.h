@@ -1,0 +1,48 @@
+#pragma once
+// Stage 6 of a run's preparation: the choices that the config leaves open, or that the ranks or the
+// device do not allow as configured. They are made once, before the plan.
+
+#include <cstdint>
+#include <string>
+
+#include "collectives/topology.h"
+#include "runtime/config/run_config.h"
+#include "runtime/exec/op_set.h"
+#include "runtime/graph/graph.h"
+#include "runtime/run/open_data.h"
+
+namespace lockstep {
+
+struct RunDefaults {
+  // The levels on which ranks exchange, and whether those of a node share memory.
+  Topology topology;
+  int zero_stage = 1;     // comm.zero_stage; 1 for one rank and if nothing is trained
+  double bucket_mib = 0;  // of fp32 gradients
+  // Checkpoints are written while training goes on, from a copy that the plan has memory for.
+  bool snapshot = false;
+};
+
+// The type that a precision computes in.
+DType compute_type(Precision precision);
+
+// Rows of logits that a language model with this vocabulary computes at a time, 0 for all:
+// execution.loss_rows or, if that is 0 and the split changes no bit, as many as take 256 MiB.
+int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const OpSet& ops);
+
+// Whether training on ranks with this placement shares memory within a node, provided that the
+// ranks of a node can reach each other's memory.
+bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const OpSet& ops);
+
+// `placed`: the placement of the ranks on nodes; its shares_memory tells whether the ranks of a
+// node can reach each other's memory. The result is the same on all ranks, and `bucket_mib` also
+// for any number of ranks.
+RunDefaults choose_defaults(const RunConfig& config,
+                            const Topology& placed,
+                            RunPurpose purpose,
+                            const OpSet& ops,
+                            const Graph& training);
+
+// The choices in one line for the user.
+std::string to_text(const RunDefaults& defaults);
+
+}  // namespace lockstep

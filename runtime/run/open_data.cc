@@ -1,0 +1,30 @@
+#include "runtime/run/open_data.h"
+
+#include "runtime/base/error.h"
+#include "runtime/data/format.h"
+#include "runtime/data/placeholder.h"
+
+namespace lockstep {
+namespace {
+
+OpenedData open(const OpenedConfig& opened, RunPurpose purpose, bool may_assume) {
+  const RunConfig& config = opened.config;
+  const ModelTraits& model = opened.model->traits();
+  if (may_assume) return open_data_or_placeholder(config.data, model, config.seed);
+  if (purpose == RunPurpose::kPredict) return open_inputs(config.data, model, config.seed);
+  return open_data(config.data, model, config.seed, purpose == RunPurpose::kTrain);
+}
+
+}  // namespace
+
+std::shared_ptr<OpenedData> open_run_data(const OpenedConfig& opened,
+                                          RunPurpose purpose,
+                                          bool may_assume) {
+  auto data = std::make_shared<OpenedData>(open(opened, purpose, may_assume));
+  if (purpose != RunPurpose::kTrain && !data->eval)
+    throw ConfigError(
+        "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
+  return data;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+#include "runtime/run/plan_run.h"
+
+#include <tuple>
+
+#include "runtime/config/parse.h"
+#include "runtime/data/loader.h"
+#include "runtime/train/evaluation/task_scores.h"
+#include "runtime/train/step/batch_stage.h"
+#include "runtime/train/step/optimizer.h"
+#include "runtime/train/step/weight_average.h"
+
+namespace lockstep {
+namespace {
+
+// Returns the bytes of a loader's ring, and sets its length in batches: `wanted` or, if that is 0,
+// the usual one.
+size_t ring_bytes(const Dataset& dataset,
+                  const BatchGeometry& geometry,
+                  int64_t wanted,
+                  int64_t& batches) {
+  batches = wanted > 0 ? wanted : default_ring_batches(loader_bytes(dataset, geometry, 1));
+  return loader_bytes(dataset, geometry, batches);
+}
+
+// Sets what the memory of the optimizer's state depends on.
+void add_optimizer(const RunConfig& config, const OpSet& ops, PlanOptions& options) {
+  const bool halves = moment_dtype(config.optimizer) != DType::kF32;
+  options.half_moments = halves ? static_cast<int>(moment_names(config.optimizer).size()) : 0;
+  options.moments = static_cast<int>(kept_arrays(config).size()) - options.half_moments;
+  options.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
+  options.newton_schulz_bytes = ops.newton_schulz_bytes;
+}
+
+// Adds the memory of the data sets and of the batches that are read ahead.
+void add_data(const ResolvedRun& run, int64_t global_batch, PlanOptions& options, RunPlan& plan) {
+  const BatchGeometry geometry = {.lane_batch = global_batch / options.lanes,
+                                  .lanes = options.lanes,
+                                  .first_lane = 0,
+                                  .local_lanes = options.lanes / options.topology.ranks()};
+  const int64_t wanted = run.config.execution.prefetch_batches;
+  for (const auto& [dataset, bytes, batches] :
+       {std::tuple(run.data->train.get(), &options.train_batch_bytes, &plan.train_ring_batches),
+        std::tuple(run.data->eval.get(), &options.eval_batch_bytes, &plan.eval_ring_batches)}) {
+    if (dataset == nullptr) continue;
+    *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
+    options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
+  }
+}
+
+// Adds the memory of the predictions from which an evaluation's metrics are computed.
+void add_scores(const ResolvedRun& run, const RunGraphs& graphs, PlanOptions& options) {
+  if (!graphs.evaluation || run.purpose == RunPurpose::kPredict) return;
+  const ModelTraits& model = run.model->traits();
+  const TaskScoresLayout scores(model,
+                                *graphs.evaluation,
+                                options.lanes,
+                                evaluated_samples(run.config.eval, *run.data->eval));
+  if (run.purpose == RunPurpose::kTrain) require_scores_of_best(run.config.eval, model, scores);
+  options.eval_score_bytes = scores.bytes();
+}
+
+}  // namespace
+
+RunPlan plan_run(const ResolvedRun& run,
+                 const RunGraphs& graphs,
+                 const RunDefaults& defaults,
+                 int64_t global_batch) {
+  const RunConfig& config = run.config;
+  const OpSet& ops = *run.ops;
+  const bool trains = run.purpose == RunPurpose::kTrain;
+  RunPlan result;
+  PlanOptions options;
+  options.topology = defaults.topology;
+  options.zero_stage = defaults.zero_stage;
+  options.bucket_mib = defaults.bucket_mib;
+  options.lanes = static_cast<int>(config.train.lanes);
+  options.wire = compute_type(config.comm.wire_dtype);
+  options.evaluation_only = !trains;
+  add_optimizer(config, ops, options);
+  add_data(run, global_batch, options, result);
+  add_scores(run, graphs, options);
+  if (trains) {
+    options.snapshot = defaults.snapshot;
+    options.residual_groups = residual_groups(config);
+    options.power_sgd = static_cast<int>(config.comm.power_sgd_rank);
+  }
+  options.separate_memory = ops.separate_memory;
+  if (ops.separate_memory) {
+    const int local_lanes = options.lanes / options.topology.ranks();
+    options.library_bytes = ops.workspace_bytes;
+    options.device_batch_bytes =
+        BatchStage::device_bytes(graphs.training, static_cast<size_t>(local_lanes));
+  }
+  result.plan = make_plan(
+      graphs.training,
+      graphs.evaluation ? &*graphs.evaluation : nullptr,
+      options,
+      [&ops](const Graph& graph, const Op& op) { return ops.op_workspace_bytes(graph, op); },
+      {graphs.length_bucket_training, graphs.length_bucket_evaluation});
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+#include "runtime/run/prepared_run.h"
+
+#include <utility>
+
+#include "runtime/run/capability_checks.h"
+#include "runtime/run/config_checks.h"
+
+namespace lockstep {
+namespace {
+
+// Makes the plan with run.defaults: stage 7.
+void plan(PreparedRun& run) {
+  static_cast<RunPlan&>(run) =
+      plan_run(run, *run.graphs, run.defaults, run.config.train.global_batch);
+  run.recorded = run.config;
+  run.recorded.comm.bucket_mib = run.defaults.bucket_mib;
+}
+
+}  // namespace
+
+PreparedRun prepare_run(const OpenedConfig& opened,
+                        const Topology& placed,
+                        RunPurpose purpose,
+                        const OpSet& ops,
+                        const PrepareOptions& options) {
+  check_for_device(opened, placed, purpose, ops);
+  std::shared_ptr<OpenedData> data = open_run_data(opened, purpose, options.may_assume_data);
+  PreparedRun run;
+  static_cast<ResolvedRun&>(run) =
+      resolve(opened, purpose, std::move(data), ops, options.checkpoint);
+  const std::string mixing = check_samples(run);
+  run.graphs = std::make_shared<const RunGraphs>(build_graphs(run, run.config.train.global_batch));
+  run.warnings = check_graphs(run, *run.graphs, mixing);
+  run.defaults = choose_defaults(run.config, placed, purpose, ops, run.graphs->training);
+  if (options.bucket_mib > 0) run.defaults.bucket_mib = options.bucket_mib;
+  plan(run);
+  if (purpose == RunPurpose::kTrain) {
+    check_plan(run.config, run.plan, ops);
+    run.flops_per_sample = run.model->flops_per_sample(run.io);
+  }
+  run.model->release();
+  return run;
+}
+
+PreparedRun with_buckets(const PreparedRun& prepared, double bucket_mib) {
+  PreparedRun other = prepared;
+  other.defaults.bucket_mib = bucket_mib;
+  plan(other);
+  return other;
+}
+
+PreparedRun without_snapshot(const PreparedRun& prepared) {
+  PreparedRun other = prepared;
+  other.defaults.snapshot = false;
+  plan(other);
+  return other;
+}
+
+Plan plan_for_batch(const PreparedRun& prepared, int64_t global_batch) {
+  return plan_run(prepared, build_graphs(prepared, global_batch), prepared.defaults, global_batch)
+      .plan;
+}
+
+RunContext context_of(const PreparedRun& prepared,
+                      Communicator& communicator,
+                      Communicator& slices,
+                      Backend& backend,
+                      NodeMemory* node,
+                      RunFolder* folder) {
+  const RunGraphs& graphs = *prepared.graphs;
+  return {prepared.recorded,
+          communicator,
+          slices,
+          node,
+          backend,
+          graphs.training,
+          graphs.evaluation ? &*graphs.evaluation : nullptr,
+          prepared.plan,
+          *prepared.data,
+          prepared.recorded.output.run_dir,
+          prepared.train_ring_batches,
+          prepared.eval_ring_batches,
+          prepared.flops_per_sample,
+          prepared.model->traits(),
+          folder,
+          {graphs.length_bucket_training, graphs.length_bucket_evaluation}};
+}
+
+}  // namespace lockstep

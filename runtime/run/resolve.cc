@@ -1,0 +1,79 @@
+#include "runtime/run/resolve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "models/huggingface/lora_layers.h"
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/config/validate.h"
+#include "runtime/run/config_checks.h"
+
+namespace lockstep {
+namespace {
+
+int64_t steps_of(const TrainConfig& train, int64_t samples) {
+  const double steps = std::ceil(train.epochs * static_cast<double>(samples) /
+                                 static_cast<double>(train.global_batch));
+  const int64_t limit = integer_limit_of("train.steps").high;
+  if (steps > static_cast<double>(limit))
+    throw ConfigError("train.epochs: value is {}, which is {:.0f} steps; allowed: up to {} steps",
+                      train.epochs,
+                      steps,
+                      limit);
+  return std::max<int64_t>(static_cast<int64_t>(steps), 1);
+}
+
+ModelIo io_of(const DataSummary& summary) {
+  return {.features = summary.features,
+          .classes = summary.classes,
+          .target_columns = summary.target_columns,
+          .vocabulary = summary.vocabulary,
+          .height = summary.height,
+          .width = summary.width,
+          .channels = summary.channels,
+          .mean = summary.mean,
+          .std = summary.std};
+}
+
+}  // namespace
+
+bool ResolvedRun::samples_are_packed() const {
+  const Dataset* const dataset = data->train ? data->train.get() : data->eval.get();
+  return model->traits().input == ModelInput::kTokens && dataset != nullptr &&
+         dataset->input().shape.rank() == 2;
+}
+
+ResolvedRun resolve(const OpenedConfig& opened,
+                    RunPurpose purpose,
+                    std::shared_ptr<OpenedData> data,
+                    const OpSet& ops,
+                    const CheckpointState* checkpoint) {
+  ResolvedRun run{.purpose = purpose,
+                  .config = opened.config,
+                  .model = {},
+                  .data = std::move(data),
+                  .io = {},
+                  .ops = &ops};
+  RunConfig& config = run.config;
+  const bool trains = purpose == RunPurpose::kTrain;
+  if (!trains) config.comm.residual_groups = 0;  // nothing is summed
+  run.io = io_of(run.data->summary);
+  config.model = opened.model->resolved(run.io);
+  run.model = reopen_model(opened.model, config.model);
+  check_class_weights(config.train, run.model->traits());
+  if (trains) {
+    if (config.train.steps == 0) {
+      config.train.steps = steps_of(config.train, run.data->train->samples());
+      config.train.epochs = 0;
+    }
+    validate_schedule_length(config.schedule, config.train.steps);
+  }
+  if (config.adapter.lora)
+    config.adapter.lora->train_also = huggingface::train_also_with_new_heads(
+        config, run.model->build(run.io, 1, Purpose::kInference), checkpoint);
+  return run;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+// Stage 4 of a run's preparation: what the config leaves to the data and to the weights is filled
+// in. Nothing changes the config after it.
+
+#include <memory>
+
+#include "runtime/exec/op_set.h"
+#include "runtime/run/open_data.h"
+
+namespace lockstep {
+
+struct CheckpointState;
+
+struct ResolvedRun {
+  RunPurpose purpose = RunPurpose::kTrain;
+  RunConfig config;  // resolved: steps, model outputs, what is trained besides a LoRA
+  std::shared_ptr<const OpenedModel> model;  // of config.model
+  std::shared_ptr<OpenedData> data;
+  ModelIo io;
+  const OpSet* ops = nullptr;  // of the device, borrowed
+
+  // Whether samples of a language model are rows of tokens, documents and positions.
+  bool samples_are_packed() const;
+};
+
+// `checkpoint`: see PrepareOptions (prepared_run.h). Throws ConfigError if the model and the data
+// do not fit each other.
+ResolvedRun resolve(const OpenedConfig& opened,
+                    RunPurpose purpose,
+                    std::shared_ptr<OpenedData> data,
+                    const OpSet& ops,
+                    const CheckpointState* checkpoint);
+
+}  // namespace lockstep

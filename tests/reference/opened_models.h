@@ -1,0 +1,18 @@
+#pragma once
+// For tests that need one property of a model: each function opens the model for it.
+
+#include "models/registry.h"
+
+namespace lockstep::testing {
+
+inline ModelTraits traits_of(const ModelConfig& model) { return open_model(model)->traits(); }
+
+inline ModelConfig resolved(const ModelConfig& model, const ModelIo& io) {
+  return open_model(model)->resolved(io);
+}
+
+inline double flops_per_sample(const ModelConfig& model, const ModelIo& io) {
+  return open_model(model)->flops_per_sample(io);
+}
+
+}  // namespace lockstep::testing
