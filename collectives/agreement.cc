@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What one rank reports: fixed size, so that one all-gather carries it.
+// The outcome on one rank. The size is fixed, so that one all-gather carries it.
 struct Outcome {
   int32_t code = 0;
   char message[1020] = {};
@@ -34,7 +34,7 @@ Outcome outcome_of(const std::function<void()>& action) {
 
 std::byte* bytes_of(void* data) { return static_cast<std::byte*>(data); }
 
-// Names and values, each with a zero behind it.
+// Names and values, each followed by a zero byte.
 std::string text_of(const std::vector<Fact>& facts) {
   std::string text;
   for (const Fact& fact : facts) {
@@ -67,7 +67,7 @@ const std::string* value_of(const std::vector<Fact>& facts, const std::string& n
   return found == facts.end() ? nullptr : &found->value;
 }
 
-// "schedule.lr is 0.001 on ranks 0 and 2, 0.002 on rank 1"; empty where all have the same.
+// "schedule.lr is 0.001 on ranks 0 and 2, 0.002 on rank 1"; empty if all ranks have the same value.
 std::string difference_in(const std::string& name, const std::vector<std::vector<Fact>>& ranks) {
   std::vector<std::pair<std::string, std::vector<size_t>>> groups;  // value, ranks that have it
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -109,10 +109,10 @@ void run_on_root(Communicator& communicator, const std::function<void()>& action
   if (outcome.code != 0) throw AgreedError(static_cast<ExitCode>(outcome.code), outcome.message);
 }
 
-void check_same_facts(Communicator& communicator,
-                      const std::vector<Fact>& facts,
-                      const std::string& advice,
-                      ExitCode code) {
+void require_same_facts(Communicator& communicator,
+                        const std::vector<Fact>& facts,
+                        const std::string& advice,
+                        ExitCode code) {
   if (communicator.size() == 1) return;
   const std::string mine = text_of(facts);
   std::vector<uint64_t> hashes(static_cast<size_t>(communicator.size()));

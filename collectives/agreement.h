@@ -1,5 +1,6 @@
 #pragma once
-// Decisions that all ranks share. No rank goes on, or waits, while another has failed.
+// Decisions that all ranks take together. If a rank fails, no other one continues, or waits for
+// ever.
 
 #include <cstdint>
 #include <functional>
@@ -11,41 +12,40 @@
 
 namespace lockstep {
 
-// An error that every rank throws at the same point: the ranks can end in order, and rank 0 speaks
-// for all.
+// An error that every rank throws at the same point, so that all ranks end in order and only rank 0
+// needs to report it.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-// Runs `action` on every rank, then exchanges the outcome: if any rank threw an Error, every rank
-// throws an AgreedError that repeats the one of the lowest such rank, with the same code and
-// message ("rank R: " in front where only some ranks failed).
+// Runs `action` on every rank and exchanges the outcomes. If it throws an Error on any rank, every
+// rank throws an AgreedError with the code and message of the lowest such rank. The message begins
+// with "rank R: " if the action succeeded on other ranks.
 void run_on_all(Communicator& communicator, const std::function<void()>& action);
 
-// Runs `action` on rank 0 only; all ranks return together, or throw rank 0's error together.
+// Runs `action` on rank 0 only. All ranks return together, or all throw rank 0's error.
 void run_on_root(Communicator& communicator, const std::function<void()>& action);
 
-// What a rank holds to be so: "schedule.lr" is "0.001".
+// A value that all ranks must have in common: "schedule.lr" is "0.001".
 struct Fact {
   std::string name, value;
 };
 
-// Returns where all ranks give the same facts. Else every rank throws the same AgreedError of
-// `code`: the first fact in which a rank differs, both values, the ranks that have each, and then
-// `advice`.
-void check_same_facts(Communicator& communicator,
-                      const std::vector<Fact>& facts,
-                      const std::string& advice,
-                      ExitCode code = ExitCode::kUsage);
+// Returns if all ranks give the same facts. Otherwise every rank throws the same AgreedError with
+// `code`: the first fact that differs, its values with the ranks that have each, and then `advice`.
+void require_same_facts(Communicator& communicator,
+                        const std::vector<Fact>& facts,
+                        const std::string& advice,
+                        ExitCode code = ExitCode::kUsage);
 
-// The text of rank `root` on every rank.
+// Returns the text of rank `root`, on every rank.
 std::string broadcast_text(Communicator& communicator, const std::string& text, int root = 0);
 
-// Every rank's text, in rank order, on every rank.
+// Returns the texts of all ranks, in rank order, on every rank.
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text);
 
-// The sum of every rank's value, on every rank.
+// Returns the sum of all ranks' values, on every rank.
 int64_t sum_over_ranks(Communicator& communicator, int64_t value);
 
 }  // namespace lockstep

@@ -1,10 +1,10 @@
 #pragma once
-// How the clocks of ranks on several hosts differ.
+// How much the clocks of ranks on several hosts differ.
 //
-// All ranks meet in an all-gather again and again and note when they enter and leave it. Nobody
-// leaves before everybody has entered. So if this rank's clock is d ahead of rank 0's, then
-// d <= left here - entered there and d >= entered here - left there, in every round: the
-// tightest of these bounds enclose d.
+// All ranks run an all-gather many times and record when they enter and leave it. No rank leaves
+// before all have entered. So if this rank's clock is d ahead of rank 0's, every round gives d <=
+// left here - entered there and d >= entered here - left there. The tightest of these bounds
+// enclose d.
 
 #include <span>
 
@@ -13,20 +13,21 @@
 namespace lockstep {
 
 struct ClockOffset {
-  double add_ms = 0;     // to this rank's now_ms() gives rank 0's
-  double within_ms = 0;  // how much that may be wrong
+  double add_ms = 0;     // add it to this rank's now_ms() to get rank 0's
+  double within_ms = 0;  // the max error of add_ms
 };
 
-// When a rank entered and left one meeting.
-struct ClockMeeting {
+// When a rank entered and left one all-gather.
+struct ClockExchange {
   double entered_ms = 0, left_ms = 0;
 };
 
-// From the same meetings as rank 0 and as this rank saw them. Clocks that may be equal by these are
-// taken to be equal: ranks of one host have the same one.
-ClockOffset clock_offset(std::span<const ClockMeeting> root, std::span<const ClockMeeting> mine);
+// Computes the offset from the same all-gathers as recorded by rank 0 and by this rank. If the
+// bounds allow that the clocks are equal, the offset is 0: ranks of one host have the same clock.
+ClockOffset clock_offset(std::span<const ClockExchange> root, std::span<const ClockExchange> mine);
 
-// Meets. All ranks together; takes about a hundred small messages' time.
+// Runs the all-gathers and computes the offset. Collective; takes as long as about a hundred small
+// messages.
 ClockOffset measure_clock_offset(Communicator& communicator);
 
 }  // namespace lockstep

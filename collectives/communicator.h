@@ -1,8 +1,8 @@
 #pragma once
-// What the ranks of a run say to each other. Every rank calls the same operations in the same order
-// with the same sizes. Blocking operations return when the caller's buffers may be used again. A
-// started operation owns its buffers until wait(). A failure throws CommError; after one the
-// communicator can only be aborted.
+// Messages among the ranks of a run. Every rank calls the same operations in the same order with
+// the same sizes. A blocking operation returns once the caller may use its buffers again. A started
+// operation owns its buffers until wait(). A failure throws CommError; afterwards the communicator
+// can only be aborted.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace lockstep {
 
 class Communicator {
  public:
-  // Operations that may be started and not yet waited for: exchanges of gradients, gathers of
-  // parameters, and what the lanes of a step say to each other meanwhile.
+  // Limit of the operations that are started and not yet waited for: exchanges of gradients,
+  // gathers of parameters, and what a step's lanes exchange meanwhile.
   static constexpr int kMaxPending = 64;
 
   virtual ~Communicator() = default;
@@ -25,39 +25,41 @@ class Communicator {
 
   RankGroup everyone() const { return {0, 1, size()}; }
 
-  // The next two are between the ranks of a group, which this one belongs to; every rank calls them
-  // with a group of as many, and no two of these groups overlap. Slots are numbered by the index in
-  // the group; me is this rank's.
+  // The next two operations run among the ranks of a group that includes this one. Every rank calls
+  // them with a group of the same size, and different groups do not overlap. Slots are numbered by
+  // the index in the group; `me` is this rank's index.
   //
   // Starts an exchange of slices: for every other index i,
   //   send + i * bytes  goes to i's  receive + me * bytes.
-  // The slot receive + me * bytes of this rank is left alone. Returns a handle.
+  // This rank's own slot, receive + me * bytes, is not written. Returns a handle.
   virtual int start_exchange(const std::byte* send,
                              std::byte* receive,
                              size_t bytes,
                              const RankGroup& group) = 0;
-  // Starts an in-place all-gather: the slot of index i is buffer + i * bytes. Returns a handle.
+  // Starts an in-place all-gather; the slot of index i is buffer + i * bytes. Returns a handle.
   virtual int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) = 0;
-  // Starts a sum over ranks, in an order that the library chooses: rank r receives the sum of what
-  // all ranks have at send + r * elements. `receive` has room for the parts of all ranks,
-  // size() * elements, which may lie there meanwhile; the sum is what the first elements then are.
+  // Starts a sum over ranks, in an order that the library chooses: rank r receives the sum of all
+  // ranks' send + r * elements, in the first `elements` of `receive`. `receive` must have room for
+  // the parts of all ranks, size() * elements, which an implementation may use meanwhile. Returns a
+  // handle.
   virtual int start_reduce_scatter(const float* send, float* receive, int64_t elements) = 0;
   // Completes a started operation.
   virtual void wait(int handle) = 0;
 
   virtual void broadcast(std::byte* buffer, size_t bytes, int root) = 0;
 
-  // Moves what is under way, without waiting, where nothing else does so while the caller computes.
+  // Moves operations in flight, without waiting. For communicators that move nothing by themselves
+  // while the caller computes.
   virtual void progress() {}
 
-  // Seconds that an operation may wait, now, for a rank that moves nothing; 0: for ever.
+  // The time in seconds that an operation may currently wait without progress; 0: no limit.
   virtual double timeout_s() const { return 0; }
-  // So long it may wait at least while the flight recorder has a phase in which ranks read or write
-  // files; 0: for ever.
+  // From now on timeout_s() is at least `seconds` while the flight recorder is in a phase in which
+  // ranks read or write files; 0: no limit.
   virtual void set_files_timeout_s(double /*seconds*/) {}
 
-  // Throws CommError if an operation under way has failed or taken too long. On a device operations
-  // are only queued: whoever waits for the device calls this again and again meanwhile. Not while a
+  // Throws CommError if an operation in flight has failed or timed out. On a device operations are
+  // only queued; so whoever waits for the device calls this repeatedly. Must not be called while a
   // stream is captured.
   virtual void check() {}
 
@@ -66,7 +68,7 @@ class Communicator {
   }
 };
 
-// The communicator of a run with one rank: every operation is already done.
+// The communicator of a run with one rank: every operation is complete at once.
 std::unique_ptr<Communicator> make_self_communicator();
 
 }  // namespace lockstep

@@ -1,13 +1,13 @@
 #pragma once
-// Which nodes the ranks are on.
+// Which node each rank is on.
 
 #include "collectives/communicator.h"
 #include "collectives/topology.h"
 
 namespace lockstep {
 
-// Asks every rank for its node: the host, or what LOCKSTEP_NODE says instead, by which ranks of one
-// host can stand for several. All ranks together.
+// Finds the node of every rank: its host, or the value of LOCKSTEP_NODE, by which ranks of one host
+// can act as several nodes. Collective.
 Topology find_topology(Communicator& communicator);
 
 }  // namespace lockstep

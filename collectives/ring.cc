@@ -10,7 +10,7 @@ std::optional<int64_t> Ring::take(int64_t n) {
   int64_t begin = count_ == 0 ? 0 : next_;
   if (count_ > 0) {
     const int64_t oldest = begins_[first_];
-    const bool around = next_ <= oldest;  // parts lie behind the oldest and from the first on
+    const bool around = next_ <= oldest;  // the newest part has wrapped around, the oldest not yet
     if (!around && begin + n > length_) begin = 0;
     if ((around || begin == 0) && begin + n > oldest) return std::nullopt;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// A piece of memory whose parts are given back in the order in which they were taken.
+// A ring buffer's allocator: parts are freed in the order in which they were allocated.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,23 +10,23 @@ namespace lockstep {
 
 class Ring {
  public:
-  // Of `length` elements, for at most `most` parts at a time.
-  Ring(int64_t length, size_t most) : length_(length), begins_(most) {}
+  // For a buffer of `length` elements and at most `max_parts` parts at a time.
+  Ring(int64_t length, size_t max_parts) : length_(length), begins_(max_parts) {}
 
-  // Takes n > 0 elements that follow each other, behind what was taken last or, where that is near
-  // the end, from the first on: where they begin. Nothing where older parts must be given back
-  // first; what is no longer than the ring finds room once it is empty.
+  // Allocates n > 0 consecutive elements and returns their offset: behind the newest part or, if
+  // they do not fit before the end, at the start. Returns nullopt if older parts must be freed
+  // first. If the ring is empty, any n up to `length` fits.
   std::optional<int64_t> take(int64_t n);
-  // Gives back the part that was taken first.
+  // Frees the oldest part.
   void give_back();
   void clear() { count_ = 0; }
   size_t parts() const { return count_; }
 
  private:
   int64_t length_;
-  std::vector<int64_t> begins_;  // of the parts, itself a ring
+  std::vector<int64_t> begins_;  // offsets of the parts, itself a ring
   size_t first_ = 0, count_ = 0;
-  int64_t next_ = 0;  // behind what was taken last
+  int64_t next_ = 0;  // the end of the newest part
 };
 
 }  // namespace lockstep

@@ -37,27 +37,26 @@ Range part_of(const Range& bucket, int part, int parts) {
   return {bucket.begin + part * length, bucket.begin + (part + 1) * length};
 }
 
-std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& places) {
+std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& cuts) {
   std::vector<Range> pieces;
   int64_t begin = range.begin;
-  for (auto place = std::ranges::upper_bound(places, begin);
-       place != places.end() && *place < range.end;
-       ++place) {
-    pieces.push_back({begin, *place});
-    begin = *place;
+  for (auto cut = std::ranges::upper_bound(cuts, begin); cut != cuts.end() && *cut < range.end;
+       ++cut) {
+    pieces.push_back({begin, *cut});
+    begin = *cut;
   }
   pieces.push_back({begin, range.end});
   return pieces;
 }
 
-int gradient_buffers(int local_lanes, bool lanes_together) {
-  return lanes_together ? local_lanes : std::bit_width(static_cast<unsigned>(local_lanes));
+int gradient_buffers(int local_lanes, bool interleaved_lanes) {
+  return interleaved_lanes ? local_lanes : std::bit_width(static_cast<unsigned>(local_lanes));
 }
 
 int64_t largest_bucket(const std::vector<Range>& buckets) {
-  int64_t most = 0;
-  for (const Range& bucket : buckets) most = std::max(most, bucket.size());
-  return most;
+  int64_t largest = 0;
+  for (const Range& bucket : buckets) largest = std::max(largest, bucket.size());
+  return largest;
 }
 
 std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
@@ -67,7 +66,7 @@ std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
   const size_t half = memory_bytes / 2;
   std::vector<GatherItem> items;
   int turn = 0;
-  size_t taken = 0;  // of this turn's half
+  size_t taken = 0;  // in this turn's half
   for (size_t b = 0; b < count; ++b) {
     const size_t bytes = static_cast<size_t>(buckets[b].size()) * element_bytes;
     LOCKSTEP_CHECK(bytes <= half);
@@ -86,7 +85,7 @@ int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory)
                 bucket = saves_memory ? largest : std::max(largest, kUsualBucketElements);
   int64_t all = 0;
   for (const Range& b : buckets) all += b.size();
-  return std::min({kExchangesInFlight * bucket, kMostExchangesInFlight * largest, all});
+  return std::min({kExchangesInFlight * bucket, kMaxExchangesInFlight * largest, all});
 }
 
 int64_t staging_elements(int64_t elements, const Topology& topology) {

@@ -1,11 +1,11 @@
 #pragma once
-// Who owns which part of the flat buffers: pure arithmetic, the same on every rank.
+// Which rank owns which part of the flat buffers. Pure arithmetic, the same on every rank.
 //
-// The flat buffer is padded to a multiple of lanes * kSliceAlignment elements and cut into buckets
-// of such multiples. A bucket is cut into `lanes` equal slices, and part p of W, which one rank
-// owns (topology.h says which), is the lanes/W consecutive slices from p * lanes / W. So a slice is
-// never split, whatever the number of ranks, and whatever is computed slice by slice has the same
-// bits on any W. Nor is a chunk of squares ever split (exact_sum.h), whatever the buckets.
+// The flat buffer is padded to a multiple of lanes * kSliceAlignment elements and cut into buckets,
+// each a multiple of that too. A bucket is cut into `lanes` equal slices. Part p of W consists of
+// the lanes / W consecutive slices from p * lanes / W on, and Topology::owner_of(p) owns it. So a
+// slice is never split, whatever the number of ranks, and everything computed slice by slice has
+// the same bits on any W. A chunk of squares (exact_sum.h) is never split either.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace lockstep {
 
-// Elements; 64 floats are four cache lines.
+// In elements; 64 floats are four cache lines.
 inline constexpr int64_t kSliceAlignment = 64;
 static_assert(kSliceAlignment % kSquaresChunk == 0);
 
-// The lanes of one rank: consecutive ones or, where every lane is summed across the ranks by
-// itself, every stride-th: those that the ranks run at the same time are a subtree of the lanes'
-// tree.
+// The lanes of one rank. By default they are consecutive. If each lane is summed across the ranks
+// by itself (`each_across_ranks`), a rank has every stride-th lane. Then the lanes that the ranks
+// run at the same time form a subtree of the lanes' tree.
 struct LocalLanes {
   int first = 0;
   int stride = 1;
@@ -43,66 +43,70 @@ struct Range {
 // `elements` rounded up so that it can be cut for `lanes`.
 int64_t padded_elements(int64_t elements, int lanes);
 
-// Consecutive buckets that cover a part of the buffer whose ends are multiples of lanes *
-// kSliceAlignment; each of about `bucket_elements`, at least one such multiple.
+// Cuts `part` into consecutive buckets of about `bucket_elements` each, and at least lanes *
+// kSliceAlignment. Both ends of `part` must be multiples of lanes * kSliceAlignment.
 std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements);
-// Elements of each bucket but the last.
+// The number of elements of every bucket except the last.
 int64_t bucket_length(int64_t bucket_elements, int lanes);
 
-// Part `part` of `parts` of a bucket, or of a part of it.
+// Part `part` of `parts` equal parts of `bucket`.
 Range part_of(const Range& bucket, int part, int parts);
 
-// A range cut at those of the increasing `places` that lie in it.
-std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& places);
+// Cuts `range` at those of the increasing `cuts` that lie inside it.
+std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& cuts);
 
-// Gradient buffers that a rank needs to sum `local_lanes` lanes as a binary tree (see reducer.h),
-// one after the other or all at once.
-int gradient_buffers(int local_lanes, bool lanes_together = false);
+// The gradient buffers that a rank needs to sum `local_lanes` lanes as a binary tree (see
+// reducer.h): with a binary counter if the lanes run one after the other, or one for each lane if
+// they are interleaved.
+int gradient_buffers(int local_lanes, bool interleaved_lanes = false);
 
-// Buckets of the largest size whose exchange may be under way at a time, and of any size: the
-// communicator keeps something of each.
+// Limits of the exchanges in flight at the same time: as many elements as kExchangesInFlight
+// buckets of the largest size, and kMaxExchangesInFlight exchanges, because the communicator keeps
+// state for each.
 inline constexpr int kExchangesInFlight = 4;
-inline constexpr int kMostExchangesInFlight = 48;
-// Of buckets: 25 MiB of floats. Of smaller ones as much is under way as of these, where memory is
-// not to be saved.
+inline constexpr int kMaxExchangesInFlight = 48;
+// 25 MiB of floats. Smaller buckets may have as many bytes in flight as buckets of this size would,
+// unless memory is to be saved.
 inline constexpr int64_t kUsualBucketElements = int64_t{25} << 18;
-// How many elements buckets have together whose exchange may be under way at a time.
+// The max number of elements in all buckets whose exchanges are in flight at the same time.
 int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory);
-// Floats that a rank receives so many elements of buckets in.
+// Floats of the staging buffer that receives exchanges of `elements` elements in total.
 int64_t staging_elements(int64_t elements, const Topology& topology);
 
 // The all-gather of a bucket.
 struct GatherItem {
   int bucket = 0;
-  size_t offset = 0;  // bytes: where it begins in the memory for what is gathered
-  // It is not begun before an item of the turn before is needed: until then others use its memory.
+  size_t offset = 0;  // in bytes, in the buffer for gathered data
+  // The gather is not started before an item of the previous turn is needed: until then its memory
+  // is in use by the turn before that one.
   int turn = 0;
   bool operator==(const GatherItem&) const = default;
 };
 
-// The first `count` buckets one after the other through `memory_bytes`, two of the longest or more:
-// as many as half of it takes are on their way while those in the other half are read.
+// Gathers the first `count` buckets, in order, through a buffer of `memory_bytes`, which has room
+// for at least two of the largest. The buffer has two halves: the buckets of one turn are gathered
+// into one half while those of the turn before are read from the other.
 std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
                                        size_t count,
                                        size_t element_bytes,
                                        size_t memory_bytes);
 
-// Buckets of parameters that may be on their way: so many of the largest or of the usual size, and
-// of any size.
+// Limits of the gathers in flight at the same time: as many elements as kGathersInFlight buckets of
+// the largest size (at least kUsualBucketElements), and kMaxGathersInFlight gathers.
 inline constexpr int kGathersInFlight = 3;
-inline constexpr int kMostGathersInFlight = 12;
+inline constexpr int kMaxGathersInFlight = 12;
 
-// Length of the longest bucket.
+// Elements of the longest bucket.
 int64_t largest_bucket(const std::vector<Range>& buckets);
 
-// One part of every bucket, in order.
+// Part `part` of every bucket, in order.
 std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts);
 
-// Floats of the ranges that a rank owns, of which each element has a number in the flat buffer and
-// one among the owned: where they lie. Borrowed.
+// The floats of the ranges that a rank owns. Each element has an index in the flat buffer and one
+// among the owned elements. Borrowed.
 struct OwnedFloats {
   float* data = nullptr;
-  bool packed = false;  // the owned ranges one after the other; else a flat buffer
+  bool packed = false;  // the owned ranges back to back; otherwise a flat buffer
   float* at(int64_t flat, int64_t local) const { return data + (packed ? local : flat); }
 };
 

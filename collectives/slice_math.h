@@ -1,6 +1,6 @@
 #pragma once
-// What a reduction needs of others: sums of slices, by the backend in whose memory they lie, and
-// the communicators of a rank.
+// What a reduction needs from other layers: sums of slices, computed by the backend that owns their
+// memory, and the communicators of a rank.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,29 +14,29 @@
 
 namespace lockstep {
 
-// Sums of slices that lie in the memory, done by the backend that owns it.
+// Sums of slices, computed by the backend that owns their memory.
 class SliceMath : public SliceMemory {
  public:
-  // out = the sum of terms of n numbers each; out may be one of their arrays, where they are
-  // floats.
+  // out = the sum of terms, arrays of n elements each. If they are floats, out may be one of them.
   virtual void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) = 0;
   // to = n floats, rounded to `wire`: kBF16 or kF16.
   virtual void pack(const float* from, DType wire, std::byte* to, int64_t n) = 0;
-  // *sum, in memory of allocate_host(), += the squares of n floats, in chunks from the first on;
-  // and, unless it is null, *bits, in such memory, += the sum of their bits.
+  // *sum += the squares of n floats, in chunks counted from x. If `bits` is not null, *bits +=
+  // their bit checksum. Both lie in memory from allocate_host().
   virtual void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits = nullptr) = 0;
-  // *bits, in memory of allocate_host(), += the sum of the bits of n elements of a type of 16 or 32
-  // bits: see runtime/base/bit_sum.h.
+  // *bits, in memory from allocate_host(), += the checksum of n elements of 16 or 32 bits: see
+  // runtime/base/bit_checksum.h.
   virtual void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) = 0;
 };
 
-// Gradients and parameters lie in the backend's memory, the few numbers that a step ends with in
-// the host's.
+// Gradients and parameters lie in the backend's memory and travel over `slices`; the few numbers
+// that end a step lie in the host's memory and travel over `control`.
 struct RankCommunicators {
   Communicator& slices;
   Communicator& control;
-  NodeMemory* node = nullptr;  // where the topology shares memory: all gradients are its own(),
-                               // and the parameters to gather its common()
+  // Set if the topology shares memory; then all gradients are in its own(), and the parameters to
+  // gather in its common().
+  NodeMemory* node = nullptr;
 };
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// The memory in which slices lie, and what is moved within it.
+// The memory that holds slices, and copies within it.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace lockstep {
 
-// Offered by the backend that owns the memory. A device may only queue the work: it is done in the
-// order of the calls, and what it writes can be read after synchronize().
+// Implemented by the backend that owns the memory. A device may only queue the work: it runs in the
+// order of the calls, and its results can be read after synchronize().
 class SliceMemory {
  public:
   virtual ~SliceMemory() = default;
-  // Memory of the host stays as it is until the copy is done.
+  // Host memory must stay unchanged until the copy is done.
   virtual void copy(const std::byte* from, std::byte* to, size_t bytes) = 0;
   virtual void fill_zeros(float* out, int64_t n) = 0;
-  // Returns when everything queued so far is done.
+  // Returns once everything queued so far is done.
   virtual void synchronize() = 0;
-  // Memory that host and device both reach, aligned to 64 bytes, owned by the device until it is
-  // destroyed.
+  // Memory that host and device can both access, aligned to 64 bytes. The device owns it until it
+  // is destroyed.
   virtual std::byte* allocate_host(size_t bytes) = 0;
-  // n values in such memory.
+  // An array of n values in such memory.
   template <typename T>
   std::span<T> host_array(size_t n) {
     T* values = reinterpret_cast<T*>(allocate_host(n * sizeof(T)));

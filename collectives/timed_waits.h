@@ -1,5 +1,5 @@
 #pragma once
-// What a rank waits for, and how long.
+// Waits for other ranks, with the time that they take.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace lockstep {
 
-// An operation of the communicator or, in shared memory, an event.
+// What is waited for: an operation of the communicator or an event in shared memory.
 struct Arrival {
-  int handle = -1;  // none: the event
+  int handle = -1;  // -1: the event is waited for
   NodeMemory::Event event = NodeMemory::Event::kGradients;
   uint32_t count = 0;
-  size_t bytes = 0;  // of memory that the event is about
+  size_t bytes = 0;  // of memory that the event announces
 };
 
 class TimedWaits {
@@ -25,11 +25,13 @@ class TimedWaits {
   TimedWaits(Communicator& communicator, NodeMemory* node)
       : communicator_(communicator), node_(node) {}
 
-  // This rank has got to an event, about so many bytes: what to wait for the others with.
+  // Signals that this rank has reached the event, for `bytes` bytes. Returns what to wait for until
+  // the other ranks have reached it too.
   Arrival signal(NodeMemory::Event event, size_t bytes) {
     return {-1, event, node_->signal(event), bytes};
   }
-  // `what` and `bucket`, -1 for none, are for the observer. Returns when it ended.
+  // Waits; `what` and `bucket` (-1: none) are reported to the observer. Returns the end time in
+  // now_ms().
   double wait(const Arrival& arrival, ExchangeObserver::Wait what, int bucket) {
     return timed(what, bucket, [&] {
       if (arrival.handle >= 0) {
@@ -39,20 +41,20 @@ class TimedWaits {
       }
     });
   }
-  // Whatever else waits for other ranks.
+  // Runs `wait`, which waits for other ranks in any other way, and measures it as wait() does.
   template <typename F>
   double timed(ExchangeObserver::Wait what, int bucket, F wait) {
     const double start_ms = now_ms();
-    FlightRecorder::here().about_bucket(bucket);
+    FlightRecorder::here().set_bucket(bucket);
     wait();
-    FlightRecorder::here().about_bucket(-1);
+    FlightRecorder::here().set_bucket(-1);
     const double end_ms = now_ms();
     ms_ += end_ms - start_ms;
     if (observer_ != nullptr) observer_->waited(what, bucket, start_ms, end_ms);
     return end_ms;
   }
 
-  // Reports to it, borrowed, from now on; null: to none.
+  // Sets the observer, borrowed; null removes it.
   void observe(ExchangeObserver* observer) { observer_ = observer; }
   ExchangeObserver* observer() const { return observer_; }
 

@@ -19,9 +19,9 @@ std::vector<GatherStep> Topology::gather_steps(int rank) const {
   const std::vector<RankGroup> groups = groups_of(rank);
   for (size_t level = groups.size(); level-- > 0;) {
     const RankGroup& group = groups[level];
-    const int whole = slot_parts * group.count;
-    steps.push_back({part_of(rank) / whole * whole, slot_parts, group});
-    slot_parts = whole;
+    const int group_parts = slot_parts * group.count;
+    steps.push_back({part_of(rank) / group_parts * group_parts, slot_parts, group});
+    slot_parts = group_parts;
   }
   return steps;
 }

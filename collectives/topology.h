@@ -1,13 +1,13 @@
 #pragma once
-// How the ranks lie on the nodes, and what follows for an exchange in two levels: pure arithmetic,
+// How the ranks are spread over the nodes, and how an exchange runs in two levels. Pure arithmetic,
 // the same on every rank.
 //
-// Where every node has equally many ranks and they follow each other, a bucket is summed first
-// within the nodes and then between them: rank l of a node receives the l-th of `per_node` parts of
-// the bucket from the ranks beside it, sums them, and exchanges that part's sub-parts with the
-// ranks l of the other nodes. So a node sends each byte of the gradients over the network once,
-// however many ranks it has. The additions are those of the tree over all ranks, whose lower levels
-// lie within a node. The way back, the gather, takes the same steps in the opposite order.
+// If every node has the same number of ranks and these are consecutive, a bucket is summed within
+// the nodes first and then between them. Rank l of a node receives part l of `per_node` parts of
+// the bucket from the other ranks of the node and sums them. It then exchanges the sub-parts of
+// that part with the ranks l of the other nodes. So a node sends each byte of the gradients over
+// the network once, however many ranks it has. The additions are those of the tree over all ranks,
+// whose lower levels lie within a node. The all-gather takes the same steps in the opposite order.
 
 #include <string>
 #include <vector>
@@ -25,8 +25,8 @@ struct RankGroup {
   bool operator==(const RankGroup&) const = default;
 };
 
-// What a rank exchanges with the others of its group, in the order of their distance, so that no
-// rank is everybody's first target: calls body(from, to), places in the group, for each distance.
+// Calls body(from, to), indices in the group, once for each distance: at that distance the rank
+// receives from `from` and sends to `to`. So no rank is the first target of all others.
 template <typename Body>
 void for_each_partner(const RankGroup& group, int rank, Body body) {
   const int me = group.index_of(rank);
@@ -34,7 +34,7 @@ void for_each_partner(const RankGroup& group, int rank, Body body) {
     body((me - distance + group.count) % group.count, (me + distance) % group.count);
 }
 
-// An in-place all-gather between the ranks of `group`, each of which holds `slot_parts` parts.
+// An in-place all-gather among the ranks of `group`, each of which holds `slot_parts` parts.
 struct GatherStep {
   int first_part = 0;  // of the first slot
   int slot_parts = 1;
@@ -44,28 +44,27 @@ struct GatherStep {
 struct Topology {
   int nodes = 1;
   int per_node = 1;  // node n has the ranks [n * per_node, (n + 1) * per_node)
-  // The ranks of a node read each other's gradients in place, and have one copy of the parameters
-  // or, in ZeRO stage 0, write the sums to each other: see shm/node_memory.h.
+  // The ranks of a node read each other's gradients in place. They have one copy of the parameters
+  // or, in ZeRO stage 0, write the sums into each other's buffers. See shm/node_memory.h.
   bool shares_memory = false;
 
   // One level: every rank exchanges with every other.
   static Topology flat(int ranks) { return {1, ranks}; }
 
   int ranks() const { return nodes * per_node; }
-  // The part of each bucket, of ranks() equal ones, that a rank owns, and whose part it is.
+  // Which of ranks() equal parts of each bucket a rank owns, and the inverse.
   int part_of(int rank) const { return rank % per_node * nodes + rank / per_node; }
   int owner_of(int part) const { return part % nodes * per_node + part / nodes; }
-  // Those that a rank exchanges with, level by level in the order of a reduction.
+  // The groups that a rank exchanges with, level by level, in the order of a reduction.
   std::vector<RankGroup> groups_of(int rank) const;
-  // What a rank does, one after the other, to gather all parts of a bucket. As many steps as
-  // groups_of() has groups.
+  // The steps by which a rank gathers all parts of a bucket, in order: one for each of groups_of().
   std::vector<GatherStep> gather_steps(int rank) const;
 
   bool operator==(const Topology&) const = default;
 };
 
-// The ranks that are called the same follow each other, are equally many for each name, and a power
-// of two: the topology of nodes so named. Else flat.
+// The topology of the nodes with these names. If the ranks of some name are not consecutive, or the
+// names do not have equally many ranks, or that number is no power of two, the topology is flat.
 Topology topology_of(const std::vector<std::string>& node_of_rank);
 
 }  // namespace lockstep

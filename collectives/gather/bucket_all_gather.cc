@@ -1,3 +1,23 @@
+// A pipeline over items_, which every rank starts and completes in the same order:
+//
+//   items_      0 ... done_ - 1 | done_ ... started_ - 1 | started_ ...
+//                   gathered    |       in flight        |  not started
+//
+// An item takes steps_.size() steps, the levels of the topology in the opposite order of a
+// reduction: an all-gather between the nodes, then one within the node. If the ranks of a node
+// share memory, the owners have written to common() already, and the last step is only a signal and
+// a wait.
+//
+// begin_more() starts items while all three limits allow it (may_begin): the memory of the item's
+// turn is free again (turn <= last_turn_), pending_ has a free slot, and at most max_elements_
+// elements are in flight. wait_for(count) completes items in order. Before it waits for the last
+// step of item done_, it brings the next item to its last step as well, so that this step runs
+// while the ops that need item done_ compute.
+//
+// Invariant: what is started when depends only on the sizes of the buckets and on the calls, never
+// on timing. Otherwise the ranks would start operations in different orders, and the communicator
+// would match the wrong ones. An item always fits when nothing is in flight, as max_elements_ is at
+// least the largest bucket; so there is no deadlock.
 #include "collectives/gather/bucket_all_gather.h"
 
 #include <algorithm>
@@ -24,12 +44,12 @@ BucketAllGather::BucketAllGather(const RankCommunicators& communicators,
   LOCKSTEP_CHECK(communicator_.size() == ranks_);
   LOCKSTEP_CHECK(node_ == nullptr ||
                  (memory.gathered == node_->common() && memory.owned == nullptr));
-  // Within a node all buckets are there at once.
+  // Within a node all buckets may be in flight: nothing is sent.
   const bool only_signals = node_ != nullptr && steps_.size() == 1;
-  pending_.resize(only_signals ? buckets_.size() : kMostGathersInFlight);
-  most_elements_ =
-      only_signals ? buckets_.back().end
-                   : kGathersInFlight * std::max(largest_bucket(buckets_), kUsualBucketElements);
+  pending_.resize(only_signals ? buckets_.size() : kMaxGathersInFlight);
+  max_elements_ = only_signals
+                      ? buckets_.back().end
+                      : kGathersInFlight * std::max(largest_bucket(buckets_), kUsualBucketElements);
 }
 
 void BucketAllGather::start(std::span<const GatherItem> items) {
@@ -50,10 +70,10 @@ void BucketAllGather::skip(std::span<const GatherItem> items) {
 
 bool BucketAllGather::may_begin(const GatherItem& item) const {
   return item.turn <= last_turn_ && started_ < done_ + pending_.size() &&
-         elements_ + elements_of(item) <= most_elements_;
+         elements_ + elements_of(item) <= max_elements_;
 }
 
-// Keeps as many under way as may be.
+// Starts as many items as the limits allow.
 void BucketAllGather::begin_more() {
   while (started_ < items_.size() && may_begin(items_[started_])) {
     elements_ += elements_of(items_[started_]);
@@ -61,7 +81,7 @@ void BucketAllGather::begin_more() {
   }
 }
 
-// In its place among the gathered ones.
+// Copies this rank's part to its offset in the gathered bucket.
 void BucketAllGather::fill_own_part(const GatherItem& item) {
   const Range& bucket = buckets_[static_cast<size_t>(item.bucket)];
   const Range mine = part_of(bucket, part_, ranks_);
@@ -75,11 +95,11 @@ void BucketAllGather::fill_own_part(const GatherItem& item) {
     math_.copy(memory_.owned + bytes_of(bucket.begin / ranks_), to, bytes_of(mine.size()));
 }
 
-void BucketAllGather::start_step(size_t place, size_t step) {
-  Pending& now = pending(place);
+void BucketAllGather::start_step(size_t index, size_t step) {
+  Pending& now = pending(index);
   now.step = step;
   if (step == 0 && waits_.observer() != nullptr) now.start_ms = now_ms();
-  const GatherItem& item = items_[place];
+  const GatherItem& item = items_[index];
   if (node_ != nullptr && step + 1 == steps_.size()) {
     now.arrival = waits_.signal(NodeMemory::Event::kParameters,
                                 static_cast<size_t>(elements_of(item)) * memory_.element_bytes);
@@ -89,35 +109,35 @@ void BucketAllGather::start_step(size_t place, size_t step) {
   std::byte* const to = memory_.gathered + item.offset;
   const auto part = static_cast<size_t>(elements_of(item) / ranks_) * memory_.element_bytes;
   const GatherStep& gather = steps_[step];
-  FlightRecorder::here().about_bucket(item.bucket);
+  FlightRecorder::here().set_bucket(item.bucket);
   now.arrival.handle =
       communicator_.start_all_gather(to + static_cast<size_t>(gather.first_part) * part,
                                      static_cast<size_t>(gather.slot_parts) * part,
                                      gather.group);
 }
 
-// TimedWaits until the first `steps` steps of an item are done and, if there are more, starts the
-// next.
-void BucketAllGather::finish_steps(size_t place, size_t steps) {
-  Pending& now = pending(place);
-  const int number = items_[place].bucket;
+// Waits until the first `steps` steps of an item are done. After each one, starts the next step if
+// there is one.
+void BucketAllGather::finish_steps(size_t index, size_t steps) {
+  Pending& now = pending(index);
+  const int number = items_[index].bucket;
   while (now.step < steps) {
     const double end_ms = waits_.wait(now.arrival, ExchangeObserver::Wait::kGather, number);
     if (++now.step < steps_.size()) {
-      start_step(place, now.step);
+      start_step(index, now.step);
     } else if (ExchangeObserver* observer = waits_.observer()) {
-      const auto elements = static_cast<size_t>(elements_of(items_[place]));
+      const auto elements = static_cast<size_t>(elements_of(items_[index]));
       observer->gathered(number, elements * memory_.element_bytes, now.start_ms, end_ms);
     }
   }
 }
 
-void BucketAllGather::need(size_t count) {
+void BucketAllGather::wait_for(size_t count) {
   if (count <= done_) return;
   last_turn_ = items_[count - 1].turn + 1;
   begin_more();
   while (done_ < count) {
-    // The next item's last step goes on while the ops that need this one run.
+    // The last step of the next item runs while the ops that need this item compute.
     for (size_t next = done_; next < std::min(done_ + 2, started_); ++next)
       finish_steps(next, steps_.size() - 1);
     finish_steps(done_, steps_.size());

@@ -1,6 +1,6 @@
 #pragma once
-// All-gather of the parameters that each rank owns, bucket by bucket in the order of
-// need, while they compute.
+// All-gather of the parameters that each rank owns, bucket by bucket in the order in which the ops
+// read them, overlapped with these ops.
 
 #include <cstddef>
 #include <functional>
@@ -18,46 +18,47 @@ namespace lockstep {
 class BucketAllGather {
  public:
   struct Memory {
-    std::byte* gathered = nullptr;  // where the ranks share memory, the node's common()
-    // Where this rank's parts are copied from: one after the other; null: they are in gathered.
+    std::byte* gathered = nullptr;  // if ranks share memory, NodeMemory::common()
+    // The source of this rank's parts, back to back; null: they are in `gathered` already.
     const std::byte* owned = nullptr;
-    // Or rounded from, to `wire`, kBF16 or kF16: flat.
+    // Or a flat buffer of floats from which they are rounded to `wire`, kBF16 or kF16.
     const float* floats = nullptr;
     DType wire = DType::kBF16;
     size_t element_bytes = sizeof(float);
   };
-  // All borrowed.
+  // Borrows everything that is passed by reference or pointer.
   BucketAllGather(const RankCommunicators& communicators,
                   SliceMath& math,
                   const Topology& topology,
                   std::vector<Range> buckets,
                   const Memory& memory);
 
-  // Is told of every bucket, and where it begins, when all of it is there; from now on, empty: nobody.
+  // Called with every bucket, and its address, once the bucket is complete; an empty function
+  // removes it.
   using OnArrival = std::function<void(int bucket, const std::byte* gathered)>;
-  void on_arrival(OnArrival told) { on_arrival_ = std::move(told); }
-  // Begins to gather the items, borrowed, in this order, once those before are all there.
+  void on_arrival(OnArrival callback) { on_arrival_ = std::move(callback); }
+  // Starts gathering the items, borrowed, in this order. All earlier items must be complete.
   void start(std::span<const GatherItem> items);
-  // Instead: all of them are there.
+  // The alternative to start() if all items are gathered already.
   void skip(std::span<const GatherItem> items);
-  // Returns once the first `count` items are there.
-  void need(size_t count);
-  void finish() { need(items_.size()); }
-  // Between ops: moves what is under way.
+  // Returns once the first `count` items are complete.
+  void wait_for(size_t count);
+  void finish() { wait_for(items_.size()); }
+  // Advances the gathers in flight. Called between ops.
   void progress() {
     if (done_ < started_) communicator_.progress();
   }
-  // Reports to it, borrowed, from now on; null: to none.
+  // Sets the observer, borrowed; null removes it.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
-  // Milliseconds that the host spent waiting for other ranks since begin_step().
+  // Milliseconds that the host has waited for other ranks since begin_step().
   void begin_step() { waits_.clear(); }
   double exposed_ms() const { return waits_.ms(); }
 
  private:
   struct Pending {
-    size_t step = 0;  // under way
+    size_t step = 0;  // the current one
     Arrival arrival = {};
-    double start_ms = 0;  // of the first step, while somebody observes
+    double start_ms = 0;  // of the first step, if there is an observer
   };
   int64_t elements_of(const GatherItem& item) const {
     return buckets_[static_cast<size_t>(item.bucket)].size();
@@ -65,9 +66,9 @@ class BucketAllGather {
   bool may_begin(const GatherItem& item) const;
   void begin_more();
   void fill_own_part(const GatherItem& item);
-  void start_step(size_t place, size_t step);
-  void finish_steps(size_t place, size_t steps);
-  Pending& pending(size_t place) { return pending_[place % pending_.size()]; }
+  void start_step(size_t index, size_t step);
+  void finish_steps(size_t index, size_t steps);
+  Pending& pending(size_t index) { return pending_[index % pending_.size()]; }
 
   Communicator& communicator_;
   NodeMemory* node_;
@@ -76,13 +77,13 @@ class BucketAllGather {
   OnArrival on_arrival_;
   std::vector<Range> buckets_;
   Memory memory_;
-  int ranks_, part_;  // of each bucket, this rank's
+  int ranks_, part_;  // ranks, and this rank's part of each bucket
   std::vector<GatherStep> steps_;
   std::span<const GatherItem> items_;
   size_t started_ = 0, done_ = 0;
-  int64_t most_elements_, elements_ = 0;  // that may be under way, and are
-  int last_turn_ = 0;                     // that may begin
-  std::vector<Pending> pending_;          // a ring of as many as may be under way
+  int64_t max_elements_, elements_ = 0;  // limit of elements in flight, and their number
+  int last_turn_ = 0;                    // that may start
+  std::vector<Pending> pending_;         // ring of the items in flight
 };
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// The all-gather of a buffer of equal parts, one of each rank.
+// The all-gather of a buffer of equal parts, one for each rank.
 
 #include <cstddef>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// All-gather of every rank's part, of `bytes` each, of a buffer.
+// All-gathers `buffer`, in which every rank has filled its own part of `bytes` bytes.
 void gather_parts(Communicator& communicator,
                   const Topology& topology,
                   std::byte* buffer,

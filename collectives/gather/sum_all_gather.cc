@@ -22,7 +22,7 @@ SumAllGather::SumAllGather(const RankCommunicators& communicators,
 void SumAllGather::run(std::span<const GatherItem> items) {
   gather_.start(items);
   for (size_t i = 0; i < items.size(); ++i) {
-    gather_.need(i + 1);  // and begins those of the next turn
+    gather_.wait_for(i + 1);  // also starts those of the next turn
     unpack(items[i]);
   }
 }

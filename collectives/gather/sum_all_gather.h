@@ -1,5 +1,5 @@
 #pragma once
-// All-gather of summed gradients in 16 bits, bucket by bucket, where every rank updates all
+// All-gather of summed gradients in 16 bits, bucket by bucket, for ranks that each update all
 // parameters.
 
 #include <span>
@@ -12,12 +12,12 @@ namespace lockstep {
 
 class SumAllGather {
  public:
-  // Of the buckets' parts, `sums` holds those that this rank has summed, rounded to `wire` already.
-  // The staging is for staged_gathers(). Both borrowed.
+  // `sums` has this rank's parts of the buckets, summed and rounded to `wire` already. `staging` is
+  // the buffer of staged_gathers(). Both are borrowed.
   struct Memory {
     float* sums = nullptr;  // flat
     std::byte* staging = nullptr;
-    DType wire = DType::kBF16;  // or kF16; else nothing may be run
+    DType wire = DType::kBF16;  // or kF16; with another type run() must not be called
   };
 
   SumAllGather(const RankCommunicators& communicators,
@@ -26,11 +26,10 @@ class SumAllGather {
                const std::vector<Range>& buckets,
                const Memory& memory);
 
-  // Gathers all parts of the buckets of items, as staged_gathers() makes them, into sums. All ranks
-  // together.
+  // Gathers all parts of the buckets of `items`, made by staged_gathers(), into `sums`. Collective.
   void run(std::span<const GatherItem> items);
 
-  // As of a BucketAllGather.
+  // The same as in BucketAllGather.
   void observe(ExchangeObserver* observer) { gather_.observe(observer); }
   void begin_step() { gather_.begin_step(); }
   double exposed_ms() const { return gather_.exposed_ms(); }

@@ -1,5 +1,5 @@
-// Every operation is non-blocking MPI, so that several buckets can be under way, and waiting polls
-// MPI_Testall: on machines with more ranks than cores the poll yields the core after a short spin.
+// Every operation is non-blocking MPI, so that several buckets can be in flight. wait() polls
+// MPI_Testall; after a short spin it yields the core, for machines with more ranks than cores.
 #include "collectives/mpi/mpi_communicator.h"
 
 #include <mpi.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/verdict.h"
+#include "collectives/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 
@@ -22,7 +22,7 @@ constexpr double kReasonS = 0.5;
 
 void check_mpi(int code, const char* expression, int rank) {
   if (code == MPI_SUCCESS) return;
-  await_verdict(kReasonS);  // such as ranks that do different things
+  await_watchdog_error(kReasonS);  // it may know the cause
   char text[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
   MPI_Error_string(code, text, &length);
@@ -41,7 +41,8 @@ class MpiCommunicator final : public Communicator {
       : piece_bytes_(piece_bytes), timeout_s_(timeout_s) {
     LOCKSTEP_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
     LOCKSTEP_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
-    // Of an operation that MPI makes of smaller ones it takes this communicator's.
+    // MPI calls the error handler of MPI_COMM_WORLD for operations that it builds from smaller
+    // ones.
     LOCKSTEP_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     LOCKSTEP_MPI(MPI_Comm_rank(comm_, &rank_));
     LOCKSTEP_MPI(MPI_Comm_size(comm_, &size_));
@@ -80,7 +81,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
-    LOCKSTEP_CHECK(elements * size_ <= kMpiMostSummedElements);
+    LOCKSTEP_CHECK(elements * size_ <= kMpiMaxSummedElements);
     const int handle = take_handle();
     LOCKSTEP_MPI(MPI_Ireduce_scatter_block(send,
                                            receive,
@@ -120,7 +121,7 @@ class MpiCommunicator final : public Communicator {
 
  private:
   // Sends send_to(i) to each other index i of the group, and receives from it into slot i. Pieces
-  // between two ranks come in the order in which they are sent.
+  // between two ranks arrive in the order in which they are sent.
   template <typename SendTo>
   int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
     const int handle = take_handle();
@@ -156,7 +157,7 @@ class MpiCommunicator final : public Communicator {
     LOCKSTEP_CHECK(false, "more than {} operations under way ", kMaxPending);
   }
 
-  // Whether all are done.
+  // Whether all requests are complete.
   bool test(std::vector<MPI_Request>& requests) {
     int done = 0;
     LOCKSTEP_MPI(MPI_Testall(
@@ -169,11 +170,10 @@ class MpiCommunicator final : public Communicator {
     double begin_ms = 0;
     for (int spin = 0; !test(requests); ++spin) {
       if (spin <= kSpins) continue;
-      check_verdict();
+      throw_watchdog_error();
       if (begin_ms == 0) begin_ms = now_ms();
       if (timeout_s_ > 0 && now_ms() - begin_ms > timeout_s_ * 1000)
-        throw CommError(
-            "rank {}: an operation of MPI has not ended after {:g} s", rank_, timeout_s_);
+        throw CommError("rank {}: an MPI operation has not ended after {:g} s", rank_, timeout_s_);
       sched_yield();
     }
   }

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The words before the second '_' of every control variable that there is now: "btl_tcp" stands for
+// The part before the second '_' of every control variable that exists now: "btl_tcp" for
 // btl_tcp_links and others.
 std::set<std::string> components() {
   std::set<std::string> found;
@@ -22,7 +22,7 @@ std::set<std::string> components() {
     std::array<char, 256> name{};
     int length = name.size(), verbosity = 0, binding = 0, scope = 0;
     MPI_Datatype type = MPI_DATATYPE_NULL;
-    // Those of components that were closed again are refused.
+    // Variables of components that were closed again return an error.
     if (MPI_T_cvar_get_info(i,
                             name.data(),
                             &length,
@@ -34,8 +34,8 @@ std::set<std::string> components() {
                             &binding,
                             &scope) != MPI_SUCCESS)
       continue;
-    const std::string_view whole = name.data();
-    found.emplace(whole.substr(0, whole.find('_', whole.find('_') + 1)));
+    const std::string_view variable = name.data();
+    found.emplace(variable.substr(0, variable.find('_', variable.find('_') + 1)));
   }
   MPI_T_finalize();
   return found;
@@ -43,8 +43,8 @@ std::set<std::string> components() {
 
 }  // namespace
 
-// One "pml" moves the messages. ob1 does it by the "btl"s that found a network; the others, ucx and
-// cm, are chosen where there is one that they are made for.
+// One "pml" moves the messages. The pml ob1 uses the "btl" components that found a network. The
+// other pmls, ucx and cm, are chosen only if there is a network that they are made for.
 MpiNetwork mpi_network() {
   bool tcp = false, fast = false, ob1 = false;
   for (const std::string& component : components()) {

@@ -1,13 +1,14 @@
 #pragma once
-// Whether MPI has a fast network between hosts, or plain TCP, which our own TCP beats.
+// Detects whether MPI has a fast network between hosts, or only plain TCP, which Lockstep's own TCP
+// transport outperforms.
 
 namespace lockstep {
 
-// What an MPI library sends messages through between hosts.
+// The network through which an MPI library sends messages between hosts.
 enum class MpiNetwork { kUnknown, kPlainTcp, kOther };
 
-// What Open MPI has chosen, as its control variables tell: each component that is in use has some.
-// Unknown of other MPI libraries. After MPI_Init.
+// Detects Open MPI's choice from its control variables: each component in use has some. Returns
+// kUnknown for other MPI libraries. Call it after MPI_Init.
 MpiNetwork mpi_network();
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 #pragma once
-// What CUDA and NCCL return, checked: an error becomes a CommError with expression, text, file,
-// line, rank and host.
+// Checks the results of CUDA and NCCL calls: an error becomes a CommError with expression, text,
+// file, line, rank and host.
 
 #include <string>
 
@@ -12,7 +12,7 @@ class NcclCheck {
  public:
   NcclCheck(const NcclLibrary& library, int rank);
 
-  // `communicator` may be null. ncclInProgress is no error.
+  // `communicator` may be null. ncclInProgress is not an error.
   void nccl(ncclResult_t result,
             ncclComm_t communicator,
             const char* expression,
@@ -30,7 +30,8 @@ class NcclCheck {
 
 }  // namespace lockstep
 
-// With `check_`, an NcclCheck, and, for NCCL, `library_` and `comm_` in scope.
+// These macros need `check_`, an NcclCheck, in scope. LOCKSTEP_NCCL also needs `library_` and
+// `comm_`.
 #define LOCKSTEP_NCCL(function, ...) \
   check_.nccl(                       \
       library_.function(__VA_ARGS__), comm_, #function "(" #__VA_ARGS__ ")", __FILE__, __LINE__)

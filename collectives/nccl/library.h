@@ -1,12 +1,12 @@
 #pragma once
-// libnccl, loaded when it is first needed: a program that can use GPUs also starts where there is
-// no NCCL.
+// Loads libnccl when it is first needed, so that a program with GPU support also starts on machines
+// without NCCL.
 
 #include <nccl.h>
 
 namespace lockstep {
 
-// The functions of NCCL that are used, as the library has them, or as a test does.
+// The functions of NCCL that are used; a test may supply its own.
 struct NcclLibrary {
   decltype(&ncclGetVersion) get_version;
   decltype(&ncclGetUniqueId) get_unique_id;
@@ -26,8 +26,8 @@ struct NcclLibrary {
   decltype(&ncclBroadcast) broadcast;
 };
 
-// libnccl.so.2, from the loader's folders or else from where the build found it; stays loaded.
-// Throws ConfigError where it is missing or lacks a function.
+// Returns libnccl.so.2, searched in the loader's folders and then where the build found it. It
+// stays loaded. Throws ConfigError if it is missing or lacks a function.
 const NcclLibrary& nccl_library();
 
 }  // namespace lockstep

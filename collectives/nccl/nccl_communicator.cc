@@ -19,7 +19,8 @@ namespace {
 
 constexpr double kEndSeconds = 10;  // how long the destructor waits for the other ranks
 
-// A stream and the events, destroyed last and whatever the constructor does.
+// A stream and its events. Declared so that they are destroyed last, also if the constructor
+// throws.
 class StreamAndEvents {
  public:
   explicit StreamAndEvents(const NcclCheck& check_) {
@@ -42,13 +43,14 @@ class StreamAndEvents {
     cudaStreamDestroy(stream);
   }
 
-  cudaStream_t stream = nullptr;  // of the communication; high priority
-  // Of each handle: `compute` has made the input; the operation is done.
+  cudaStream_t stream = nullptr;  // for communication; high priority
+  // For each handle: `compute` has produced the input; the operation is complete.
   std::array<cudaEvent_t, Communicator::kMaxPending> ready{}, done{};
-  cudaEvent_t mark = nullptr;  // of check()
+  cudaEvent_t mark = nullptr;  // for check()
 };
 
-// Ends a group of calls, in which an abort would do nothing, where an exception leaves it open.
+// Ends a group of calls that an exception has left open; within an open group an abort would do
+// nothing.
 struct OpenGroup {
   explicit OpenGroup(const NcclLibrary& of) : library(&of) {}
   ~OpenGroup() {
@@ -62,7 +64,7 @@ struct OpenGroup {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Communicator& control,
-                   cuda::Stream compute,
+                   CUstream_st* compute,
                    const NcclOptions& options,
                    const NcclLibrary& library)
       : library_(library),
@@ -130,8 +132,8 @@ class NcclCommunicator final : public Communicator {
     }));
   }
 
-  // Time is measured from a mark in `compute`: as long as marks are reached, work gets done,
-  // whether it was queued call by call or as a graph.
+  // Time is measured from a mark (an event) in `compute`. As long as marks are reached, work is
+  // being done, whether it was queued call by call or as a graph.
   void check() override {
     ncclResult_t state = ncclSuccess;
     LOCKSTEP_NCCL(comm_get_async_error, comm_, &state);
@@ -182,7 +184,8 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  // Queues what `body` calls on the communication's stream, behind what `compute` has so far.
+  // Queues the calls of `body` on the communication stream, behind what `compute` has queued so
+  // far.
   template <typename Body>
   int start(Body body) {
     if (failed_) throw CommError("{}: NCCL has failed before", check_.who());
@@ -217,15 +220,15 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  // A call of a non-blocking communicator may go on in the background: the next one has to wait
-  // until it is through. What was queued is not waited for.
+  // A call on a non-blocking communicator may continue in the background, and the next call must
+  // wait until it has finished. This does not wait for queued work.
   void settle(double timeout_s, const char* what) {
     const double start = now_ms();
     for (int round = 0;; ++round) {
       ncclResult_t state = ncclSuccess;
       LOCKSTEP_NCCL(comm_get_async_error, comm_, &state);
       if (state == ncclSuccess) return;
-      failed_ = true;  // until it is through
+      failed_ = true;  // if check_ throws
       check_.nccl(state, comm_, what, __FILE__, __LINE__);
       if (now_ms() - start > timeout_s * 1000)
         throw CommError(
@@ -242,8 +245,9 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  // Destroys NCCL's communicator: in order, or by aborting it where something has failed or the
-  // other ranks do not end too. An error on its way is to be told at once.
+  // Destroys NCCL's communicator: normally or, if something has failed or the other ranks do not
+  // end too, by aborting it. If an exception is being thrown, it aborts at once, so that the error
+  // is reported soon.
   void end() {
     if (comm_ == nullptr) return;
     failed_ = failed_ || std::uncaught_exceptions() > 0;
@@ -267,7 +271,7 @@ class NcclCommunicator final : public Communicator {
   NcclOptions options_;
   int rank_, size_;
   NcclCheck check_;
-  cuda::Stream compute_;
+  CUstream_st* compute_;
   std::optional<StreamAndEvents> queue_;
   ncclComm_t comm_ = nullptr;
   std::array<bool, kMaxPending> pending_{};
@@ -279,7 +283,7 @@ class NcclCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control,
-                                                     cuda::Stream compute,
+                                                     CUstream_st* compute,
                                                      const NcclOptions& options) {
   const NcclLibrary* library = nullptr;
   run_on_all(control, [&] { library = &nccl_library(); });
@@ -287,7 +291,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control,
 }
 
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control,
-                                                     cuda::Stream compute,
+                                                     CUstream_st* compute,
                                                      const NcclOptions& options,
                                                      const NcclLibrary& library) {
   return std::make_unique<NcclCommunicator>(control, compute, options, library);

@@ -27,15 +27,16 @@ std::string joined(const std::vector<std::string>& parts, const char* separator)
   return text;
 }
 
-// NCCL takes two ranks with one host and one GPU for a mistake, unless they say that they are on
-// different hosts; then they talk through sockets. What the user has set stays.
+// NCCL rejects two ranks with the same host and GPU, unless their host ids differ; then they
+// communicate through sockets. Variables that the user has set are not changed.
 void let_ranks_share_a_gpu(int rank) {
   const std::vector<std::pair<const char*, std::string>> settings = {
       {"NCCL_HOSTID", fmt::format("rank{}", rank)},
       {"NCCL_IB_DISABLE", "1"},
       {"NCCL_SOCKET_IFNAME", "lo"},
       {"NCCL_NVLS_ENABLE", "0"},
-      {"NCCL_MAX_CTAS", "2"},  // kernels that wait for each other must fit on the GPU together
+      {"NCCL_MAX_CTAS",
+       "2"},  // kernels that wait for each other must fit on the GPU at the same time
       {"NCCL_ALGO", "Ring"},
       {"NCCL_PROTO", "Simple"}};
   for (const auto& [name, value] : settings) setenv(name, value.c_str(), 0);
@@ -68,7 +69,7 @@ void agree_on_version(Communicator& control, const NcclLibrary& library) {
                     "all ranks need the same version of NCCL, but there is " + joined(parts, "; "));
 }
 
-void refuse_shared_gpus(Communicator& control, const NcclLibrary& library) {
+void reject_shared_gpus(Communicator& control, const NcclLibrary& library) {
   std::string bus(32, '\0');
   run_on_all(control, [&] {
     const NcclCheck check_(library, control.rank());
@@ -102,7 +103,7 @@ ncclUniqueId prepare_nccl(Communicator& control,
                           const NcclLibrary& library) {
   if (options.share_gpu) let_ranks_share_a_gpu(control.rank());
   agree_on_version(control, library);
-  if (!options.share_gpu) refuse_shared_gpus(control, library);
+  if (!options.share_gpu) reject_shared_gpus(control, library);
   ncclUniqueId id{};
   run_on_root(control, [&] {
     const NcclCheck check(library, control.rank());

@@ -1,5 +1,5 @@
 #pragma once
-// What is checked and agreed on before NCCL connects the ranks.
+// Checks and agreements before NCCL connects the ranks.
 
 #include "collectives/communicator.h"
 #include "collectives/nccl/library.h"
@@ -7,9 +7,8 @@
 
 namespace lockstep {
 
-// Refuses libraries that differ or are too old, and GPUs that ranks share unless they may;
-// collective over `control`. Throws AgreedError. Returns the id under which the ranks find each
-// other.
+// Collective over `control`. Throws AgreedError if the libraries' versions differ or are too old,
+// or if ranks share a GPU without share_gpu. Returns the id by which the ranks find each other.
 ncclUniqueId prepare_nccl(Communicator& control,
                           const NcclOptions& options,
                           const NcclLibrary& library);

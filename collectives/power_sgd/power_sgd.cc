@@ -42,8 +42,8 @@ void PowerSgd::finish(float* sums) {
     for (int group = 0; group < groups_; ++group)
       products_.subtract(residuals(group) + matrix.offset, product, share, n);
   }
-  each_exact([&](const Range& range, int64_t place) {
-    copy(lefts_.sum() + place, sums + range.begin, range.size());
+  for_each_exact_range([&](const Range& range, int64_t offset) {
+    copy(lefts_.sum() + offset, sums + range.begin, range.size());
     for (int group = 0; group < groups_; ++group)
       math_.fill_zeros(residuals(group) + range.begin, range.size());
   });
@@ -59,8 +59,8 @@ void PowerSgd::sum_lefts() {
                      rights() + matrix.right,
                      matrix.shape,
                      lefts + matrix.left);
-    each_exact([&](const Range& range, int64_t place) {
-      copy(residuals(group) + range.begin, lefts + place, range.size());
+    for_each_exact_range([&](const Range& range, int64_t offset) {
+      copy(residuals(group) + range.begin, lefts + offset, range.size());
     });
     lefts_.written();
   }
@@ -83,11 +83,11 @@ void PowerSgd::sum_rights() {
 }
 
 template <typename Body>
-void PowerSgd::each_exact(Body body) const {
-  int64_t place = options_.layout.exact_at;
+void PowerSgd::for_each_exact_range(Body body) const {
+  int64_t offset = options_.layout.exact_at;
   for (const Range& range : options_.layout.exact) {
-    body(range, place);
-    place += range.size();
+    body(range, offset);
+    offset += range.size();
   }
 }
 

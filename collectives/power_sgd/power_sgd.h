@@ -1,14 +1,20 @@
 #pragma once
-// PowerSGD (Vogels et al., 2019): sums of gradients that travel as thin matrices.
+// PowerSGD (Vogels et al., 2019): gradients that are exchanged as two thin matrices.
 //
-// The gradient of a group of lanes, with what the steps before have left out of it (its residual),
-// is a matrix M. All ranks have the right factor R of the step before. They sum left = M R over the
-// groups, make its columns orthonormal, and sum right = M^T left. The gradient is then left
-// right^T, and what it lacks of M stays with the group. Two sums of thin matrices travel in place
-// of one of whole ones; vectors and small matrices travel with the first, as they are.
+// M is the gradient of a group of lanes plus the group's residual, which is what earlier steps have
+// left out. `right` is the right factor of the step before, the same on all ranks. A step (finish)
+// computes:
 //
-// Sums are those of the tree over the groups. So the bits are the same on any number of ranks, up
-// to one for each group.
+//   left  = sum over the groups of M right     columns made orthonormal; first all-reduce
+//   right = sum over the groups of M^T left    second all-reduce
+//   the gradient is left right^T               in place of the sum of all M
+//   the residual of each group is M - left right^T / groups
+//
+// So two sums of thin matrices travel in place of one of full matrices. Vectors and small matrices
+// travel uncompressed, together with the left factors; their residual is 0.
+//
+// Both sums use the tree over the groups. So the bits are the same on any number of ranks, up to
+// one for each group.
 
 #include <vector>
 
@@ -24,11 +30,11 @@ class PowerSgd final : public CompressedAllReduce {
   struct Options {
     PowerSgdLayout layout;
     int lanes = 1;
-    Topology topology;  // shares no memory
+    Topology topology;  // must not share memory
     int64_t flat_elements = 0;
   };
-  // Both zeros at first, borrowed: a flat buffer for each of this rank's groups, and
-  // layout.factor_elements().
+  // Borrowed, and all 0 at first: a flat buffer for each of this rank's groups, and
+  // layout.factor_elements() floats.
   struct Memory {
     float* residuals = nullptr;
     float* factors = nullptr;
@@ -43,25 +49,27 @@ class PowerSgd final : public CompressedAllReduce {
   void add(int group, const Range& range, const float* sums) override;
   void finish(float* sums) override;
 
-  // Reports both sums to it, borrowed, from now on; null: to none.
+  // Sets the observer of both sums, borrowed; null removes it.
   void observe(ExchangeObserver* observer) {
     lefts_.observe(observer);
     rights_.observe(observer);
   }
   void begin_step();
-  // Milliseconds that the host spent waiting for other ranks since begin_step().
+  // Milliseconds that the host has waited for other ranks since begin_step().
   double exposed_ms() const { return lefts_.exposed_ms() + rights_.exposed_ms(); }
 
  private:
   using Matrix = PowerSgdLayout::Matrix;
-  // All right factors: they and the residuals are what a step leaves to the next.
+  // The right factors of all matrices. They and the residuals are the state that a step leaves to
+  // the next.
   float* rights() const { return rights_.sum(); }
   void sum_lefts();
   void sum_rights();
   float* residuals(int group) const { return memory_.residuals + group * options_.flat_elements; }
-  // Calls body(range of the flat buffer, place among the lefts) for what travels as it is.
+  // Calls body(range of the flat buffer, offset in the memory of the left factors) for each range
+  // that travels uncompressed.
   template <typename Body>
-  void each_exact(Body body) const;
+  void for_each_exact_range(Body body) const;
   void copy(const float* from, float* to, int64_t n);
 
   SliceMath& math_;

@@ -8,17 +8,17 @@ PowerSgdLayout power_sgd_layout(const std::vector<FlatMatrix>& matrices,
                                 int64_t elements,
                                 int rank,
                                 int groups) {
-  constexpr int64_t kLeastRate = 2;
+  constexpr int64_t kMinRatio = 2;
   PowerSgdLayout layout;
   layout.groups = groups;
-  int64_t end = 0;  // of what has been seen
+  int64_t end = 0;  // of the last compressed matrix
   const auto keep_exact = [&](int64_t until) {
     if (until > end) layout.exact.push_back({end, until});
   };
   for (const FlatMatrix& matrix : matrices) {
     const auto [offset, rows, columns] = matrix;
     LOCKSTEP_CHECK(offset >= end);
-    if (kLeastRate * rank * (rows + columns) > rows * columns) continue;
+    if (kMinRatio * rank * (rows + columns) > rows * columns) continue;
     keep_exact(offset);
     end = offset + rows * columns;
     layout.matrices.push_back(

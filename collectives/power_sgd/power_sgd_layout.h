@@ -1,6 +1,6 @@
 #pragma once
-// Which parts of the flat buffer of gradients travel as two thin matrices each, and where those
-// lie: pure arithmetic.
+// Which parts of the flat gradient buffer travel as two thin matrices each, and where the factors
+// are stored. Pure arithmetic.
 
 #include <cstdint>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// A gradient that is a matrix, in elements of the flat buffer.
+// A gradient that is a matrix; its place in the flat buffer, in elements.
 struct FlatMatrix {
   int64_t offset = 0;
   int64_t rows = 0;
@@ -21,33 +21,34 @@ struct PowerSgdLayout {
   struct Matrix {
     int64_t offset = 0;  // in the flat buffer
     PowerSgdShape shape;
-    int64_t left = 0;   // among the lefts, and
-    int64_t right = 0;  // among the rights: where its factors begin
+    int64_t left = 0;   // offset of its left factor,
+    int64_t right = 0;  // and of its right one
   };
-  int groups = 0;  // of lanes, each of which has residuals
+  int groups = 0;  // groups of lanes; each has residuals
   std::vector<Matrix> matrices;
-  // What travels as it is, behind the lefts, one range after the other.
+  // The ranges that travel uncompressed, stored behind the left factors in this order.
   std::vector<Range> exact;
   int64_t exact_at = 0;
-  int64_t left_elements = 0;  // with what is exact
+  int64_t left_elements = 0;  // includes the uncompressed ranges
   int64_t right_elements = 0;
 
-  // Their sums over the groups.
+  // The sums of the factors over the groups.
   SmallAllReduceLayout lefts(const Topology& topology) const {
     return {groups, topology, left_elements};
   }
   SmallAllReduceLayout rights(const Topology& topology) const {
     return {groups, topology, right_elements};
   }
-  // Where the rights' memory begins, behind that of the lefts, and floats that both need.
+  // The memory of the right factors begins at rights_at(), behind that of the left factors; both
+  // need factor_elements() floats.
   int64_t rights_at(const Topology& topology) const { return lefts(topology).memory_elements(); }
   int64_t factor_elements(const Topology& topology) const {
     return lefts(topology).memory_elements() + rights(topology).memory_elements();
   }
 };
 
-// Of a flat buffer of `elements`, those matrices, in the order of their offsets, that are at least
-// twice as long as their factors.
+// Compresses those of `matrices`, in the order of their offsets, that have at least twice as many
+// elements as their factors. The rest of a flat buffer of `elements` stays uncompressed.
 PowerSgdLayout power_sgd_layout(const std::vector<FlatMatrix>& matrices,
                                 int64_t elements,
                                 int rank,

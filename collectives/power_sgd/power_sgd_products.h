@@ -1,6 +1,6 @@
 #pragma once
-// What a backend computes for PowerSGD: products of a matrix (rows, columns) with its factors, left
-// (rows, rank) and right (columns, rank). See power_sgd_math.h.
+// The products that a backend computes for PowerSGD. matrix is (rows, columns), left (rows, rank),
+// right (columns, rank); see power_sgd_math.h.
 
 #include <cstdint>
 
@@ -8,8 +8,7 @@
 
 namespace lockstep {
 
-// Queued as SliceMath's work is, in one order with it. What is written overlaps nothing that is
-// read.
+// Calls are queued in one order with those of SliceMath. Outputs must not overlap inputs.
 class PowerSgdProducts {
  public:
   virtual ~PowerSgdProducts() = default;
@@ -30,10 +29,11 @@ class PowerSgdProducts {
                        float* matrix) = 0;
   // matrix -= factor * product, n floats each.
   virtual void subtract(float* matrix, const float* product, float factor, int64_t n) = 0;
-  // Columns of right (columns, rank) that are zeros become noise, the same everywhere.
+  // Fills the columns of right (columns, rank) that are all 0 with noise, the same on every rank.
   virtual void fill_zero_columns(float* right, int64_t columns, int rank) = 0;
-  // Makes the columns of left (rows, rank) orthonormal, in order. One of which next to nothing is
-  // left without its parts along those before it becomes zeros; what is not finite, NaN.
+  // Makes the columns of left (rows, rank) orthonormal, in order. A column becomes zeros if it
+  // is_next_to_nothing() after its components along earlier columns are subtracted, and NaN if it
+  // is not finite.
   virtual void orthonormalize(float* left, int64_t rows, int rank) = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// What join m adds: the places of its terms, in a tree of any size.
+// The terms that join m adds, as a range of terms in a tree of any size.
 LaneSum terms_of_join(int join) {
   const int half = join & -join;
   return {join - half, 2 * half};
@@ -30,11 +30,12 @@ ErrorFeedbackLayout::ErrorFeedbackLayout(
       flat_elements_(elements) {
   LOCKSTEP_CHECK(std::has_single_bit(static_cast<unsigned>(groups)) && groups <= lanes);
   LOCKSTEP_CHECK(local_groups_ * topology.ranks() == groups);
-  // `terms` sums side by side, each of `count` lanes, of which the first begins at `first`.
+  // Keeps the joins of `terms` neighbouring sums of `count` lanes each; the first of these begins
+  // at lane `first`.
   const auto keep_joins = [&](int terms, int first, int count, int part, int parts) {
     for (int join = 1; join < terms; ++join) {
-      const LaneSum places = terms_of_join(join);
-      kept_.push_back({{first + places.first * count, places.count * count}, parts, part, end_});
+      const LaneSum spanned = terms_of_join(join);
+      kept_.push_back({{first + spanned.first * count, spanned.count * count}, parts, part, end_});
       end_ += elements / parts;
     }
   };

@@ -1,11 +1,25 @@
 #pragma once
-// Error feedback: where a rank keeps what rounding takes from the sums of the lanes' tree
-// (ErrorFeedbackResiduals in tree_sum_terms.h). Pure arithmetic.
+// Error feedback: where a rank keeps the residuals of rounded sums (ErrorFeedbackResiduals in
+// tree_sum_terms.h). Pure arithmetic.
 //
-// The lanes are summed in groups of neighbouring ones. The sum of a group, exact so far, is the
-// first to be rounded, and so is every sum above it: 2 * groups - 1 of them, each with a residual
-// for every element of the flat buffer. A rank keeps those of its own groups whole, and of sums
-// across ranks the parts that it sums.
+// The problem: rounding every sum of the lanes' tree to 16 bits loses small contributions, and the
+// same ones step after step. Error feedback (Seide et al., 2014) keeps what rounding took from a
+// sum, its residual, and adds it to the same sum of the next step.
+//
+// The lanes are summed exactly in groups of neighbouring lanes. The sum of a group is rounded, and
+// so is every sum above it:
+//
+//   groups     0      1      2      3          the sum of each group, and three joins
+//               \    /        \    /
+//               join 1        join 3           join m adds the terms [m - h, m) and [m, m + h);
+//                    \        /                h is the lowest set bit of m
+//                      join 2
+//
+// That makes 2 * groups - 1 rounded sums, each with a residual for every element of the flat
+// buffer. A rank keeps the residuals of exactly the sums that it computes: those of its own groups
+// and of their joins in full, those of joins across ranks for the part of each bucket that it sums
+// at that level. In memory they follow each other in this order. The number of groups determines
+// the bits, the number of ranks does not; so ranks may be at most the groups.
 
 #include <cstdint>
 #include <string>
@@ -17,37 +31,38 @@
 
 namespace lockstep {
 
-// The sum of neighbouring lanes.
+// The sum of `count` neighbouring lanes, beginning with `first`.
 struct LaneSum {
   int first = 0;
   int count = 1;
   bool operator==(const LaneSum&) const = default;
 };
 
-// Of `lanes` lanes in `groups` groups, those that are rounded.
+// The sums that are rounded if `lanes` lanes are in `groups` groups.
 std::vector<LaneSum> rounded_sums(int lanes, int groups);
 
 class ErrorFeedbackLayout {
  public:
-  // Residuals of a rounded sum that a rank has.
+  // The residuals of one rounded sum that a rank keeps.
   struct Kept {
     LaneSum sum;
-    int parts = 1;  // of every bucket, of which
-    int part = 0;   // this one, bucket after bucket
+    int parts = 1;  // into which every bucket is cut,
+    int part = 0;   // and the part kept here, bucket after bucket
     int64_t offset = 0;
   };
 
-  // Of a rank with neighbouring lanes. `elements`: of the flat buffer.
+  // The layout for a rank with neighbouring lanes and a flat buffer of `elements`.
   ErrorFeedbackLayout(int lanes, int groups, const Topology& topology, int rank, int64_t elements);
 
-  // Numbers that the rank keeps, of 16 bits each.
+  // The number of 16-bit residuals that the rank keeps.
   int64_t elements() const { return end_; }
   const std::vector<Kept>& kept() const { return kept_; }
 
-  // In `data`, of elements(): of a sum of the rank's own lanes, counted from its first one, from
-  // element `begin` of the flat buffer on; none where it is not rounded.
+  // Residuals, in `data` of elements(), of a sum of this rank's own lanes, counted from its first
+  // lane; from element `begin` of the flat buffer on. None if the sum is not rounded.
   ErrorFeedbackResiduals of_lanes(uint16_t* data, const LaneSum& local, int64_t begin) const;
-  // Of a level's sums, in this rank's part of the bucket that begins there.
+  // Residuals of the joins of a level, for this rank's part of the bucket that begins at
+  // `bucket_begin`.
   ErrorFeedbackResiduals of_level(uint16_t* data, size_t level, int64_t bucket_begin) const;
 
  private:

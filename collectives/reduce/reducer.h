@@ -1,26 +1,25 @@
 #pragma once
-// From the gradients of single lanes to the summed gradient of the global batch, in one fixed order
-// on any number of ranks.
+// Sums the gradients of single lanes to the gradient of the global batch, in one fixed order on any
+// number of ranks.
 //
 // The lanes are the leaves of one balanced binary tree. A rank sums the subtree of its own lanes
-// with a binary counter: after lane i, as many partial sums are merged as i has trailing one bits,
-// so at most log2(local lanes) + 1 gradient buffers live at a time. The upper levels run across
-// ranks, bucket by bucket, first within nodes and then between them (topology.h): each rank
-// receives the others' sums for its part and adds them pairwise, ((0 + 1) + (2 + 3)) + ... Hence
-// the same additions in the same order whatever the number of ranks and nodes. Ranks that share
-// memory read the others' sums where they lie.
+// with a binary counter, which needs at most log2(local lanes) + 1 gradient buffers. The upper
+// levels run across ranks, bucket by bucket, as a reduce-scatter by pairwise exchange: first within
+// nodes, then between them (topology.h). Each rank receives the others' sums of its part and adds
+// them pairwise, ((0 + 1) + (2 + 3)) + ... So the additions and their order are the same whatever
+// the number of ranks and nodes. Ranks that share memory read the others' sums in place. reducer.cc
+// explains the algorithm.
 //
-// With packed sums it is the other way about: the ranks run neighbouring lanes at a time, each
-// lane's gradients are summed across the ranks at once, and a rank's counter is of its own parts
-// alone. So nobody has a whole buffer of gradients: a bucket's memory serves others once it is
-// summed. But a rank sends its gradients once for every lane.
+// With packed sums (ZeRO stages 2 and 3) the order is reversed: the ranks run neighbouring lanes at
+// the same time, each lane's gradients are summed across the ranks at once, and a rank's counter
+// holds only its own parts. So no rank has a full buffer of gradients: a bucket's memory is reused
+// as soon as the bucket is summed. In return a rank sends its gradients once for every lane.
 //
-// With a `wire` that rounds, every term of the tree is rounded wherever it is added, within a rank,
-// through shared memory or from the network, which alone makes use of it, and so is the sum: what
-// is sent can be as short, and the bits are still the same on any number of ranks. With error
-// feedback, what rounding takes from a sum, its residual, is added to the same sum of the next
-// step: over the steps next to nothing is lost. error_feedback_layout.h says which sums are rounded
-// then.
+// If `wire` rounds, every term of the tree is rounded before it is added, also within a rank and in
+// shared memory, and so is the sum over all lanes. Only the network profits, but the bits stay the
+// same on any number of ranks. With error feedback, what rounding takes from a sum (its residual)
+// is added to the same sum of the next step; error_feedback_layout.h describes which sums are
+// rounded then.
 
 #include <array>
 #include <cstdint>
@@ -31,7 +30,7 @@
 #include "collectives/exchange_observer.h"
 #include "collectives/reduce/compressed_all_reduce.h"
 #include "collectives/reduce/error_feedback_layout.h"
-#include "collectives/reduce/transfer_sums.h"
+#include "collectives/reduce/transfer_checksums.h"
 #include "collectives/ring.h"
 #include "collectives/sharding.h"
 #include "collectives/slice_math.h"
@@ -40,7 +39,8 @@
 
 namespace lockstep {
 
-// What a loss op reports for a lane: sum of losses, rows counted, rows predicted correctly, 0.
+// The statistics that a loss op reports for a lane, in this order: sum of losses, rows counted,
+// rows predicted correctly, rows whose class is among the top 5 predictions.
 struct LaneStatistics {
   double values[4] = {};
 };
@@ -54,133 +54,137 @@ struct StepTotals {
   double squared_norm = 0;  // of the summed gradient, before scaling; see exact_sum.h
   int64_t flags = 0;        // bitwise or of the ranks' flags
   uint64_t digest = 0;      // this rank's own
-  uint64_t digest_sum = 0;  // of the ranks' digests, half by half modulo 2^32
+  uint64_t digest_sum = 0;  // sum of the ranks' digests, each 32-bit half modulo 2^32
   bool digests_differ = false;
-  double slowest_ms = 0;  // the most that a rank was busy,
-  int slowest_rank = 0;   // which one that was,
-  double fastest_ms = 0;  // and the least
+  double slowest_ms = 0;  // the longest time that a rank was busy,
+  int slowest_rank = 0;   // the rank that was,
+  double fastest_ms = 0;  // and the shortest time
 };
 
 struct ReducerOptions {
   int lanes = 1;
-  bool fast_order = false;  // let the library choose the order across ranks; the topology is flat
+  bool fast_order = false;  // the library chooses the order across ranks; needs a flat topology
   std::vector<Range> buckets;
   Topology topology;  // of all ranks
-  // Buckets of so many elements together may be under way at a time: exchanged_elements().
+  // Limit of the elements of all buckets in flight: exchanged_elements().
   int64_t exchanged_elements = 0;
-  // So many buckets hold gradients; those after them are summed alike, but are no part of the norm.
+  // The first gradient_buckets buckets hold gradients. Later ones are summed too, but do not count
+  // in the norm.
   size_t gradient_buckets = ~size_t{0};
-  bool norm = true;  // else nobody asks for squared_norm
-  // All lanes of a rank run together: each has a gradient buffer of its own.
-  bool lanes_together = false;
-  // Where buckets share the memory of a gradient buffer: where each begins in it, and what of it to
-  // fill with zeros before a lane writes it. None: a buffer is flat.
+  bool norm = true;  // false: squared_norm is not computed
+  // All lanes of a rank run together, and each has a gradient buffer of its own.
+  bool interleaved_lanes = false;
+  // For buckets that share the memory of a gradient buffer: the offset of each in it, and the gaps
+  // to fill with zeros before a lane writes it. Empty: the buffer is flat.
   std::vector<int64_t> bucket_offsets = {};
   std::vector<std::vector<Range>> bucket_gaps = {};
-  int64_t gradient_elements = 0;  // of a buffer that is not flat
-  // Where the sums over all ranks go, with several ranks; null: into the gradients. Packed ones are
-  // as many buffers as a counter of the local lanes needs.
+  int64_t gradient_elements = 0;  // elements of a buffer that is not flat
+  // The buffer for the sums over all ranks, if there are several; null: the gradients' own. If
+  // packed, as many buffers as a counter of the local lanes needs.
   OwnedFloats sums = {};
-  // Every rank writes its sums into the gradients of all: where all share memory and none has sums
-  // elsewhere. After reduce() all ranks have all sums.
-  bool sums_everywhere = false;
-  // What gradients are rounded to before they are added, and their sums; running statistics are
-  // not.
+  // Every rank writes its sums to the gradient buffers of all ranks, so that after reduce() all
+  // ranks have all sums. Needs one node with shared memory, and `sums` empty.
+  bool replicated_sums = false;
+  // The type to which gradients are rounded before they are added, and to which their sum is.
+  // Running statistics are not rounded.
   DType wire = DType::kF32;
-  // With BF16: residuals, as many as ErrorFeedbackLayout says, of so many groups of lanes.
-  // Borrowed.
+  // For kBF16: residuals of `residual_groups` groups of lanes, ErrorFeedbackLayout::elements() of
+  // them, borrowed. Null: no error feedback.
   int residual_groups = 0;
   uint16_t* residuals = nullptr;
-  // Where the tensors of the flat buffer begin, increasing, at chunks of squares (exact_sum.h); for
-  // sums of bits by tensor. None: nobody asks for them.
+  // Increasing offsets of the tensors in the flat buffer, each at the start of a chunk of squares
+  // (exact_sum.h); for checksums by tensor. Empty: no checksums.
   std::vector<int64_t> tensor_begins = {};
-  // Takes the place of the exchange; then the gradients are flat, and all ranks have all sums.
+  // Replaces the exchange, if not null. Then the gradients are flat, and all ranks have all sums.
   // Borrowed.
   CompressedAllReduce* compressed = nullptr;
 };
 
 class Reducer {
  public:
-  // `gradients`: gradient_buffers(), or with packed sums one for all lanes that run at a time;
-  // `staging`: staging_elements() floats for what may be under way. Both borrowed.
+  // `gradients` has gradient_buffers() buffers or, with packed sums, one for each lane that runs at
+  // the same time. `staging` has staging_elements() floats for what is in flight. Both are
+  // borrowed.
   Reducer(const RankCommunicators& communicators,
           SliceMath& math,
           ReducerOptions options,
           float* gradients,
           float* staging);
 
-  // Reports to it, borrowed, from now on; null: to none.
+  // Sets the observer, borrowed; null removes it.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
 
   const LocalLanes& lanes() const { return lanes_; }
 
-  // `transfers`, borrowed, sums what the step's exchanges offer and take; null: nothing does.
-  void begin_step(TransferSums* transfers = nullptr);
-  // Where the next lane's backward pass writes its gradients.
+  // `transfers`, borrowed, computes checksums of what the step's exchanges offer and take; may be
+  // null.
+  void begin_step(TransferChecksums* transfers = nullptr);
+  // The buffer for the gradients of the next lane's backward pass.
   float* lane_gradients() {
-    return gradients_ + (across_first_ ? 0 : depth_of(lane_)) * gradient_elements_;
+    return gradients_ + (reduces_each_lane_ ? 0 : depth_of(lane_)) * gradient_elements_;
   }
-  // The lane under way, where they run together and take turns.
+  // Selects the current lane, for interleaved lanes.
   void select_lane(int local_lane) { lane_ = local_lane; }
-  // All-gather of `bytes` of every lane: this rank's lie in their places already.
+  // All-gather of `bytes` of every lane; this rank's are at their offsets in `all` already.
   void gather_lanes(std::byte* all, size_t bytes);
-  // Where buckets share memory: the lane under way is about to write the first gradient of
-  // `bucket`. Waits for those that its memory served before.
+  // For buckets that share memory: the current lane is about to write the first gradient of
+  // `bucket`. Waits for the exchanges that still read this memory.
   void bucket_begins(int bucket);
-  // The lane under way has finished every gradient of `bucket`. Called once per bucket and lane, in
-  // increasing order.
+  // The current lane has written every gradient of `bucket`. Called once for each bucket and lane,
+  // with increasing buckets.
   void bucket_ready(int bucket);
   void end_lane() { ++lane_; }
-  // Between ops: moves the exchanges under way.
+  // Called between ops: moves the exchanges in flight.
   void progress() {
     if (in_flight() > 0) communicator_.progress();
   }
-  // Completes the exchange; afterwards this rank's parts in sums() are of all lanes, and all parts
-  // with sums_everywhere.
+  // Completes the exchanges. Afterwards sums() has this rank's parts, summed over all lanes, or all
+  // parts with replicated_sums.
   void reduce();
-  // What a rank tells the others at the end of a step.
-  struct Tidings {
+  // What a rank reports to the others at the end of a step.
+  struct StepReport {
     int64_t flags = 0;
     uint64_t digest = 0;  // of its state
-    double busy_ms = 0;   // that it has worked, without its waits for others, since they last left
-                          // totals() together
+    // Time that it has worked, without its waits for others, since all ranks last left totals().
+    double busy_ms = 0;
   };
-  // Waits for what has been queued and sums the statistics and squares of the step over all
-  // ranks.
-  StepTotals totals(std::span<const LaneStatistics> local, const Tidings& tidings);
-  // The sums of the bits of sums() in this rank's parts of the buckets, cut where tensors begin, of
-  // the step whose totals() were last taken; none without ReducerOptions::tensor_begins.
-  std::span<const uint32_t> bit_sums() const { return bit_sums_; }
-  // Of no more use to the reducer: an optimizer may write over its parts.
+  // Waits for the queued work, then sums the statistics and squares of the step over all ranks.
+  StepTotals totals(std::span<const LaneStatistics> local, const StepReport& step_report);
+  // The checksums of this rank's parts of the buckets in sums(), cut at
+  // ReducerOptions::tensor_begins, for the step of the last totals(). Empty without tensor_begins.
+  std::span<const uint32_t> bit_checksums() const { return bit_checksums_; }
+  // The sums of this rank's parts. The reducer no longer reads them, so an optimizer may overwrite
+  // them.
   const OwnedFloats& sums() const { return sums_; }
 
   // Sums the statistics of an evaluation over all lanes; `local` is complete.
   StepTotals sum_statistics(std::span<const LaneStatistics> local) {
     return exchange_totals(local, {});
   }
-  // Milliseconds that the host spent waiting for other ranks since begin_step().
+  // Milliseconds that the host has waited for other ranks since begin_step().
   double exposed_ms() const { return waits_.ms(); }
 
  private:
-  StepTotals exchange_totals(std::span<const LaneStatistics> local, const Tidings& tidings);
-  // One bucket's way through the levels of the topology.
+  StepTotals exchange_totals(std::span<const LaneStatistics> local, const StepReport& step_report);
+  // The path of one bucket through the levels of the topology.
   struct Exchange {
     int bucket = -1;
     int lane = 0;
-    Range range;  // of which this level sums one part
+    Range range;  // the current level sums one part of it
     std::byte* staging = nullptr;
-    size_t level = 0;                 // under way
-    const std::byte* sent = nullptr;  // by this level, of the whole range
+    size_t level = 0;                 // the current one
+    const std::byte* sent = nullptr;  // by this level, for the full range
     std::byte* received = nullptr;    // parts of the group
     Arrival arrival = {};
-    double start_ms = 0;  // of the level, while somebody observes
+    double start_ms = 0;  // of the level, if there is an observer
   };
   int depth_of(int lane) const {
-    return options_.lanes_together ? lane
-                                   : __builtin_popcount(static_cast<unsigned>(lane % counted_));
+    return options_.interleaved_lanes
+               ? lane
+               : __builtin_popcount(static_cast<unsigned>(lane % lanes_per_sum_));
   }
   void merge_lanes(int bucket);
-  void count(int bucket, float* sums, int64_t stride, int lane, int64_t n);
+  void propagate_carries(int bucket, float* sums, int64_t stride, int lane, int64_t n);
   void merge(int bucket, const LaneSum& local, float* into, const float* from, int64_t n);
   void add_to_compressed(int bucket);
   void round_lane(int bucket, int lane, float* gradients, int64_t n);
@@ -194,13 +198,13 @@ class Reducer {
   int64_t bucket_offset(int bucket) const {
     return options_.bucket_offsets[static_cast<size_t>(bucket)];
   }
-  // Where a gradient buffer holds element `flat` of a bucket.
+  // The address of element `flat` of a bucket in a gradient buffer.
   float* gradient_at(float* buffer, int bucket, int64_t flat) const;
   Range own_part(int bucket) const;
   float* own_sums(int bucket, int lane) const;
   bool overlap(int bucket, int other) const;
   size_t in_flight() const { return ring_.parts(); }
-  // The exchange of that number, counted as exchanges_ does, which is under way.
+  // An exchange in flight, by its number as counted in exchanges_.
   Exchange& exchange_of(uint64_t number) {
     return exchanges_under_way_[number % exchanges_under_way_.size()];
   }
@@ -215,11 +219,11 @@ class Reducer {
   bool in_memory(size_t level) const { return node_ != nullptr && level == 0; }
   using Wait = ExchangeObserver::Wait;
 
-  // What the ranks say to each other at the end of a step, one after the other: a Report and the
+  // What the ranks send each other at the end of a step, one rank after the other: a Report and the
   // statistics of each lane.
   struct Report {
-    Tidings tidings;
-    ExactSum squares;  // of its parts
+    StepReport step_report;
+    ExactSum squares;  // of this rank's parts
   };
   std::vector<std::byte> exchange_;
 
@@ -228,30 +232,30 @@ class Reducer {
   NodeMemory* node_;
   SliceMath& math_;
   TimedWaits waits_;
-  TransferSums* transfers_ = nullptr;
+  TransferChecksums* transfers_ = nullptr;
   ReducerOptions options_;
   float* gradients_;
   OwnedFloats sums_;
-  bool across_first_;  // lanes are summed across ranks one by one, then counted
+  bool reduces_each_lane_;  // each lane is summed across the ranks first, then added to the counter
   std::optional<ErrorFeedbackLayout> residuals_;
   float* staging_;
   int64_t elements_;           // of all buckets
   int64_t gradient_elements_;  // of a gradient buffer
   LocalLanes lanes_;
-  int counted_;                    // of these, in a binary counter
-  int part_;                       // of each bucket, this rank's
+  int lanes_per_sum_;              // that are summed in one binary counter
+  int part_;                       // this rank's, of each bucket
   std::vector<RankGroup> groups_;  // by level
   int lane_ = 0;
 
-  Ring ring_;  // what the exchanges under way take of exchanged_elements, oldest first
-  std::array<Exchange, kMostExchangesInFlight> exchanges_under_way_;
-  uint64_t exchanges_ = 0;               // started since the reducer was made
-  std::vector<uint64_t> last_exchange_;  // of each bucket
-  std::vector<Arrival> last_reading_;    // of its gradients by the ranks of the node
-  ExactSum* squares_;                    // of my parts in this step, in memory of allocate_host()
-  std::vector<std::vector<Range>> own_pieces_;  // of each bucket, where bits are summed
-  std::vector<size_t> first_piece_;             // of each bucket, among all
-  std::span<uint32_t> bit_sums_;                // of them
+  Ring ring_;  // the elements in flight, as part of exchanged_elements; oldest first
+  std::array<Exchange, kMaxExchangesInFlight> exchanges_under_way_;
+  uint64_t exchanges_ = 0;               // started since construction
+  std::vector<uint64_t> last_exchange_;  // number of each bucket's last exchange
+  std::vector<Arrival> last_read_;       // by the ranks of the node, of each bucket's gradients
+  ExactSum* squares_;                    // of my parts in this step; in memory from allocate_host()
+  std::vector<std::vector<Range>> own_pieces_;  // of each bucket: ranges with a checksum each
+  std::vector<size_t> first_piece_;             // of each bucket, among all pieces
+  std::span<uint32_t> bit_checksums_;           // of all pieces
 };
 
 }  // namespace lockstep

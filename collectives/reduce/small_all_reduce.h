@@ -1,6 +1,6 @@
 #pragma once
-// All-reduce over all lanes of small buffers of floats, in the order of the lanes' tree, on every
-// rank.
+// All-reduce of small buffers of floats over all lanes, in the order of the lanes' tree. Every rank
+// gets the sum.
 
 #include <vector>
 
@@ -12,25 +12,26 @@ namespace lockstep {
 
 class SmallAllReduce {
  public:
-  // `memory`: memory_elements() floats, borrowed; zeros at first.
+  // `memory` has memory_elements() floats, all 0, borrowed.
   SmallAllReduce(const RankCommunicators& communicators,
                  SliceMath& math,
                  const SmallAllReduceLayout& layout,
                  float* memory);
 
-  // Reports to it, borrowed, from now on; null: to none. Buckets are those of the buffers.
+  // Sets the observer, borrowed; null removes it. The buckets that it sees are those of these
+  // buffers.
   void observe(ExchangeObserver* observer);
 
-  // Nothing is waited for yet.
+  // Does not wait for other ranks.
   void begin_step();
-  // Where this rank's next lane writes its floats, and that it has.
+  // The buffer for the floats of this rank's next lane; call written() once they are there.
   float* next() { return reducer_.lane_gradients(); }
   void written();
-  // All-gathers the sum. All ranks together.
+  // Sums over all lanes and gathers the sum. Collective.
   void finish();
-  // Until the next step's first next(); zeros before the first one's.
+  // The sum, valid until next() of the following step; zeros before the first finish().
   float* sum() const { return memory_; }
-  // Milliseconds that the host spent waiting for other ranks since begin_step().
+  // Milliseconds that the host has waited for other ranks since begin_step().
   double exposed_ms() const { return reducer_.exposed_ms() + gather_.exposed_ms(); }
 
  private:

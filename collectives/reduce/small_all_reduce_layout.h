@@ -1,5 +1,5 @@
 #pragma once
-// The memory of a sum of small buffers that all ranks get whole: pure arithmetic.
+// The memory layout of a SmallAllReduce. Pure arithmetic.
 
 #include <cstdint>
 #include <vector>
@@ -14,12 +14,12 @@ struct SmallAllReduceLayout {
   Topology topology;     // shares no memory
   int64_t elements = 0;  // of a lane's buffer
 
-  // Of a buffer with its padding.
+  // Elements of a buffer, with padding.
   int64_t padded() const;
   std::vector<Range> buckets() const;
-  // See ReducerOptions.
+  // See ReducerOptions::exchanged_elements.
   int64_t exchanged() const;
-  // Floats of the buffers in which a rank's lanes are summed, and with what is under way.
+  // Floats of the buffers in which a rank sums its lanes, without and with the staging buffer.
   int64_t buffer_elements() const;
   int64_t memory_elements() const;
 };

@@ -1,3 +1,26 @@
+// Memory shared by the ranks of a node, and events in it.
+//
+// Every rank makes an anonymous file for its gradients (pieces_) and one for its signals, and maps
+// those of all others. The first rank makes one for the parameters of the node too (common_):
+//
+//   index 0   piece(0)   signals   common()       every rank maps all of them; which rank writes
+//   index 1   piece(1)   signals                  what is up to the callers
+//
+// A signal is a counter of the events that its rank has reached (kGradients: my gradients of one
+// more bucket can be read; ...). signal() increments it, wait() returns once the counters of all
+// ranks have reached `count`. The ranks go through the same events in the same order, so a count
+// identifies an event. Counters are compared by their difference, so they may wrap around. The
+// store and the load order memory: whatever a rank wrote before its signal can be read by those
+// that have waited.
+//
+// A waiter spins, then yields the core, then sleeps in a futex. The order of two accesses makes it
+// impossible to miss a wake-up: the waiter increments `sleepers` and then reads `count`, the
+// signaller writes `count` and then reads `sleepers`. As both are sequentially consistent, either
+// the waiter sees the new count or the signaller sees the sleeper. The kernel lets it sleep only if
+// `count` is still the value seen.
+//
+// Every few milliseconds a sleeper checks whether the awaited process has ended (a pidfd), another
+// rank has reported a failure, or the time is up.
 #include "collectives/shm/node_memory.h"
 
 #include <linux/futex.h>
@@ -14,7 +37,7 @@
 #include <utility>
 
 #include "collectives/agreement.h"
-#include "collectives/verdict.h"
+#include "collectives/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/host.h"
@@ -24,10 +47,10 @@
 
 namespace lockstep {
 
-// On a cache line of its own, in memory that is zero at first.
+// On its own cache line. The memory is zero at first.
 struct NodeMemory::Signal {
   alignas(64) std::atomic<uint32_t> count;
-  std::atomic<uint32_t> sleepers;  // ranks that the kernel is to wake
+  std::atomic<uint32_t> sleepers;  // ranks that sleep in the kernel
 };
 
 namespace {
@@ -40,7 +63,7 @@ bool reached(const std::atomic<uint32_t>& count, uint32_t wanted) {
 
 uint32_t* word_of(std::atomic<uint32_t>& value) { return reinterpret_cast<uint32_t*>(&value); }
 
-// Sleeps until the value is another one or somebody wakes it, or for `ms`.
+// Sleeps until the value differs from `seen`, until woken, or for at most `ms`.
 void sleep_while(std::atomic<uint32_t>& value, uint32_t seen, int ms) {
   const timespec limit = {0, ms * 1000000L};
   ::syscall(SYS_futex, word_of(value), FUTEX_WAIT, seen, &limit, nullptr, 0);
@@ -63,7 +86,7 @@ int descriptor_of_process(int64_t process) {
   return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0));
 }
 
-void say_not_shared(const Communicator& communicator, const std::string& why) {
+void warn_not_shared(const Communicator& communicator, const std::string& why) {
   if (communicator.rank() == 0)
     log_warn("the ranks of a node send each other messages, as they cannot share memory: {}", why);
 }
@@ -74,21 +97,22 @@ std::unique_ptr<NodeMemory> NodeMemory::join(Communicator& communicator, const T
   if (topology.per_node == 1) return nullptr;
   const std::vector<std::string> hosts = gather_texts(communicator, host_identity());
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    // Two hosts can be called one node.
+    // Several hosts may have been given the same node name.
     const size_t first = rank - rank % static_cast<size_t>(topology.per_node);
     if (hosts[rank] == hosts[first]) continue;
-    say_not_shared(communicator,
-                   fmt::format("ranks {} and {} are on hosts of their own", first, rank));
+    warn_not_shared(communicator,
+                    fmt::format("ranks {} and {} are on different hosts", first, rank));
     return nullptr;
   }
   const std::string& mine = hosts[static_cast<size_t>(communicator.rank())];
   std::unique_ptr<NodeMemory> memory(
       new NodeMemory(communicator, topology.groups_of(communicator.rank()).front()));
-  memory->crowded_ = std::count(hosts.begin(), hosts.end(), mine) > ::sysconf(_SC_NPROCESSORS_ONLN);
+  memory->oversubscribed_ =
+      std::count(hosts.begin(), hosts.end(), mine) > ::sysconf(_SC_NPROCESSORS_ONLN);
   try {
     memory->signals_ = memory->exchange(kEvents * sizeof(Signal), "signals");
   } catch (const AgreedError& error) {
-    say_not_shared(communicator, error.what());
+    warn_not_shared(communicator, error.what());
     return nullptr;
   }
   return memory;
@@ -110,7 +134,7 @@ void NodeMemory::allocate(size_t own, size_t common) {
   common_ = std::move(exchange(index() == 0 ? common : 0, "parameters").front());
 }
 
-// Makes memory of so many bytes and maps what the others of the node make; by index.
+// Makes a mapping of `bytes` and maps those of the other ranks of the node; result by index.
 std::vector<SharedMapping> NodeMemory::exchange(size_t bytes, const char* what) {
   SharedMapping mine;
   run_on_all(communicator_, [&] { mine = SharedMapping(bytes, what); });
@@ -156,13 +180,13 @@ void NodeMemory::wait(Event event, uint32_t count, size_t bytes) {
   recorder.end(number, op, bytes);
 }
 
-// Polls as long as ranks of a step are apart, lending the core to whoever wants it, then sleeps.
+// Waits for one rank: spins, then yields the core to other processes, then sleeps.
 void NodeMemory::wait_for(int index, Event event, uint32_t count) const {
   constexpr int kSpins = 2000;  // some tens of microseconds
   constexpr double kYieldMs = 2;
-  constexpr int kSleepMs = 5;  // how soon the end of the other rank is noticed
+  constexpr int kSleepMs = 5;  // how soon the end of the other process is noticed
   Signal& signal = signal_of(index, event);
-  for (int spin = 0; spin < (crowded_ ? 1 : kSpins); ++spin) {
+  for (int spin = 0; spin < (oversubscribed_ ? 1 : kSpins); ++spin) {
     if (reached(signal.count, count)) return;
     pause_briefly();
   }
@@ -176,16 +200,17 @@ void NodeMemory::wait_for(int index, Event event, uint32_t count) const {
     const uint32_t seen = signal.count.load(std::memory_order_seq_cst);
     if (reached(signal.count, count)) break;
     communicator_.progress();
-    look_after(index, event, now_ms() - start);
+    require_live_peer(index, event, now_ms() - start);
     sleep_while(signal.count, seen, kSleepMs);
   }
   signal.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-// What a rank that failed has said comes first, then what its process is.
-void NodeMemory::look_after(int index, Event event, double waited_ms) const {
+// Throws if a failure is known. A failure that a rank has reported comes before the state of its
+// process.
+void NodeMemory::require_live_peer(int index, Event event, double waited_ms) const {
   communicator_.check();
-  check_verdict();
+  throw_watchdog_error();
   const auto fail = [&](const std::string& what) {
     throw CommError("rank {}: {}", communicator_.rank(), what);
   };

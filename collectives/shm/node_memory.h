@@ -1,6 +1,6 @@
 #pragma once
-// Memory that the ranks of one node share, and the signals by which they tell each other what lies
-// in it.
+// Memory that the ranks of one node share, and the events by which they signal what can be read in
+// it.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace lockstep {
 
 class NodeMemory {
  public:
-  // Every rank counts its own.
+  // Every rank counts its own events.
   enum class Event { kGradients, kGradientsRead, kParameters };
 
-  // All ranks of the run together; each node of `topology` makes its own. Null on every rank where
-  // any of them cannot map what the others of its node have (another container, a /proc that hides
-  // processes), and where nodes have one rank.
+  // Collective over all ranks of the run; each node of `topology` makes its own memory. Returns
+  // null on every rank if any rank cannot map the memory of the others of its node (another
+  // container, a /proc that hides processes), or if nodes have one rank.
   static std::unique_ptr<NodeMemory> join(Communicator& communicator, const Topology& topology);
   ~NodeMemory();
 
-  // This rank's number among those of the node, and how many they are.
+  // This rank's index among the ranks of the node, and their number.
   int index() const { return group_.index_of(communicator_.rank()); }
   int count() const { return group_.count; }
 
-  // Takes `own` bytes for each rank and `common` bytes once for all of them. Called once, by all
-  // ranks of the run together. Throws AgreedError on all of them where one has too little memory.
+  // Allocates `own` bytes for each rank and `common` bytes once for all of them. Called once, by
+  // all ranks of the run. Throws AgreedError on all of them if one has too little memory.
   void allocate(size_t own, size_t common);
   std::byte* piece(int index) const { return pieces_[static_cast<size_t>(index)].data(); }
   std::byte* own() const { return piece(index()); }
@@ -37,12 +37,12 @@ class NodeMemory {
   // own + common.
   size_t allocated_bytes() const { return pieces_.empty() ? 0 : own_bytes() + common_.bytes(); }
 
-  // This rank has got to one more of these events: all that it has written before can be read by
-  // those that have waited for it. Returns how many it has got to.
+  // This rank has reached one more event of this kind: everything that it has written before can be
+  // read by ranks that have waited for it. Returns the number of its events of this kind.
   uint32_t signal(Event event);
-  // Returns when every rank of the node has got to `count` of them. Throws CommError where one of
-  // them has ended, or does not get there in the communicator's time. `bytes`: of what they have
-  // written, for the flight recorder.
+  // Returns once every rank of the node has reached `count` events. Throws CommError if one of them
+  // has ended, or does not get there within the communicator's timeout. `bytes` is the size of what
+  // they have written, for the flight recorder.
   void wait(Event event, uint32_t count, size_t bytes = 0);
 
  private:
@@ -54,14 +54,14 @@ class NodeMemory {
   std::vector<SharedMapping> exchange(size_t bytes, const char* what);
   Signal& signal_of(int index, Event event) const;
   void wait_for(int index, Event event, uint32_t count) const;
-  void look_after(int index, Event event, double waited_ms) const;
+  void require_live_peer(int index, Event event, double waited_ms) const;
 
   Communicator& communicator_;
   RankGroup group_;
-  bool crowded_ = false;                         // more ranks than CPUs
+  bool oversubscribed_ = false;                  // more ranks than CPUs
   std::vector<SharedMapping> signals_, pieces_;  // by index
   SharedMapping common_;
-  std::vector<int> processes_;  // by index: descriptors that become readable when the rank ends
+  std::vector<int> processes_;  // by index: pidfds, which become readable when the process ends
   uint32_t signalled_[kEvents] = {};
 };
 

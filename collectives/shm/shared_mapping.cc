@@ -17,33 +17,34 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr int kCollapse = 25;  // MADV_COLLAPSE, of Linux 6.1, which older headers do not name
+constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which older headers lack
 
-// Takes a file's pages now: a page that cannot be had later on would end the process by a signal.
-// The error's number, or 0.
+// Allocates a file's pages now: a page that is missing later would end the process by a signal.
+// Returns an error number, or 0.
 int take_pages(int descriptor, size_t offset, size_t bytes) {
-  int error = EINTR;  // as a signal may make it
+  int error = EINTR;  // a signal may interrupt the call
   while (error == EINTR)
     error = ::posix_fallocate(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   return error;
 }
 
-// Asks for huge pages outright, before there are other small ones: shared memory is not given them
-// by itself unless the machine is set up so (/sys/kernel/mm/transparent_hugepage/shmem_enabled).
-// Where they cannot be had, it stays on small ones.
+// Asks for huge pages explicitly, before other small pages are allocated: by default shared memory
+// does not get them (/sys/kernel/mm/transparent_hugepage/shmem_enabled). If the kernel has none,
+// the memory stays on small pages.
 void take_huge_pages(int descriptor, std::byte* data, size_t bytes) {
-  const size_t whole = bytes / kHugePage * kHugePage;
-  if (whole == 0) return;
-  // The kernel makes a huge page only of one that has begun.
-  for (size_t begin = 0; begin < whole; begin += kHugePage) {
+  const size_t huge_bytes = bytes / kHugePage * kHugePage;
+  if (huge_bytes == 0) return;
+  // The kernel makes a huge page only where there is a small one already.
+  for (size_t begin = 0; begin < huge_bytes; begin += kHugePage) {
     if (take_pages(descriptor, begin, 1) != 0) return;
   }
-  if (::madvise(data, whole, kCollapse) != 0)
+  if (::madvise(data, huge_bytes, kCollapse) != 0)
     log_debug(
         "shared memory of {} bytes is not all on huge pages: {}", bytes, std::strerror(errno));
 }
 
-// Numbers of processes and descriptors mean other ones in another container.
+// Checks the file itself: in another container the same process id and descriptor mean something
+// else.
 bool is_file(int descriptor, const SharedMapping::Source& source) {
   struct stat status = {};
   return ::fstat(descriptor, &status) == 0 && status.st_dev == source.device &&
@@ -87,8 +88,8 @@ SharedMapping::SharedMapping(const Source& source) : bytes_(source.bytes) {
     throw MemoryError("cannot map {}: {}", path, same ? "no memory" : "it is another file");
 }
 
-// From an address at which a huge page may begin, so that those of the file are mapped whole.
-// False: there is no room.
+// Maps the file at an address where a huge page may begin, so that the file's huge pages are mapped
+// as such. Returns false if there is no room.
 bool SharedMapping::map(int descriptor) {
   reserved_ = ::mmap(nullptr, bytes_ + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (reserved_ == MAP_FAILED) reserved_ = nullptr;

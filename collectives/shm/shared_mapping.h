@@ -1,9 +1,9 @@
 #pragma once
-// A piece of memory that processes of one host share.
+// Memory that processes of one host share.
 //
-// It is an anonymous file (memfd): no name leads to it and it takes no space of /dev/shm, which
-// containers keep small. Others map it through /proc/PID/fd, and the kernel frees it when the last
-// process that has mapped it is gone, however it went: there is never anything to clean up.
+// It is an anonymous file (memfd): it has no name and uses no space of /dev/shm, which containers
+// keep small. Other processes map it through /proc/PID/fd. The kernel frees it once the last
+// process that has mapped it ends, in whatever way; so there is never anything to clean up.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,23 +12,23 @@ namespace lockstep {
 
 class SharedMapping {
  public:
-  // What another process needs to map it.
+  // What another process needs to map the memory.
   struct Source {
     int64_t process = 0;
     int64_t descriptor = -1;
-    uint64_t device = 0, inode = 0;  // of the file, to know it again
+    uint64_t device = 0, inode = 0;  // of the file, to recognize it
     uint64_t address = 0;            // in that process
     uint64_t bytes = 0;
   };
 
-  // Nothing.
+  // An empty mapping.
   SharedMapping() = default;
-  // New memory, zeroed and really there, from an address divisible by 2 MiB on; its whole pieces of
-  // 2 MiB are huge pages where the kernel gives them (from Linux 6.1 on). Throws MemoryError, which
-  // names `what`.
+  // Allocates zeroed memory, with all its pages, at an address divisible by 2 MiB. Each full 2 MiB
+  // of it is a huge page if the kernel supports that (Linux 6.1 or newer). Throws MemoryError,
+  // which names `what`.
   SharedMapping(size_t bytes, const char* what);
-  // What another process has made and still holds open. Throws MemoryError. Memory of this process
-  // itself is not mapped again, and stays its maker's.
+  // Maps memory that another process has made and still holds open. Throws MemoryError. Memory of
+  // this process itself is not mapped again, and stays owned by the mapping that made it.
   explicit SharedMapping(const Source& source);
   SharedMapping(SharedMapping&& other) noexcept { *this = static_cast<SharedMapping&&>(other); }
   SharedMapping& operator=(SharedMapping&& other) noexcept;
@@ -36,9 +36,9 @@ class SharedMapping {
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
-  // Of memory made here and not closed yet.
+  // Only for memory that this mapping has made and not closed yet.
   Source source() const;
-  // Everyone has mapped it: nobody needs its descriptor any more.
+  // Closes the descriptor once all others have mapped the memory.
   void close_descriptor();
 
  private:
@@ -47,7 +47,7 @@ class SharedMapping {
 
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
-  void* reserved_ = nullptr;  // bytes_ and a huge page of addresses, if mapped here; data_ is in it
+  void* reserved_ = nullptr;  // bytes_ plus a huge page of addresses; contains data_
   int descriptor_ = -1;
 };
 

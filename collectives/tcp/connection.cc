@@ -32,7 +32,7 @@ const char* name_of(FrameKind kind) {
   return "unknown frame";
 }
 
-bool tells_failure(FrameKind kind) {
+bool reports_failure(FrameKind kind) {
   return kind == FrameKind::kFailure || kind == FrameKind::kAbort;
 }
 
@@ -86,10 +86,10 @@ size_t Connection::progress() { return progress_receiving() + progress_sending()
 
 short Connection::wanted_events() const {
   short events = 0;
-  // A whole header with nothing to receive it belongs to an operation that this rank has not
-  // started.
-  const bool parked =
-      arriving_bytes_ == sizeof(arriving_) && receiving_.empty() && !tells_failure(arriving_.kind);
+  // A complete header with nothing queued to receive it belongs to an operation that this rank has
+  // not started yet.
+  const bool parked = arriving_bytes_ == sizeof(arriving_) && receiving_.empty() &&
+                      !reports_failure(arriving_.kind);
   if (!parked && !at_end_) events |= POLLIN;
   if (!sending_.empty()) events |= POLLOUT;
   return events;
@@ -115,7 +115,7 @@ size_t Connection::progress_sending() {
     if (sent < 0 && would_block(errno)) break;
     if (sent < 0) {
       const int error = errno;
-      progress_receiving();  // it may have said why before it went
+      progress_receiving();  // the other end may have sent the reason before it closed
       lost(std::strerror(error));
     }
     total += static_cast<size_t>(sent);
@@ -127,7 +127,7 @@ size_t Connection::progress_sending() {
   return total;
 }
 
-// Some of `bytes`; 0 where nothing is there or the stream has ended.
+// Receives up to `bytes`; returns 0 if nothing is there or the stream has ended.
 size_t Connection::receive(std::byte* data, size_t bytes) {
   while (true) {
     const ssize_t received = recv(socket_.descriptor(), data, bytes, 0);
@@ -153,14 +153,14 @@ size_t Connection::progress_receiving() {
       arriving_bytes_ += received;
       if (arriving_bytes_ < sizeof(arriving_)) continue;
       if (arriving_.magic != kFrameMagic)
-        throw CommError("{}: {} sent something that is no frame", own_name_, name_);
+        throw CommError("{}: {} sent bytes that are not a frame", own_name_, name_);
     }
-    if (arriving_.kind == FrameKind::kGoodbye || tells_failure(arriving_.kind)) {
+    if (arriving_.kind == FrameKind::kGoodbye || reports_failure(arriving_.kind)) {
       if (receive_control_frame(total)) continue;
       break;
     }
     if (receiving_.empty()) return total;
-    check_expected();
+    require_expected();
     FrameQueue::Frame& frame = receiving_.front();
     if (frame.moved < frame.header.bytes) {
       const size_t received = receive(frame.data + frame.moved, frame.header.bytes - frame.moved);
@@ -173,15 +173,15 @@ size_t Connection::progress_receiving() {
     receiving_.pop();
     arriving_bytes_ = 0;
   }
-  if (at_end_ && (!said_goodbye_ || !receiving_.empty() || arriving_bytes_ > 0))
-    lost(said_goodbye_ ? "it has ended" : "the connection was closed");
+  if (at_end_ && (!got_goodbye_ || !receiving_.empty() || arriving_bytes_ > 0))
+    lost(got_goodbye_ ? "its process has ended" : "the connection was closed");
   return total;
 }
 
-// False where more has to arrive. Throws what the other end has failed with.
+// Returns false if more has to arrive. Throws the failure that the other end reports.
 bool Connection::receive_control_frame(size_t& moved) {
   if (arriving_.kind == FrameKind::kGoodbye) {
-    said_goodbye_ = true;
+    got_goodbye_ = true;
     arriving_bytes_ = 0;
     return true;
   }
@@ -195,7 +195,7 @@ bool Connection::receive_control_frame(size_t& moved) {
   throw CommError("{}", failure_);
 }
 
-void Connection::check_expected() {
+void Connection::require_expected() {
   const FrameHeader& expected = receiving_.front().header;
   if (arriving_.kind == expected.kind && arriving_.sequence == expected.sequence &&
       arriving_.bytes == expected.bytes)
@@ -212,8 +212,8 @@ void Connection::lost(const char* why) {
   throw CommError("{}: lost {}: {}{}", own_name_, name_, why, last_seen(rank_));
 }
 
-void Connection::check_host() {
-  constexpr uint32_t kSilenceMs = 180'000;  // between two repetitions lie up to 120 s
+void Connection::require_answering_host() {
+  constexpr uint32_t kSilenceMs = 180'000;  // up to 120 s lie between two retransmissions
   tcp_info info{};
   socklen_t length = sizeof(info);
   if (getsockopt(socket_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
@@ -233,7 +233,7 @@ void Connection::end_sending(FrameKind kind, const std::string& text) {
       const Deadline deadline(2);
       send_all(socket_, &header, sizeof(header), deadline);
       send_all(socket_, text.data(), header.bytes, deadline);
-    } catch (const SocketError&) {  // then the other end learns it from the end of the stream
+    } catch (const SocketError&) {  // then the other end notices the end of the stream
     }
   }
   shutdown(socket_.descriptor(), SHUT_WR);

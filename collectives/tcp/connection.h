@@ -1,10 +1,10 @@
 #pragma once
-// One rank's connection to one other: a stream of frames each way.
+// One rank's connection to another: a stream of frames in each direction.
 //
 // A frame is a header and its bytes. Both ends queue the same operations in the same order, so a
-// frame's place in the stream says which operation it belongs to; the header says it again, so that
-// ranks that do not agree about what they are doing find out instead of mixing up bytes. Sending
-// reads from, and receiving writes to, the buffers of the operation: nothing is copied.
+// frame's position in the stream determines its operation. The header names the operation too, so
+// that ranks that run different operations find out instead of mixing up bytes. Frames are sent
+// from, and received into, the buffers of the operation: nothing is copied.
 
 #include <array>
 #include <cstddef>
@@ -22,12 +22,12 @@ enum class FrameKind : uint32_t {
   kAllGather,
   kReduceScatter,
   kBroadcast,
-  kGoodbye,  // the sender has ended in order; nothing follows
-  kFailure,  // the sender has noticed a failure; the bytes say which
-  kAbort     // a rank has failed, and has told the user why; the bytes say who
+  kGoodbye,  // the sender has ended normally; nothing follows
+  kFailure,  // the sender has noticed a failure; the bytes are its text
+  kAbort     // a rank has failed and has reported it to the user; the bytes are its text
 };
 
-// A rank has failed and has told the user why.
+// A rank has failed and has reported it to the user.
 class ReportedError : public CommError {
  public:
   using CommError::CommError;
@@ -36,19 +36,19 @@ class ReportedError : public CommError {
 struct FrameHeader {
   uint32_t magic = 0;
   FrameKind kind = FrameKind::kGoodbye;
-  uint64_t sequence = 0;  // number of the operation
+  uint64_t sequence = 0;  // of the operation
   uint64_t bytes = 0;
 };
 
 std::string text_of(const FrameHeader& header);
 
-// Frames that are still to be moved, oldest first. At most one frame an operation and direction.
+// Frames that are still to be moved, oldest first. At most one for each operation and direction.
 class FrameQueue {
  public:
   struct Frame {
     FrameHeader header;
     std::byte* data = nullptr;
-    size_t moved = 0;  // sending counts the header too
+    size_t moved = 0;  // includes the header when sending
     int operation = 0;
   };
   bool empty() const { return count_ == 0; }
@@ -65,10 +65,10 @@ class FrameQueue {
 
 class Connection {
  public:
-  // How many frames each operation still waits for, over all connections.
+  // The number of frames that each operation still waits for, over all connections.
   using Outstanding = std::array<int, Communicator::kMaxPending>;
 
-  // `rank` and `name`, "rank 2 on node1", are the other end's; `own_name` is this one's.
+  // `rank` and `name`, "rank 2 on node1", are the other end's; `own_name` is this rank's.
   Connection(
       Socket socket, int rank, std::string name, std::string own_name, Outstanding& outstanding);
 
@@ -78,31 +78,33 @@ class Connection {
   void queue_send(const FrameHeader& header, const std::byte* data, int operation);
   void queue_receive(const FrameHeader& header, std::byte* data, int operation);
 
-  // Moves what can be moved without waiting; returns the bytes. Throws CommError that names the
-  // other end where it is gone, has failed (ReportedError: and the user knows), or does something
-  // else.
+  // Moves what can be moved without waiting; returns the number of bytes. Throws CommError, which
+  // names the other end, if that is gone, has failed (ReportedError if that has been reported to
+  // the user), or runs another operation.
   size_t progress();
-  // What poll() should wait for; 0 for nothing.
+  // The events to poll for; 0 for none.
   short wanted_events() const;
-  // Whether an operation that has been queued waits for the other end's bytes, or for it to take
-  // ours.
+  // Whether a queued operation waits for bytes from the other end, or for the other end to take
+  // bytes.
   bool waits_to_receive(int operation) const { return receiving_.has(operation); }
   bool waits_to_send(int operation) const { return sending_.has(operation); }
 
-  // Whether the other end is there, as far as this one has read.
-  // It has said that it has failed, and why: its process lives, or lived long enough for that.
-  bool has_told_failure() const { return failure_bytes_ > 0 && failure_bytes_ == failure_.size(); }
+  // Whether the other end has reported its failure, as far as this rank has read. If so, its
+  // process lives, or lived long enough to do so.
+  bool has_reported_failure() const {
+    return failure_bytes_ > 0 && failure_bytes_ == failure_.size();
+  }
   bool is_open() const { return socket_.is_open() && !at_end_; }
 
-  // Throws CommError where what has been sent is repeated, and the other end's host has answered
-  // nothing for minutes. It answers whether the rank reads or not.
-  void check_host();
+  // Throws CommError if sent bytes are being retransmitted and the other end's host has answered
+  // nothing for minutes. The host answers whether or not the rank reads.
+  void require_answering_host();
 
-  // Ends the stream to the other rank: in order (kGoodbye), or with kFailure or kAbort and the
-  // text, which cannot be said in the middle of a frame.
+  // Ends the stream to the other rank: normally (kGoodbye), or with kFailure or kAbort and the
+  // text. The text is not sent if a frame has been sent only in part.
   void end_sending(FrameKind kind, const std::string& text);
-  // Reads and drops what still comes; true once the other end has ended its stream too. Does not
-  // wait.
+  // Reads and drops what still arrives; returns true once the other end has ended its stream too.
+  // Does not wait.
   bool drain();
   void close() { socket_.close(); }
 
@@ -111,7 +113,7 @@ class Connection {
   size_t progress_receiving();
   size_t receive(std::byte* data, size_t bytes);
   bool receive_control_frame(size_t& moved);
-  void check_expected();
+  void require_expected();
   [[noreturn]] void lost(const char* why);
 
   Socket socket_;
@@ -119,12 +121,12 @@ class Connection {
   std::string name_, own_name_;
   Outstanding& outstanding_;
   FrameQueue sending_, receiving_;
-  FrameHeader arriving_;  // header under way, or of the frame under way
+  FrameHeader arriving_;  // header of the frame that arrives
   size_t arriving_bytes_ = 0;
-  std::string failure_;  // text of a kFailure frame under way
+  std::string failure_;  // text of the kFailure or kAbort frame that arrives
   size_t failure_bytes_ = 0;
-  bool said_goodbye_ = false;  // the other end
-  bool at_end_ = false;        // its stream
+  bool got_goodbye_ = false;  // from the other end
+  bool at_end_ = false;       // the other end's stream has ended
 };
 
 }  // namespace lockstep

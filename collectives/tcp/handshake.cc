@@ -1,3 +1,24 @@
+// A handshake, as the messages of both ends:
+//
+//   connecting end                        listening end
+//   Hello                           -->
+//                                   <--   Notice kProve with challenge L      only with a token
+//   TokenProof: challenge C, proof  -->
+//                                   <--   Notice kProven with proof
+//                                   <--   Notice kWelcome, kFailed or kStranger
+//
+// Each proof is a keyed hash, under the run's token, of the end's role, L, C and the hello. The
+// token itself is never sent. The challenges are random and one comes from each end, so that a
+// recorded proof is of no use later; the role keeps an end from sending back the proof that it has
+// received.
+//
+// HandshakeListener never waits for one peer. It keeps up to kMaxPendingPeers connections, each
+// with the bytes received so far and a deadline; next() polls them all together with the listener
+// and returns the first whose handshake is complete. So a port scanner or a peer that hangs delays
+// nobody: it is dropped after kSilenceSeconds or, if the list is full, when it is the oldest.
+//
+// To change a message: Hello up to `protocol` and Notice must keep their layout, so that different
+// versions can still report the mismatch. Raise kHandshakeProtocol for everything else.
 #include "collectives/tcp/handshake.h"
 
 #include <fmt/core.h>
@@ -15,15 +36,15 @@
 namespace lockstep {
 namespace {
 
-constexpr double kSendSeconds = 30;     // a short message, to one that listens
-constexpr double kSilenceSeconds = 10;  // how long a visitor may take to say what it must
-constexpr size_t kMostVisitors = 256;   // of more the one that has waited longest leaves
-constexpr size_t kMaxTold = 64;         // addresses
+constexpr double kSendSeconds = 30;       // for a short message to a peer that reads
+constexpr double kSilenceSeconds = 10;    // limit for a peer's handshake
+constexpr size_t kMaxPendingPeers = 256;  // if there are more, the oldest is dropped
+constexpr size_t kMaxReported = 64;       // addresses, and token mismatches
 
 constexpr const char* kConnects = "connects";  // roles of the two ends
 constexpr const char* kListens = "listens";
 
-// What both ends make their proofs of.
+// What both ends compute their proofs from.
 std::string evidence(const Hello& hello, const Proof& of_listener, const Proof& of_connector) {
   std::string text;
   for (const Proof& challenge : {of_listener, of_connector})
@@ -40,7 +61,7 @@ bool send_notice(const Socket& socket, const Notice& notice) {
   }
 }
 
-// A notice with bytes in the place of text.
+// Sends a notice that carries a proof in place of text.
 bool send_proof(const Socket& socket, Answer answer, const Proof& proof) {
   Notice notice;
   notice.answer = answer;
@@ -72,7 +93,7 @@ std::string mismatch(const Hello& hello, const TcpOptions& options) {
   const std::string who = fmt::format("rank {} on {}", hello.rank, text_of(hello.host));
   if (hello.protocol != kHandshakeProtocol)
     return fmt::format(
-        "a process speaks version {} of the protocol, rank {} on {} version {}; all "
+        "a process uses version {} of the protocol, rank {} on {} uses version {}; all "
         "ranks must run the same Lockstep",
         hello.protocol,
         options.rank,
@@ -97,7 +118,7 @@ std::string mismatch(const Hello& hello, const TcpOptions& options) {
   return "";
 }
 
-bool tell(const Socket& socket, Answer answer, uint64_t nonce, const std::string& text) {
+bool send_answer(const Socket& socket, Answer answer, uint64_t nonce, const std::string& text) {
   Notice notice;
   notice.answer = answer;
   notice.nonce = nonce;
@@ -105,7 +126,7 @@ bool tell(const Socket& socket, Answer answer, uint64_t nonce, const std::string
   return send_notice(socket, notice);
 }
 
-Notice hear(const Socket& socket, const Deadline& deadline) {
+Notice receive_notice(const Socket& socket, const Deadline& deadline) {
   Notice notice;
   receive_all(socket, &notice, sizeof(notice.magic), deadline);
   if (notice.magic != kHandshakeMagic)
@@ -117,12 +138,12 @@ Notice hear(const Socket& socket, const Deadline& deadline) {
   return notice;
 }
 
-Notice hear_answer(const Socket& socket,
-                   const Hello& hello,
-                   const Token& token,
-                   const Deadline& deadline) {
+Notice receive_answer(const Socket& socket,
+                      const Hello& hello,
+                      const Token& token,
+                      const Deadline& deadline) {
   constexpr const char* kAlike = "all ranks must be given the same LOCKSTEP_TOKEN";
-  Notice notice = hear(socket, deadline);
+  Notice notice = receive_notice(socket, deadline);
   const bool asked = notice.answer == Answer::kProve;
   if (token.is_set() ? notice.answer == Answer::kWelcome : asked) {
     notice.answer = Answer::kFailed;
@@ -137,143 +158,148 @@ Notice hear_answer(const Socket& socket,
   const std::string shared = evidence(hello, proof_in(notice), mine.challenge);
   mine.proof = token.prove(kConnects, shared);
   send_all(socket, &mine, sizeof(mine), deadline);
-  notice = hear(socket, deadline);
+  notice = receive_notice(socket, deadline);
   if (notice.answer != Answer::kProven) return notice;
   if (!same_proof(proof_in(notice), token.prove(kListens, shared)))
     throw SocketError("it does not know this run's token (LOCKSTEP_TOKEN)");
-  return hear(socket, deadline);
+  return receive_notice(socket, deadline);
 }
 
-bool has_news(const Socket& socket, int timeout_ms) {
+bool is_readable(const Socket& socket, int timeout_ms) {
   pollfd entry{socket.descriptor(), POLLIN | POLLRDHUP, 0};
   return poll(&entry, 1, timeout_ms) > 0;
 }
 
-std::optional<Arrival> Reception::next(int timeout_ms) {
-  if (std::optional<Arrival> arrival = read_visitors()) return arrival;
+std::optional<Arrival> HandshakeListener::next(int timeout_ms) {
+  if (std::optional<Arrival> arrival = read_pending_peers()) return arrival;
   std::vector<pollfd> entries{{listener_.descriptor(), POLLIN, 0}};
-  for (const Visitor& visitor : visitors_)
-    entries.push_back({visitor.socket.descriptor(), POLLIN, 0});
+  for (const PendingPeer& peer : pending_peers_)
+    entries.push_back({peer.socket.descriptor(), POLLIN, 0});
   if (poll(entries.data(), entries.size(), timeout_ms) <= 0) return std::nullopt;
-  // Not more at once: whoever connects without end must not keep others from being heard.
-  for (size_t taken = 0; taken < kMostVisitors; ++taken) {
+  // Limits the connections taken at once: a peer that connects without end must not delay the
+  // others.
+  for (size_t taken = 0; taken < kMaxPendingPeers; ++taken) {
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) break;
-    if (visitors_.size() == kMostVisitors) visitors_.erase(visitors_.begin());
-    visitors_.push_back({.socket = std::move(socket), .deadline = Deadline(kSilenceSeconds)});
+    if (pending_peers_.size() == kMaxPendingPeers) pending_peers_.erase(pending_peers_.begin());
+    pending_peers_.push_back({.socket = std::move(socket), .deadline = Deadline(kSilenceSeconds)});
   }
-  return read_visitors();
+  return read_pending_peers();
 }
 
-std::optional<Arrival> Reception::read_visitors() {
-  for (size_t i = 0; i < visitors_.size();) {
+std::optional<Arrival> HandshakeListener::read_pending_peers() {
+  for (size_t i = 0; i < pending_peers_.size();) {
     std::string why;
-    const State state = read(visitors_[i], why);
-    if (state == State::kWaits) {
+    const State state = read(pending_peers_[i], why);
+    if (state == State::kWaiting) {
       ++i;
       continue;
     }
-    Visitor visitor = std::move(visitors_[i]);
-    visitors_.erase(visitors_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (state == State::kArrived) return Arrival{visitor.hello, std::move(visitor.socket)};
-    drop(visitor, why);
+    PendingPeer peer = std::move(pending_peers_[i]);
+    pending_peers_.erase(pending_peers_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (state == State::kComplete) return Arrival{peer.hello, std::move(peer.socket)};
+    drop(peer, why);
   }
   return std::nullopt;
 }
 
-Reception::State Reception::read(Visitor& visitor, std::string& why) {
-  if (!visitor.asked) {
-    const State state = receive(visitor, &visitor.hello, sizeof(visitor.hello), why);
-    if (state != State::kArrived || !token_.is_set()) return state;
-    if (heed_hello(visitor, why) == State::kLeaves) return State::kLeaves;
+HandshakeListener::State HandshakeListener::read(PendingPeer& peer, std::string& why) {
+  if (!peer.asked) {
+    const State state = receive(peer, &peer.hello, sizeof(peer.hello), why);
+    if (state != State::kComplete || !token_.is_set()) return state;
+    if (handle_hello(peer, why) == State::kDropped) return State::kDropped;
   }
-  const State state = receive(visitor, &visitor.proof, sizeof(visitor.proof), why);
-  return state == State::kArrived ? heed_proof(visitor, why) : state;
+  const State state = receive(peer, &peer.proof, sizeof(peer.proof), why);
+  return state == State::kComplete ? handle_proof(peer, why) : state;
 }
 
-// What is there of a message that begins with the magic number.
-Reception::State Reception::receive(Visitor& visitor,
-                                    void* message,
-                                    size_t bytes,
-                                    std::string& why) const {
-  const ssize_t received = ::recv(visitor.socket.descriptor(),
-                                  static_cast<char*>(message) + visitor.received,
-                                  bytes - visitor.received,
+// Receives what has arrived of a message that begins with the magic number.
+HandshakeListener::State HandshakeListener::receive(PendingPeer& peer,
+                                                    void* message,
+                                                    size_t bytes,
+                                                    std::string& why) const {
+  const ssize_t received = ::recv(peer.socket.descriptor(),
+                                  static_cast<char*>(message) + peer.received,
+                                  bytes - peer.received,
                                   0);
   if (received > 0) {
-    visitor.received += static_cast<size_t>(received);
+    peer.received += static_cast<size_t>(received);
     uint64_t magic = 0;
     std::memcpy(&magic, message, sizeof(magic));
-    if (visitor.received >= sizeof(magic) && magic != kHandshakeMagic) {
-      why = "is no Lockstep";
-      return State::kLeaves;
+    if (peer.received >= sizeof(magic) && magic != kHandshakeMagic) {
+      why = "is not Lockstep";
+      return State::kDropped;
     }
-    if (visitor.received == bytes) return State::kArrived;
+    if (peer.received == bytes) return State::kComplete;
   } else if (received == 0 || (errno != EAGAIN && errno != EINTR)) {
-    why = visitor.asked ? "does not know the run's token (LOCKSTEP_TOKEN)" : "has left";
-    return State::kLeaves;
+    why = peer.asked ? "does not know the run's token (LOCKSTEP_TOKEN)" : "has disconnected";
+    return State::kDropped;
   }
-  if (!visitor.deadline.passed()) return State::kWaits;
-  why = fmt::format("has not said who it is in {:g} s", kSilenceSeconds);
-  return State::kLeaves;
+  if (!peer.deadline.passed()) return State::kWaiting;
+  why = fmt::format("has not identified itself within {:g} s", kSilenceSeconds);
+  return State::kDropped;
 }
 
-// Asks who has said hello for the proof.
-Reception::State Reception::heed_hello(Visitor& visitor, std::string& why) const {
-  if (visitor.hello.protocol != kHandshakeProtocol) {
+// Asks a peer that has sent its hello for the proof.
+HandshakeListener::State HandshakeListener::handle_hello(PendingPeer& peer,
+                                                         std::string& why) const {
+  if (peer.hello.protocol != kHandshakeProtocol) {
     why = "runs another version of Lockstep";
-    tell(visitor.socket, Answer::kFailed, 0, "all ranks must run the same Lockstep");
-    return State::kLeaves;
+    send_answer(peer.socket, Answer::kFailed, 0, "all ranks must run the same Lockstep");
+    return State::kDropped;
   }
-  visitor.challenge = random_proof();
-  visitor.asked = true;
-  visitor.received = 0;
-  const bool sent = send_proof(visitor.socket, Answer::kProve, visitor.challenge);
-  if (!sent) why = "has left";
-  return sent ? State::kWaits : State::kLeaves;
+  peer.challenge = random_proof();
+  peer.asked = true;
+  peer.received = 0;
+  const bool sent = send_proof(peer.socket, Answer::kProve, peer.challenge);
+  if (!sent) why = "has disconnected";
+  return sent ? State::kWaiting : State::kDropped;
 }
 
-Reception::State Reception::heed_proof(Visitor& visitor, std::string& why) const {
-  const std::string shared = evidence(visitor.hello, visitor.challenge, visitor.proof.challenge);
-  if (!same_proof(visitor.proof.proof, token_.prove(kConnects, shared))) {
+HandshakeListener::State HandshakeListener::handle_proof(PendingPeer& peer,
+                                                         std::string& why) const {
+  const std::string shared = evidence(peer.hello, peer.challenge, peer.proof.challenge);
+  if (!same_proof(peer.proof.proof, token_.prove(kConnects, shared))) {
     why = "has another token (LOCKSTEP_TOKEN)";
-    tell(visitor.socket,
-         Answer::kFailed,
-         0,
-         "this rank's token is another one: all ranks must be given the same LOCKSTEP_TOKEN");
-    return State::kLeaves;
+    send_answer(peer.socket,
+                Answer::kFailed,
+                0,
+                "this rank has another token: all ranks must be given the same LOCKSTEP_TOKEN");
+    return State::kDropped;
   }
-  if (send_proof(visitor.socket, Answer::kProven, token_.prove(kListens, shared)))
-    return State::kArrived;
-  why = "has left";
-  return State::kLeaves;
+  if (send_proof(peer.socket, Answer::kProven, token_.prove(kListens, shared)))
+    return State::kComplete;
+  why = "has disconnected";
+  return State::kDropped;
 }
 
-std::optional<Reception::Impostor> Reception::impostor() {
-  if (impostors_.empty()) return std::nullopt;
-  Impostor last = std::move(impostors_.back());
-  impostors_.pop_back();
+std::optional<HandshakeListener::TokenMismatch> HandshakeListener::next_token_mismatch() {
+  if (token_mismatches_.empty()) return std::nullopt;
+  TokenMismatch last = std::move(token_mismatches_.back());
+  token_mismatches_.pop_back();
   return last;
 }
 
-void Reception::drop(const Visitor& visitor, const std::string& why) {
+void HandshakeListener::drop(const PendingPeer& peer, const std::string& why) {
   std::string address = "an address that is gone";
   try {
-    address = peer_address(visitor.socket);
+    address = peer_address(peer.socket);
   } catch (const SocketError&) {
   }
-  if (visitor.asked && impostors_.size() < kMaxTold) impostors_.push_back({visitor.hello, address});
-  if (told_.size() == kMaxTold || !told_.insert(address).second) return;
-  const std::string claim = visitor.asked
-                                ? fmt::format(", as rank {} on {}",
-                                              visitor.hello.rank,
-                                              escape_controls(text_of(visitor.hello.host)))
-                                : "";
-  print_log(fmt::format(
-      "lockstep: dropped a connection from {}{}, which {}; others from there are not told\n",
-      address,
-      claim,
-      why));
+  if (peer.asked && token_mismatches_.size() < kMaxReported)
+    token_mismatches_.push_back({peer.hello, address});
+  if (reported_addresses_.size() == kMaxReported || !reported_addresses_.insert(address).second)
+    return;
+  const std::string claim = peer.asked ? fmt::format(", as rank {} on {}",
+                                                     peer.hello.rank,
+                                                     escape_controls(text_of(peer.hello.host)))
+                                       : "";
+  print_log(
+      fmt::format("lockstep: dropped a connection from {}{}, which {}; further ones from there "
+                  "are not logged\n",
+                  address,
+                  claim,
+                  why));
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 #pragma once
-// What two processes say to each other before they are ranks of one run. All messages have a fixed
-// size; the bytes up to and including `protocol` and the Notice keep their layout for ever, so that
-// any two Lockstep programs can at least tell each other why they do not go together.
+// The messages of two processes before they are ranks of one run. All messages have a fixed size.
+// The bytes of Hello up to and including `protocol`, and Notice, never change their layout, so that
+// any two versions of Lockstep can at least report why they cannot work together.
 
 #include <array>
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace lockstep {
 constexpr uint64_t kHandshakeMagic = 0x70657473'6b636f6cULL;  // "lockstep" in memory
 constexpr uint32_t kHandshakeProtocol = 2;
 
-// Text of a fixed size, cut where it is longer, zero-terminated.
+// Zero-terminated text of fixed size; longer text is truncated.
 template <size_t N>
 using FixedText = std::array<char, N>;
 
@@ -37,26 +37,26 @@ std::string text_of(const FixedText<N>& fixed) {
   return std::string(fixed.data(), strnlen(fixed.data(), N));
 }
 
-// Whoever connects says who it is.
+// The first message of whoever connects.
 struct Hello {
   uint64_t magic = kHandshakeMagic;
   uint32_t protocol = kHandshakeProtocol;
   int32_t rank = 0, size = 0;
-  uint32_t listens_at = 0;  // port where the ranks above this one reach it
-  uint64_t nonce = 0;       // of rank 0's process, once known: 0 before
+  uint32_t listens_at = 0;  // the port at which higher ranks reach this one
+  uint64_t nonce = 0;       // of rank 0's process; 0 while it is unknown
   FixedText<32> version{};
   FixedText<128> run{}, host{};
 };
 
 enum class Answer : uint32_t {
   kWelcome = 0,
-  kFailed = 1,    // the run cannot go on: `text` says why
-  kStranger = 2,  // meant for another process: what led here is out of date
-  kProve = 3,     // first prove that you have the run's token: `text` begins with a challenge
-  kProven = 4     // this end has it, too: `text` begins with its proof; another notice follows
+  kFailed = 1,    // the run cannot continue: `text` has the reason
+  kStranger = 2,  // the hello is for another process: the sender's address is out of date
+  kProve = 3,     // prove first that you have the run's token: `text` begins with a challenge
+  kProven = 4  // this end has the token too: `text` begins with its proof; another notice follows
 };
 
-// The answer to a hello, and what rank 0 and the others tell each other between the phases.
+// The answer to a hello, and the message between rank 0 and the others after each phase.
 struct Notice {
   uint64_t magic = kHandshakeMagic;
   Answer answer = Answer::kWelcome;
@@ -65,90 +65,90 @@ struct Notice {
   FixedText<1000> text{};
 };
 
-// The answer to kProve: a challenge for the other end, and a proof from both challenges and the
-// hello.
+// The answer to kProve: a challenge for the other end, and a proof computed from both challenges
+// and the hello.
 struct TokenProof {
   uint64_t magic = kHandshakeMagic;
   Proof challenge{}, proof{};
 };
 
-// Where a rank can be reached; an empty address stands for rank 0's host, at whatever address the
-// reader reached it.
+// Where a rank can be reached. An empty address means rank 0's host, at the address by which the
+// reader has reached it.
 struct TableEntry {
   FixedText<64> address{};
   FixedText<128> host{};
   uint32_t port = 0;
 };
 
-// A hello from this process.
+// Makes the hello of this process.
 Hello hello_of(const TcpOptions& options, uint64_t nonce, int listens_at);
 
-// Why `hello` and this process cannot be ranks of one run; empty where they can.
+// Returns why `hello` and this process cannot be ranks of one run; empty if they can.
 std::string mismatch(const Hello& hello, const TcpOptions& options);
 
-// Sends a notice; false where the other end is gone.
-bool tell(const Socket& socket, Answer answer, uint64_t nonce, const std::string& text);
+// Sends a notice; returns false if the other end is gone.
+bool send_answer(const Socket& socket, Answer answer, uint64_t nonce, const std::string& text);
 
-// Receives a notice. Throws SocketError, also where the other end is no Lockstep.
-Notice hear(const Socket& socket, const Deadline& deadline);
+// Receives a notice. Throws SocketError, also if the other end is not Lockstep.
+Notice receive_notice(const Socket& socket, const Deadline& deadline);
 
-// The answer to a hello that was sent, after the proofs that one with a token asks for; where only
-// one of both has a token it is kFailed. Throws SocketError, also where the other end does not know
-// this one's token.
-Notice hear_answer(const Socket& socket,
-                   const Hello& hello,
-                   const Token& token,
-                   const Deadline& deadline);
+// Receives the answer to a hello, after the exchange of proofs if the other end asks for it. If
+// only one end has a token, the answer is kFailed. Throws SocketError, also if the other end does
+// not know this end's token.
+Notice receive_answer(const Socket& socket,
+                      const Hello& hello,
+                      const Token& token,
+                      const Deadline& deadline);
 
-// True where bytes, or the end of the connection, can be read, after waiting up to timeout_ms.
-bool has_news(const Socket& socket, int timeout_ms = 0);
+// Waits up to timeout_ms; returns true if bytes, or the end of the connection, can be read.
+bool is_readable(const Socket& socket, int timeout_ms = 0);
 
 struct Arrival {
   Hello hello;
   Socket socket;
 };
 
-// Takes connections at a listener and reads their hellos. One that says nothing, is no Lockstep or,
-// where there is a token, does not know it, holds up nobody: it is dropped after some seconds, and
-// of each address the first is told on stderr.
-class Reception {
+// Accepts connections and reads their hellos. A peer that sends nothing, is not Lockstep, or does
+// not know the token delays nobody: it is dropped after some seconds, and the first one from each
+// address is reported on stderr.
+class HandshakeListener {
  public:
-  explicit Reception(const Socket& listener, const Token& token = {})
+  explicit HandshakeListener(const Socket& listener, const Token& token = {})
       : listener_(listener), token_(token) {}
-  // The next hello that is complete, and proven, after waiting up to timeout_ms for one.
+  // Waits up to timeout_ms for the next hello that is complete and, with a token, proven.
   std::optional<Arrival> next(int timeout_ms);
 
-  // Who has said hello and then shown another token than this one's, or none. Gives each once.
-  struct Impostor {
+  // A peer that sent a hello and then did not know the token. Returns each one once.
+  struct TokenMismatch {
     Hello hello;
     std::string address;
   };
-  std::optional<Impostor> impostor();
+  std::optional<TokenMismatch> next_token_mismatch();
 
  private:
-  struct Visitor {
+  struct PendingPeer {
     Socket socket;
     Deadline deadline;
     Hello hello = {};
-    bool asked = false;  // to prove that it has the token
+    bool asked = false;  // for the proof that it has the token
     Proof challenge = {};
     TokenProof proof = {};
-    size_t received = 0;  // bytes of the hello, or once asked of the proof
+    size_t received = 0;  // bytes of the hello or, once asked, of the proof
   };
-  enum class State { kWaits, kArrived, kLeaves };
+  enum class State { kWaiting, kComplete, kDropped };
 
-  std::optional<Arrival> read_visitors();
-  State read(Visitor& visitor, std::string& why);
-  State receive(Visitor& visitor, void* message, size_t bytes, std::string& why) const;
-  State heed_hello(Visitor& visitor, std::string& why) const;
-  State heed_proof(Visitor& visitor, std::string& why) const;
-  void drop(const Visitor& visitor, const std::string& why);
+  std::optional<Arrival> read_pending_peers();
+  State read(PendingPeer& peer, std::string& why);
+  State receive(PendingPeer& peer, void* message, size_t bytes, std::string& why) const;
+  State handle_hello(PendingPeer& peer, std::string& why) const;
+  State handle_proof(PendingPeer& peer, std::string& why) const;
+  void drop(const PendingPeer& peer, const std::string& why);
 
   const Socket& listener_;
   const Token token_;
-  std::vector<Visitor> visitors_;
-  std::set<std::string> told_;  // addresses
-  std::vector<Impostor> impostors_;
+  std::vector<PendingPeer> pending_peers_;
+  std::set<std::string> reported_addresses_;  // addresses
+  std::vector<TokenMismatch> token_mismatches_;
 };
 
 }  // namespace lockstep

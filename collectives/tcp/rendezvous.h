@@ -1,12 +1,12 @@
 #pragma once
-// How ranks that know only where rank 0 is become a full mesh of connections.
+// The rendezvous: ranks that know only where rank 0 is become a full mesh of connections.
 //
-//   1. Every rank greets rank 0, which answers at once, and says where it itself can be reached.
-//   2. When all have come, rank 0 sends everyone the table of the addresses.
-//   3. Every rank connects to the ranks below it and is connected to by those above it.
-//   4. Every rank reports to rank 0, and when all have, rank 0 lets them go.
+//   1. Every rank connects to rank 0, which answers at once, and sends its own address.
+//   2. Once all ranks have joined, rank 0 sends everyone the table of the addresses.
+//   3. Every rank connects to the lower ranks and accepts connections from the higher ones.
+//   4. Every rank reports to rank 0; once all have reported, rank 0 releases them.
 //
-// Whatever goes wrong at one rank reaches rank 0, which tells all: each ends with the same line.
+// A failure at any rank reaches rank 0, which sends it to all: each ends with the same line.
 
 #include <string>
 #include <vector>
@@ -21,28 +21,28 @@ namespace lockstep {
 struct Mesh {
   std::vector<Socket> peers;       // by rank; this rank's own is not open
   std::vector<std::string> hosts;  // by rank
-  std::string meeting_point;       // for people: "node1:29500"
+  std::string rendezvous_point;    // for people: "node1:29500"
 };
 
-// Rank 0 did not answer this rank, which alone knows where it has looked.
+// Rank 0 did not answer this rank. Only this rank knows where it has looked.
 class UnreachableError : public CommError {
  public:
   using CommError::CommError;
 };
 
-// Returns when every rank is connected to every other. `listener`: rank 0's, where it listens
-// already. Throws CommError: a rank that does not come within options.limits.rendezvous_s, comes
-// twice, has another version or another world size, or leaves; a port of rank 0 that is taken.
-// ConfigError: a rendezvous file that cannot be written.
+// Returns once every rank is connected to every other. `listener` is rank 0's, if it listens
+// already. Throws CommError if a rank does not join within options.limits.rendezvous_s, joins
+// twice, has another version or world size, or disconnects, or if rank 0's port is in use. Throws
+// ConfigError if a rendezvous file cannot be written.
 Mesh join_mesh(const TcpOptions& options, Socket listener = {});
 
-// The same for ranks that can talk already: over `channel` they learn where rank 0 listens. Throws
-// the same AgreedError on all of them.
+// The same for ranks that can communicate already: over `channel` they learn rank 0's address. All
+// throw the same AgreedError.
 Mesh join_mesh_over(Communicator& channel, TcpOptions options);
 
-// join_mesh() for rank 0 ...
+// join_mesh() for rank 0.
 Mesh receive_ranks(const TcpOptions& options, Socket listener);
-// ... and for every other rank.
-Mesh visit_rank_0(const TcpOptions& options);
+// join_mesh() for every other rank.
+Mesh join_as_worker(const TcpOptions& options);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The rendezvous of ranks that have another way to talk: rank 0 says there where it listens.
+// The rendezvous of ranks that have another channel already: rank 0 sends its address over it.
 #include <algorithm>
 
 #include "collectives/agreement.h"
@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-// Rank 0 listens, and says where.
-std::string listen_and_tell(const TcpOptions& options, Socket& listener) {
+// Starts rank 0's listener and returns its address as text.
+std::string listen_and_describe(const TcpOptions& options, Socket& listener) {
   constexpr const char* kLoopback = "127.0.0.1";
   const bool all_here = options.local_size == options.size;
   try {
@@ -17,21 +17,23 @@ std::string listen_and_tell(const TcpOptions& options, Socket& listener) {
   } catch (const SocketError& error) {
     throw CommError("rank 0 on {}: {}", host_name(), error.what());
   }
-  Meeting meeting = meeting_here(port_of(listener), random_nonce(), options.run, options.networks);
-  if (all_here) meeting.addresses = {kLoopback};
-  if (meeting.addresses.empty())
-    throw ConfigError(
-        "rank 0 on {}: no interface that is up is one of '{}'", host_name(), options.networks);
-  return text_of(meeting);
+  RendezvousInfo info =
+      local_rendezvous_info(port_of(listener), random_nonce(), options.run, options.networks);
+  if (all_here) info.addresses = {kLoopback};
+  if (info.addresses.empty())
+    throw ConfigError("rank 0 on {}: no network interface that is up matches '{}'",
+                      host_name(),
+                      options.networks);
+  return text_of(info);
 }
 
 }  // namespace
 
 Mesh join_mesh_over(Communicator& channel, TcpOptions options) {
   Socket listener;
-  std::string told;
-  run_on_root(channel, [&] { told = listen_and_tell(options, listener); });
-  options.meeting = meeting_from(broadcast_text(channel, told));
+  std::string address_text;
+  run_on_root(channel, [&] { address_text = listen_and_describe(options, listener); });
+  options.info = parse_rendezvous_info(broadcast_text(channel, address_text));
   options.token = Token(broadcast_text(channel, Token::random().secret()));
   Mesh mesh;
   std::string failure, unreachable;
@@ -42,7 +44,7 @@ Mesh join_mesh_over(Communicator& channel, TcpOptions options) {
   } catch (const Error& error) {
     failure = error.what();
   }
-  // The others know only that a rank has not come.
+  // An unreachable rank's error comes first: the others know only that a rank has not joined.
   for (const std::string& mine : {unreachable, failure}) {
     const std::vector<std::string> texts = gather_texts(channel, mine);
     const auto first = std::find_if(

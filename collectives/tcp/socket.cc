@@ -25,9 +25,9 @@ void set_option(const Socket& socket, int level, int option, int value) {
   setsockopt(socket.descriptor(), level, option, &value, sizeof(value));
 }
 
-// Small messages leave at once; a host that is gone is noticed after two minutes where nothing is
-// on its way to it. There is no TCP_USER_TIMEOUT for what is: it would also end a connection to a
-// rank that is there and does not read for so long.
+// Sends small messages at once. A host that is gone is noticed after two minutes if nothing is in
+// flight to it. TCP_USER_TIMEOUT, for data in flight, is not set: it would also end a connection to
+// a live rank that does not read for that long.
 void tune(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -54,13 +54,13 @@ int bind_and_listen(const Socket& socket, int family, int port) {
     address->sin_family = AF_INET;
     address->sin_port = htons(static_cast<uint16_t>(port));
   }
-  // A port whose last run has just ended is free again.
+  // Allows a port whose last run has just ended.
   set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (bind(socket.descriptor(), reinterpret_cast<sockaddr*>(&storage), length) != 0) return errno;
   return ::listen(socket.descriptor(), SOMAXCONN) != 0 ? errno : 0;
 }
 
-// Returns 0 or errno.
+// Connects to one address by the deadline. Returns 0 or errno.
 int connect_one(const Socket& socket, const addrinfo& address, const Deadline& deadline) {
   if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -75,9 +75,9 @@ int connect_one(const Socket& socket, const addrinfo& address, const Deadline& d
   return error;
 }
 
-// A program that connects to a port of its own host which nobody listens on may be given that very
-// port for its own end, and so meet itself.
-bool meets_itself(const Socket& socket) {
+// A program that connects to a port of its own host on which nobody listens may be given that very
+// port as its own end, and so connect to itself.
+bool is_self_connection(const Socket& socket) {
   sockaddr_storage own{}, other{};
   socklen_t own_length = sizeof(own), other_length = sizeof(other);
   getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&own), &own_length);
@@ -91,8 +91,8 @@ void Socket::close() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
-int Deadline::poll_ms(int most) const {
-  return static_cast<int>(std::clamp(left_ms(), 1.0, static_cast<double>(most)));
+int Deadline::poll_ms(int max_ms) const {
+  return static_cast<int>(std::clamp(left_ms(), 1.0, static_cast<double>(max_ms)));
 }
 
 Socket listen_on(int port, bool* in_use) {
@@ -147,7 +147,7 @@ int port_of(const Socket& listener) {
 
 Socket accept_from(const Socket& listener) {
   Socket socket(::accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  // What else accept() reports is a connection that failed before it was taken.
+  // Other errors of accept() are connections that failed before they were taken.
   if (!socket.is_open() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
     fail("cannot accept a connection", errno);
   if (socket.is_open()) tune(socket);
@@ -168,7 +168,7 @@ Socket connect_to(const std::string& host, int port, const Deadline& deadline) {
     Socket socket = new_socket(address->ai_family);
     if (!socket.is_open()) continue;
     error = connect_one(socket, *address, deadline);
-    if (error == 0 && meets_itself(socket)) error = ECONNREFUSED;
+    if (error == 0 && is_self_connection(socket)) error = ECONNREFUSED;
     if (error != 0) continue;
     tune(socket);
     return socket;
@@ -179,9 +179,9 @@ Socket connect_to(const std::string& host, int port, const Deadline& deadline) {
 std::string numeric_address(const sockaddr& address, socklen_t length) {
   char text[NI_MAXHOST] = "";
   getnameinfo(&address, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 seen through an IPv6 socket
-  const std::string_view whole = text;
-  return std::string(whole.starts_with(kMapped) ? whole.substr(kMapped.size()) : whole);
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address in an IPv6 socket
+  const std::string_view full = text;
+  return std::string(full.starts_with(kMapped) ? full.substr(kMapped.size()) : full);
 }
 
 std::string peer_address(const Socket& socket) {

@@ -1,5 +1,5 @@
 #pragma once
-// Sockets that never block for longer than a deadline.
+// Sockets whose operations end by a deadline.
 
 #include <sys/socket.h>
 
@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-// A system call on a socket failed, or its deadline passed; what() says which and why. Whoever
-// knows the rank at the other end makes a CommError of it.
+// A system call on a socket failed, or its deadline passed; what() has the call and the reason.
+// Callers that know the rank at the other end turn it into a CommError.
 class SocketError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A socket's descriptor, non-blocking; closes it.
+// Owns a non-blocking socket's descriptor.
 class Socket {
  public:
   Socket() = default;
@@ -39,53 +39,52 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// A moment, in milliseconds of now_ms().
+// A point in time.
 class Deadline {
  public:
   explicit Deadline(double seconds) : at_ms_(now_ms() + seconds * 1000) {}
   double left_ms() const { return at_ms_ - now_ms(); }
   bool passed() const { return left_ms() <= 0; }
-  // For poll(): at least 1, at most `most`.
-  int poll_ms(int most = 1000) const;
+  // The remaining time for poll(): at least 1, at most `max_ms`.
+  int poll_ms(int max_ms = 1000) const;
 
  private:
   double at_ms_;
 };
 
-// Listens on every address of this host, over IPv6 and IPv4; port 0 takes any free one. `in_use`,
-// where given, tells a port that is taken from other failures.
+// Listens on all addresses of this host, over IPv6 and IPv4. Port 0 takes any free one. If `in_use`
+// is given, it is set to whether the port was taken, as opposed to other failures.
 Socket listen_on(int port, bool* in_use = nullptr);
-// The same on one address, a number; on every one where this host does not have it, as behind a
-// translation of addresses.
+// The same on one numeric address. Listens on all addresses if this host does not have it, as
+// behind address translation (NAT).
 Socket listen_at(const std::string& address, int port, bool* in_use = nullptr);
-// The number that a host's name stands for; empty where it stands for none.
+// The numeric address to which a host's name resolves; empty if it does not.
 std::string resolve_first(const std::string& host);
 int port_of(const Socket& listener);
 
-// The next connection that waits at `listener`; not open when none does.
+// The next waiting connection of `listener`; not open if there is none.
 Socket accept_from(const Socket& listener);
 
-// Connects to a host by name or number, trying its addresses in turn.
+// Connects to a host by name or address, trying its addresses in turn.
 Socket connect_to(const std::string& host, int port, const Deadline& deadline);
 
-// "10.0.0.1", "fe80::1%eth0"; empty where it is no address of the internet.
+// "10.0.0.1" or "fe80::1%eth0"; empty if it is not an internet address.
 std::string numeric_address(const sockaddr& address, socklen_t length);
 
-// The other end's address as a number, and this one's.
+// The numeric addresses of the other end and of this one.
 std::string peer_address(const Socket& socket);
 std::string own_address(const Socket& socket);
-// Also of the name "localhost".
+// Also true for the name "localhost".
 bool is_loopback(std::string_view address);
 
 // "10.0.0.1:29500" or "[fe80::1]:29500".
 std::string endpoint_text(const std::string& address, int port);
 
-// Whole messages of the handshake.
+// Send and receive all `bytes`; throw when the deadline passes.
 void send_all(const Socket& socket, const void* data, size_t bytes, const Deadline& deadline);
 void receive_all(const Socket& socket, void* data, size_t bytes, const Deadline& deadline);
 
-// TimedWaits until the socket can be read or written (poll events); throws when the deadline
-// passes.
+// Waits until the socket can be read or written (poll's `events`); throws when the deadline passes.
 void wait_for(const Socket& socket, short events, const Deadline& deadline);
 
 }  // namespace lockstep

@@ -1,10 +1,10 @@
-// Every pair of ranks has one connection, and every operation is a set of frames between pairs:
-// exchange and all-gather send each rank its part directly, which moves no more bytes than a ring;
-// reduce-scatter is an exchange and a local sum; broadcast goes down a binomial tree.
+// Every two ranks have one connection, and every operation is a set of frames between pairs.
+// Exchange and all-gather send each rank its part directly, which moves no more bytes than a ring.
+// Reduce-scatter is an exchange and a local sum; broadcast uses a binomial tree.
 //
-// Nothing here blocks on one peer: all sockets are non-blocking, and whoever waits for an operation
-// moves whatever can be moved on any connection. So no order of sends can deadlock, and a peer that
-// dies is noticed whichever one is waited for.
+// Nothing here blocks on one peer: all sockets are non-blocking, and a rank that waits for an
+// operation moves bytes on every connection. So no order of sends can deadlock, and a peer that
+// dies is noticed whichever peer is waited for.
 #include "collectives/tcp/tcp_communicator.h"
 
 #include <poll.h>
@@ -16,7 +16,7 @@
 
 #include "collectives/tcp/connection.h"
 #include "collectives/tcp/rendezvous.h"
-#include "collectives/verdict.h"
+#include "collectives/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
@@ -33,7 +33,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
  public:
   TcpCommunicatorImpl(const TcpOptions& options, Mesh mesh)
       : rank_(options.rank), size_(options.size), timeout_s_(options.limits.operation_s) {
-    meeting_point_ = mesh.meeting_point;
+    rendezvous_point_ = mesh.rendezvous_point;
     own_name_ = name_of(rank_, host_name());
     connections_.reserve(mesh.peers.size());
     for (int r = 0; r < size_; ++r) {
@@ -58,7 +58,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   int size() const override { return size_; }
   const char* name() const override { return "tcp"; }
   std::string library() const override {
-    return size_ == 1 ? "TCP" : "TCP, rank 0 at " + meeting_point_;
+    return size_ == 1 ? "TCP" : "TCP, rank 0 at " + rendezvous_point_;
   }
 
   int start_exchange(const std::byte* send,
@@ -107,7 +107,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     files_timeout_s_ = seconds_or_never(seconds);
   }
 
-  // What a rank that failed has said reaches this one also while it waits for something else.
+  // A failure that another rank reports reaches this rank also while it waits for something else.
   void check() override {
     if (!failure_.empty()) throw CommError("{}", failure_);
     progress_all();
@@ -121,8 +121,8 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     operation.in_use = false;
   }
 
-  // Rank `root` is number 0 of the tree; number n has its parent where n's lowest set bit is
-  // cleared, and children where a bit below that one is set.
+  // Ranks are numbered from `root` on. Number n's parent is n with its lowest set bit cleared; its
+  // children are n plus each power of two below that bit.
   void broadcast(std::byte* buffer, size_t bytes, int root) override {
     const FrameHeader header = next_header(FrameKind::kBroadcast, bytes);
     const int number = (rank_ - root + size_) % size_;
@@ -147,21 +147,21 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     close(FrameKind::kAbort, own_name_ + ": " + why, kPatienceSeconds);
   }
 
-  void tell_failure(const std::string& error) override {
+  void report_failure(const std::string& error) override {
     constexpr double kPatienceSeconds = 1;
     if (closed_) return;
-    look_at_lower_ranks();
+    read_lower_ranks();
     close(reported_ ? FrameKind::kAbort : FrameKind::kFailure, error, kPatienceSeconds);
   }
 
-  bool another_tells() const override { return reported_ || lower_rank_alive_; }
+  bool another_rank_reports() const override { return reported_ || lower_rank_alive_; }
 
  private:
   struct Operation {
     bool in_use = false;
     FrameHeader header;
-    // Of a reduce-scatter: the caller's buffers; every other rank's part for this one comes to its
-    // place in `receive`.
+    // For a reduce-scatter: the caller's buffers. Every other rank's part for this rank arrives at
+    // that rank's index in `receive`.
     const float* send = nullptr;
     float* receive = nullptr;
     int64_t elements = 0;
@@ -214,7 +214,8 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     return handle;
   }
 
-  // Rank by rank, to where rank 0's part has come: an order that does not depend on who is early.
+  // Sums rank by rank into rank 0's part of `receive`, in an order that does not depend on who is
+  // early.
   void sum_parts(const Operation& operation) const {
     const float* const own = operation.send + rank_ * operation.elements;
     if (rank_ == 0) std::copy_n(own, operation.elements, operation.receive);
@@ -238,8 +239,8 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
   }
 
   void finish(int handle) {
-    // Longer than a small message takes, and than the ranks of a step are apart: a process that
-    // sleeps in poll() is slow to wake. The core is lent to whoever else wants it meanwhile.
+    // A process that sleeps in poll() is slow to wake. So it polls for longer than a small message
+    // takes, and than ranks usually wait for each other in a step, and yields the core meanwhile.
     constexpr double kSpinMs = 1;
     constexpr double kPatienceMs = 10'000;
     double last_progress = now_ms();
@@ -253,16 +254,16 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
         sched_yield();
         continue;
       }
-      if (now - last_progress > timeout_s() * 1000) fail(late(handle));
+      if (now - last_progress > timeout_s() * 1000) fail(timeout_text(handle));
       if (now - last_progress > kPatienceMs) check_hosts();
-      check_verdict();
+      throw_watchdog_error();
       wait_for_peers();
     }
   }
 
   void check_hosts() {
     try {
-      for_each_peer([&](int, int to) { peer(to).check_host(); });
+      for_each_peer([&](int, int to) { peer(to).require_answering_host(); });
     } catch (const CommError& error) {
       fail(error.what());
     }
@@ -278,7 +279,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     poll(entries_.data(), entries_.size(), std::min(kLookMs, static_cast<int>(timeout_s_ * 1000)));
   }
 
-  std::string late(int handle) {
+  std::string timeout_text(int handle) {
     std::string senders, receivers;
     for (int r = 0; r < size_; ++r) {
       const std::string& name = peer(r).name();
@@ -295,27 +296,28 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
                        " (LOCKSTEP_COMM_TIMEOUT_S)");
   }
 
-  // Whoever told this rank may have seen an end that this one has not read yet.
-  void look_at_lower_ranks() {
+  // Reads what lower ranks have sent: the failure that was reported to this rank may be the
+  // consequence of the end of one of them.
+  void read_lower_ranks() {
     for (int r = 0; r < rank_; ++r) {
       try {
-        if (!peer(r).has_told_failure()) peer(r).progress();
+        if (!peer(r).has_reported_failure()) peer(r).progress();
       } catch (const ReportedError&) {
         reported_ = true;
       } catch (const CommError&) {
       }
-      lower_rank_alive_ |= peer(r).is_open() || peer(r).has_told_failure();
+      lower_rank_alive_ |= peer(r).is_open() || peer(r).has_reported_failure();
     }
   }
 
-  // The others must not wait for this rank: they hear of the failure, and the connections close.
+  // The others must not wait for this rank: reports the failure to them and closes the connections.
   [[noreturn]] void fail(const std::string& why) {
-    tell_failure(why);
+    report_failure(why);
     throw CommError("{}", why);
   }
 
-  // Ends the stream to every rank, and then reads until they have ended theirs or patience does:
-  // closing a socket that has unread bytes takes back what was sent through it.
+  // Ends the stream to every rank, then reads until they have ended theirs or `patience_s` is over:
+  // closing a socket with unread bytes would discard what was sent through it.
   void close(FrameKind kind, const std::string& failure, double patience_s) {
     if (closed_) return;
     closed_ = true;
@@ -340,7 +342,7 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
 
   int rank_, size_;
   double timeout_s_, files_timeout_s_ = 0;
-  std::string own_name_, meeting_point_;
+  std::string own_name_, rendezvous_point_;
   std::vector<Connection> connections_;  // by rank; this rank's own is not open
   Connection::Outstanding outstanding_{};
   std::array<Operation, kMaxPending> operations_;

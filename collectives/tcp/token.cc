@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "words are read as they lie");
+static_assert(std::endian::native == std::endian::little, "words are read in memory order");
 
 struct SipState {
   uint64_t v0, v1, v2, v3;

@@ -20,7 +20,7 @@ struct Head {
   uint32_t kind = 0, bytes = 0;
 };
 
-// A FlightMoment without the rank's host, which both ends know.
+// A FlightMoment as sent to another host.
 struct WireMoment {
   int32_t rank = 0;
   FlightPhase phase = FlightPhase::kSetup;
@@ -66,7 +66,7 @@ FlightMoment unpacked(const WireMoment& from) {
   return to;
 }
 
-constexpr size_t kMostFindingBytes = 4096;
+constexpr size_t kMaxFindingBytes = 4096;
 
 }  // namespace
 
@@ -79,18 +79,18 @@ void HostLink::queue(uint32_t kind, const void* data, size_t bytes) {
   outgoing_.append(static_cast<const char*>(data), bytes);
 }
 
-void HostLink::tell(const std::vector<FlightMoment>& moments) {
+void HostLink::report(const std::vector<FlightMoment>& moments) {
   if (!outgoing_.empty() || !socket_.is_open()) return;
   std::vector<WireMoment> wire;
   for (const FlightMoment& moment : moments) wire.push_back(packed(moment));
   queue(kMoments, wire.data(), wire.size() * sizeof(WireMoment));
 }
 
-void HostLink::tell(const FlightFinding& finding) {
+void HostLink::report(const FlightFinding& finding) {
   std::string message(sizeof(int32_t), '\0');
   const int32_t rank = finding.rank;
   std::memcpy(message.data(), &rank, sizeof(rank));
-  message += finding.text.substr(0, kMostFindingBytes - sizeof(rank));
+  message += finding.text.substr(0, kMaxFindingBytes - sizeof(rank));
   queue(kFinding, message.data(), message.size());
 }
 
@@ -128,7 +128,7 @@ void HostLink::send() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (errno != EINTR) {
-      receive();  // it may have said that it leaves
+      receive();  // it may have announced that it leaves
       return lost(fmt::format("the connection to it broke ({})", std::strerror(errno)));
     }
   }
@@ -152,12 +152,12 @@ void HostLink::receive() {
 }
 
 void HostLink::read_messages() {
-  const size_t most = std::max(kMostFindingBytes, ranks_.size() * sizeof(WireMoment));
+  const size_t max_bytes = std::max(kMaxFindingBytes, ranks_.size() * sizeof(WireMoment));
   size_t done = 0;
   Head head;
   while (incoming_.size() - done >= sizeof(head)) {
     std::memcpy(&head, incoming_.data() + done, sizeof(head));
-    if (head.bytes > most) return lost("it sends what no watchdog does");
+    if (head.bytes > max_bytes) return lost("it sends no valid watchdog messages");
     if (incoming_.size() - done < sizeof(head) + head.bytes) break;
     read(head.kind, std::string_view(incoming_).substr(done + sizeof(head), head.bytes));
     done += sizeof(head) + head.bytes;

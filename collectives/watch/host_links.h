@@ -1,7 +1,8 @@
 #pragma once
-// What the watchdogs of a run's hosts tell each other, whatever the ranks exchange gradients by: the
-// first rank of each host has a TCP connection to rank 0. Rank 0 so sees all ranks, as if they were
-// on its host, and each host sees rank 0; that a process is gone, or stopped, shows at once.
+// The connections among the watchdogs of a run's hosts, independent of how the ranks exchange
+// gradients: the first rank of each host has a TCP connection to rank 0. So rank 0 sees all ranks
+// as if they were on its host, and each host sees rank 0. A process that ends or stops is noticed
+// at once.
 
 #include <cstddef>
 #include <memory>
@@ -11,32 +12,34 @@
 
 #include "collectives/communicator.h"
 #include "collectives/tcp/socket.h"
-#include "collectives/watch/rank_places.h"
+#include "collectives/watch/rank_locations.h"
 #include "runtime/base/flight_reader.h"
 
 namespace lockstep {
 
-// The other end of one connection, and what has come from it.
+// One end of a connection, and what has arrived from the other end.
 class HostLink {
  public:
-  // ranks: those that the other end tells of, in ascending order, with what is known of them.
+  // `ranks`: the ranks that the other end reports on, in ascending order, with what is known of
+  // them.
   HostLink(Socket socket, std::vector<FlightMoment> ranks);
 
-  // What they do, as told last.
+  // The last reported states of the other end's ranks.
   const std::vector<FlightMoment>& ranks() const { return ranks_; }
-  // What the other end has found.
+  // What the other end's watchdog has found.
   const std::optional<FlightFinding>& finding() const { return finding_; }
-  // Why the connection is no more, where the other end did not say that it leaves; else empty.
+  // Why the connection is lost; empty if it is not, or if the other end announced that it leaves.
   const std::string& why_lost() const { return why_lost_; }
 
-  // The next neither wait nor throw. What a slow network has not taken yet is not sent again.
-  void tell(const std::vector<FlightMoment>& moments);
-  void tell(const FlightFinding& finding);
-  // Sends and receives what can be.
+  // The following neither wait nor throw. Moments are skipped while a slow network has not taken
+  // the last ones.
+  void report(const std::vector<FlightMoment>& moments);
+  void report(const FlightFinding& finding);
+  // Sends and receives what can be moved without waiting.
   void move();
-  // Says that this end leaves ...
+  // Announces that this end leaves ...
   void leave();
-  // ... and waits until the other end knows it, up to the deadline.
+  // ... and waits, up to the deadline, until the other end has closed too.
   void close(const Deadline& deadline);
 
  private:
@@ -54,11 +57,11 @@ class HostLink {
   bool has_left_ = false;
 };
 
-// The links of this rank: rank 0's to the first rank of each other host, or that rank's to rank 0;
-// none on the others, on one host, and to where no connection can be made, which the log says. All
-// ranks together. networks: as in meeting_here().
+// Makes the links of this rank: rank 0's to the first rank of each other host, or that rank's to
+// rank 0. Other ranks have none, nor does a run on one host. A connection that cannot be made is
+// left out with a warning. Collective. `networks` is as in local_rendezvous_info().
 std::vector<std::unique_ptr<HostLink>> link_hosts(Communicator& channel,
-                                                  const std::vector<RankPlace>& places,
+                                                  const std::vector<RankLocation>& locations,
                                                   const std::string& networks);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 #pragma once
-// A communicator that writes each operation into the flight recorder before it begins, when this
-// rank waits for it, and when it is through.
+// A communicator that records each operation in the flight recorder: before it begins, when this
+// rank waits for it, and when it is complete.
 
 #include <memory>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Does what `inner`, borrowed, does.
+// Forwards all operations to `inner`, borrowed.
 std::unique_ptr<Communicator> make_recorded(Communicator& inner);
 
 }  // namespace lockstep

@@ -1,3 +1,27 @@
+// How a rank that hangs is found, and how the run ends with one line that names it.
+//
+// Every rank's flight recorder is a file with `beats` (signs of work), `alive` (ticks of its
+// watchdog), the phase, the operation that it waits for, and a hash of all operations started so
+// far (`history`). Every tick_ms_ this thread looks at all peers: it reads the records of its
+// host's ranks, and those of other hosts arrive over links (rank 0 sees the ranks of all hosts, the
+// first rank of each other host sees rank 0). diagnose() takes the first of these:
+//
+//   1. a record has a finding already     another watchdog of the host was first
+//   2. a process is gone                  killed, or its link is lost
+//   3. another history than mine          the ranks run different operations; names the first one
+//   4. no beats beyond the limit, and     it hangs outside of any wait
+//      not waiting; or no ticks either    the process is stopped
+//   5. all ranks wait beyond the limit    a deadlock; only rank 0, or on one host
+//
+// A rank that waits is not to blame as long as some other one may be: so 4 skips ranks that wait,
+// unless they are stopped, and 5 comes last and not while a rank is about to be found stopped.
+// Limits are longer in phases that read or write files.
+//
+// decide() passes the finding on to the record and over all links, so that the first one counts
+// everywhere. act_on_finding() then makes it the watchdog error, which every rank that waits
+// throws: the run ends the usual way. A rank whose main thread hangs prints its stack. A process
+// that still lives after report_ms_ (a library that does not return) reports the error, if nobody
+// else has, and exits with code 6.
 #include "collectives/watch/watchdog.h"
 
 #include <execinfo.h>
@@ -15,7 +39,7 @@
 #include <string>
 #include <thread>
 
-#include "collectives/verdict.h"
+#include "collectives/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/log.h"
@@ -25,13 +49,13 @@
 namespace lockstep {
 namespace {
 
-constexpr double kPartS = 0.5;  // to say goodbye
-// Before a watchdog tells the user itself.
-constexpr double kTurnMs = 2000, kTurnOfLostMs = 400;
+constexpr double kLeaveS = 0.5;  // to announce that this host leaves
+// How long the ranks have to report the finding themselves.
+constexpr double kReportMs = 2000, kReportLostMs = 400;
 
 int stack_signal() { return SIGRTMIN + 2; }
 
-// Only what may be called in a signal's handler.
+// Calls only what a signal handler may call.
 void print_stack(int) {
   std::array<void*, 64> frames;
   const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
@@ -47,13 +71,13 @@ class Watchdog::Watch {
         tick_ms_(std::clamp(options_.timeout_s * 1000 / 40, 5.0, 100.0)),
         main_(::pthread_self()) {
     void* first = nullptr;
-    ::backtrace(&first, 1);  // loads what it needs now, not in the handler
+    ::backtrace(&first, 1);  // loads now what it needs, so that the handler need not
     std::signal(stack_signal(), print_stack);
-    const std::vector<RankPlace>& places = options_.places;
-    peers_.reserve(places.size());
-    for (size_t rank = 0; rank < places.size(); ++rank) {
-      if (places[rank].machine == places[static_cast<size_t>(options_.rank)].machine)
-        add({.moment = first_moment(static_cast<int>(rank), places[rank])});
+    const std::vector<RankLocation>& locations = options_.locations;
+    peers_.reserve(locations.size());
+    for (size_t rank = 0; rank < locations.size(); ++rank) {
+      if (locations[rank].machine == locations[static_cast<size_t>(options_.rank)].machine)
+        add({.moment = first_moment(static_cast<int>(rank), locations[rank])});
     }
     own_ = &*std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
       return peer.rank() == options_.rank;
@@ -76,19 +100,19 @@ class Watchdog::Watch {
     links_ = std::move(links);
     for (const auto& link : links_) {
       for (size_t i = 0; i < link->ranks().size(); ++i)
-        add({.link = link.get(), .place = i, .moment = link->ranks()[i]});
-      if (finding_) link->tell(*finding_);
+        add({.link = link.get(), .index = i, .moment = link->ranks()[i]});
+      if (finding_) link->report(*finding_);
     }
   }
 
  private:
   struct Peer {
-    std::unique_ptr<FlightReader> reader{};  // of this host
-    const HostLink* link = nullptr;          // to another, of whose ranks ...
-    size_t place = 0;                        // ... it is this one
+    std::unique_ptr<FlightReader> reader{};  // for a rank of this host
+    const HostLink* link = nullptr;          // for a rank of another host:
+    size_t index = 0;                        // its index among the link's ranks
     FlightMoment moment{};
-    double still_since_ms = 0;   // no sign of work
-    double silent_since_ms = 0;  // its watchdog stands still too: the process is stopped
+    double still_since_ms = 0;   // no sign of work since then
+    double silent_since_ms = 0;  // no tick of its watchdog since then: the process is stopped
 
     int rank() const { return moment.rank; }
     double still_s() const { return (now_ms() - still_since_ms) / 1000; }
@@ -105,19 +129,19 @@ class Watchdog::Watch {
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(
         lock, std::chrono::duration<double, std::milli>(tick_ms_), [this] { return ended_; })) {
-      // A process, or a machine, that has slept has not watched.
+      // If this process or the machine has slept, this thread has not watched.
       const bool slept = now_ms() - last_ms > 10 * tick_ms_ + 1000;
       last_ms = now_ms();
       FlightRecorder::here().keep_alive();
-      for (Peer& peer : peers_) look_at(peer, slept);
+      for (Peer& peer : peers_) update(peer, slept);
       listen();
-      if (!finding_) judge();
-      if (finding_) carry_out();
+      if (!finding_) diagnose();
+      if (finding_) act_on_finding();
     }
-    part();
+    leave_links();
   }
 
-  // What the other hosts have to say, and what this one says.
+  // Exchanges states and findings with the other hosts.
   void listen() {
     std::vector<FlightMoment> here;
     std::vector<FlightPhase> phases;
@@ -126,34 +150,34 @@ class Watchdog::Watch {
       here.push_back(peer.moment);
       phases.push_back(peer.moment.phase);
     }
-    const bool tells =
-        phases != told_phases_ || now_ms() - told_at_ms_ >= std::min(20 * tick_ms_, 1000.0) / 2;
-    if (tells) {
-      told_at_ms_ = now_ms();
-      told_phases_ = phases;
+    const bool sends =
+        phases != sent_phases_ || now_ms() - sent_at_ms_ >= std::min(20 * tick_ms_, 1000.0) / 2;
+    if (sends) {
+      sent_at_ms_ = now_ms();
+      sent_phases_ = phases;
     }
     for (const auto& link : links_) {
-      if (tells && !here.empty()) link->tell(here);
+      if (sends && !here.empty()) link->report(here);
       link->move();
       if (!finding_ && link->finding()) decide(*link->finding());
     }
   }
 
-  // The others need not look for this host any more.
-  void part() {
+  // Tells the other hosts that they need not watch this one any more.
+  void leave_links() {
     for (const auto& link : links_) link->leave();
-    const Deadline deadline(kPartS);
+    const Deadline deadline(kLeaveS);
     for (const auto& link : links_) link->close(deadline);
   }
 
-  void look_at(Peer& peer, bool slept) const {
+  void update(Peer& peer, bool slept) const {
     if (peer.link == nullptr && peer.reader == nullptr)
       peer.reader = FlightReader::open(flight_path(options_.folder, peer.rank()));
-    FlightMoment moment = peer.moment;  // until its record is begun
-    if (peer.link != nullptr) moment = peer.link->ranks()[peer.place];
+    FlightMoment moment = peer.moment;  // until its record exists
+    if (peer.link != nullptr) moment = peer.link->ranks()[peer.index];
     if (peer.reader != nullptr) moment = peer.reader->now();
     if (slept || moment.beats != peer.moment.beats) peer.still_since_ms = now_ms();
-    // One that has not begun to watch is not stopped for that.
+    // A rank whose watchdog has not started is not taken for stopped.
     if (slept || moment.alive != peer.moment.alive || moment.alive == 0)
       peer.silent_since_ms = now_ms();
     peer.moment = moment;
@@ -181,21 +205,22 @@ class Watchdog::Watch {
         "rank {} on {} (process {})", peer.rank(), peer.moment.host, peer.moment.process);
   }
 
-  // Why a peer is known to be gone, as one that was killed: MPI's own waits would go on for ever.
+  // Returns why a peer is known to be gone, for example killed; empty if it is not. MPI itself
+  // would wait for it for ever.
   std::string why_gone(const Peer& peer) const {
     if (!is_watched(peer)) return "";
-    if (peer.link != nullptr)  // the first rank there holds the other end
-      return peer.place == 0 ? peer.link->why_lost() : "";
-    const auto& places = options_.places;
-    if (places[static_cast<size_t>(peer.rank())].processes !=
-        places[static_cast<size_t>(options_.rank)].processes)
-      return "";  // in another container: its watchdog stands still
+    if (peer.link != nullptr)  // that rank holds the other end
+      return peer.index == 0 ? peer.link->why_lost() : "";
+    const auto& locations = options_.locations;
+    if (locations[static_cast<size_t>(peer.rank())].pid_namespace !=
+        locations[static_cast<size_t>(options_.rank)].pid_namespace)
+      return "";  // in another container: noticed as silent
     const bool gone = ::kill(static_cast<pid_t>(peer.moment.process), 0) != 0 && errno == ESRCH;
     return gone ? "its process has ended" : "";
   }
 
-  // What is known of one that is gone or stopped. What it told over a link is some parts of a second old; where
-  // all hosts see one folder its record has the rest.
+  // The last known state of a rank that is gone or stopped. A state from a link may be up to a
+  // second old; if all hosts share the run folder, the rank's record is newer.
   FlightMoment last_moment(const Peer& peer) const {
     if (peer.link == nullptr) return peer.moment;
     const auto reader = FlightReader::open(flight_path(options_.folder, peer.rank()));
@@ -206,7 +231,7 @@ class Watchdog::Watch {
     return newer ? recorded : peer.moment;
   }
 
-  void judge() {
+  void diagnose() {
     for (const Peer& peer : peers_) {
       const auto found = peer.reader != nullptr ? peer.reader->finding() : std::nullopt;
       if (found) return decide(*found);
@@ -214,8 +239,8 @@ class Watchdog::Watch {
     for (const Peer& peer : peers_) {
       const std::string why = why_gone(peer);
       if (why.empty()) continue;
-      // The launcher notices it too, and then leaves the others about a second.
-      turn_ms_ = kTurnOfLostMs;
+      // The launcher notices it too, and then gives the others about a second.
+      report_ms_ = kReportLostMs;
       return decide({-1,
                      fmt::format("lost rank {} on {}: {}; it was at {}",
                                  peer.rank(),
@@ -227,7 +252,8 @@ class Watchdog::Watch {
       const std::string text = difference_from_here(peer);
       if (!text.empty()) return decide({-1, text});
     }
-    // Who waits has a reason, unless its process is stopped; then what it was at does not matter.
+    // A rank that waits has a reason to, unless its process is stopped; then its state does not
+    // matter.
     const auto stuck = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
       return is_watched(peer) &&
              (peer.silent_s() > options_.timeout_s || (stands_still(peer) && !peer.moment.waiting));
@@ -239,16 +265,16 @@ class Watchdog::Watch {
                                  stuck->still_s(),
                                  text_of(last_moment(*stuck)))});
     }
-    // One that is about to be found stopped is the reason why the others wait.
+    // A rank that is about to be found stopped is the reason why the others wait.
     const bool all_wait =
-        peers_.size() == options_.places.size() &&
+        peers_.size() == options_.locations.size() &&
         std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
           return stands_still(peer) && peer.moment.waiting && peer.silent_s() < limit_s(peer) / 2;
         });
     if (all_wait) decide({-1, difference()});
   }
 
-  // How what a peer has done differs from what this rank has done; empty where it does not.
+  // Describes the first operation in which a peer differs from this rank; empty if there is none.
   std::string difference_from_here(const Peer& peer) const {
     const FlightReader* const here = own_->reader.get();
     if (here == nullptr || &peer == own_) return "";
@@ -259,7 +285,7 @@ class Watchdog::Watch {
     };
     if (peer.reader != nullptr) number = std::min(number, own_->moment.begun.number);
     std::string text;
-    // Back to the first that differs, as far as it is known.
+    // Goes back to the first difference within the operations on record.
     for (; number > 0; --number) {
       const std::optional<FlightStart> mine = here->start(number), theirs = there(number);
       if (!mine || !theirs || mine->history == theirs->history) break;
@@ -272,7 +298,7 @@ class Watchdog::Watch {
     return text;
   }
 
-  // What the ranks wait for, where all of them do.
+  // Describes what all ranks wait for.
   std::string difference() const {
     std::string text;
     bool same = true;
@@ -292,37 +318,37 @@ class Watchdog::Watch {
   void decide(const FlightFinding& finding) {
     finding_ = finding;
     found_at_ms_ = now_ms();
-    FlightRecorder::here().tell(finding);
+    FlightRecorder::here().report(finding);
     for (const auto& link : links_) {
-      link->tell(finding);
+      link->report(finding);
       link->move();
     }
   }
 
-  // Who waits throws it. A rank that does not, since it is stuck itself or a library does not come
-  // back, is ended here.
-  void carry_out() {
+  // A rank that waits throws the finding. A rank that does not, because it hangs or a library does
+  // not return, is ended here.
+  void act_on_finding() {
     const double since_ms = now_ms() - found_at_ms_;
     const bool own = finding_->rank == options_.rank;
-    // One that loops has a moment to say where, before the launcher ends it.
+    // A rank in an endless loop has a moment to print its stack before the launcher ends it.
     const double grace_ms =
         finding_->rank < 0 ? 0 : std::min(300.0, options_.timeout_s * 1000 / 20);
-    if (!own && since_ms >= grace_ms) set_verdict(finding_->text);
-    if (own && !stack_told_) {
-      stack_told_ = true;
-      // Without memory or a lock, which the main thread may hold for ever.
+    if (!own && since_ms >= grace_ms) set_watchdog_error(finding_->text);
+    if (own && !stack_printed_) {
+      stack_printed_ = true;
+      // Uses neither memory nor a lock that the main thread may hold for ever.
       std::array<char, 64> text{};
       const int size = std::snprintf(
-          text.data(), text.size(), "rank %d: where its main thread is:\n", options_.rank);
+          text.data(), text.size(), "rank %d: stack of its main thread:\n", options_.rank);
       print_in_handler({text.data(), static_cast<size_t>(size)});
       ::pthread_kill(main_, stack_signal());
     }
-    if (since_ms < (own ? 2 * turn_ms_ : turn_ms_)) return;
-    if (FlightRecorder::here().claim_last_word()) {
+    if (since_ms < (own ? 2 * report_ms_ : report_ms_)) return;
+    if (FlightRecorder::here().claim_report()) {
       log_record("error: " + finding_->text);
       print_log(fmt::format("lockstep: rank {}: error: {}\n", options_.rank, finding_->text));
-    } else if (since_ms < 4 * kTurnMs) {
-      return;  // it is being told, by this rank or another
+    } else if (since_ms < 4 * kReportMs) {
+      return;  // this rank or another is reporting it
     }
     end_log();
     std::_Exit(static_cast<int>(ExitCode::kPeer));
@@ -332,13 +358,13 @@ class Watchdog::Watch {
   double tick_ms_;
   pthread_t main_;
   std::vector<Peer> peers_;
-  const Peer* own_ = nullptr;  // among them
-  double told_at_ms_ = 0;      // the other hosts
-  std::vector<FlightPhase> told_phases_;
+  const Peer* own_ = nullptr;  // this rank, in peers_
+  double sent_at_ms_ = 0;      // to the other hosts
+  std::vector<FlightPhase> sent_phases_;
   std::vector<std::unique_ptr<HostLink>> links_;
   std::optional<FlightFinding> finding_;
-  double found_at_ms_ = 0, turn_ms_ = kTurnMs;
-  bool stack_told_ = false;
+  double found_at_ms_ = 0, report_ms_ = kReportMs;
+  bool stack_printed_ = false;
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -1,30 +1,30 @@
 #pragma once
-// A thread that sees to it that no rank stands still unnoticed: stopped, in an endless loop, or
-// waiting for what will not come. It reads the flight recorders of its host's ranks; those of other
-// hosts are told over links.
+// A thread that notices a rank that makes no progress: stopped, in an endless loop, or waiting for
+// something that will not come. It reads the flight recorders of the ranks on its host; the states
+// of ranks on other hosts arrive over links.
 
 #include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "collectives/watch/host_links.h"
-#include "collectives/watch/rank_places.h"
+#include "collectives/watch/rank_locations.h"
 
 namespace lockstep {
 
 struct WatchdogOptions {
-  std::filesystem::path folder;   // where the recorders write
-  int rank = 0;                   // this one's number
-  std::vector<RankPlace> places;  // of all ranks
-  double timeout_s = 60;          // without any sign of work
-  double files_timeout_s = 600;   // the same, while a rank opens, reads or writes files
+  std::filesystem::path folder;         // folder of the flight recorders
+  int rank = 0;                         // this one's number
+  std::vector<RankLocation> locations;  // of all ranks
+  double timeout_s = 60;                // limit without any sign of work
+  double files_timeout_s = 600;         // the same, while a rank opens, reads or writes files
 };
 
-// Watches from its making to its end. Where a rank is gone, or does nothing for the time that it
-// may, the ranks that wait get a verdict (verdict.h) which names it and what it did last; so they do
-// where all of them wait, and for different things. What one watchdog finds all are told. A rank
-// that is stuck itself prints where its main thread is, and ends with exit code 6 where nobody else
-// has ended it. Make it on the main thread.
+// Watches from construction to destruction. If a rank is gone or makes no progress within its
+// limit, all ranks that wait get a watchdog error (watchdog_error.h) that names it and its last
+// operation. The same happens if all ranks wait for different operations. A finding of one watchdog
+// reaches all others. The rank that hangs prints the stack of its main thread, and exits with code
+// 6 if nothing else has ended it. Construct it on the main thread.
 class Watchdog {
  public:
   explicit Watchdog(WatchdogOptions options);
@@ -32,7 +32,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // From now on the ranks of other hosts are watched too. links: of link_hosts().
+  // Watches the ranks of other hosts too, from now on. `links` come from link_hosts().
   void listen_to(std::vector<std::unique_ptr<HostLink>> links);
 
  private:

@@ -74,14 +74,14 @@ TEST(Agreement, NumbersAreSummed) {
   });
 }
 
-// What check_same_facts() says where rank r gives facts[r]; "" where it says nothing. The same on
+// What require_same_facts() says where rank r gives facts[r]; "" where it says nothing. The same on
 // all ranks.
 std::string difference_between(const std::vector<std::vector<Fact>>& facts) {
   std::vector<std::string> messages(facts.size());
   testing::run_ranks(static_cast<int>(facts.size()), [&](Communicator& communicator) {
     const auto rank = static_cast<size_t>(communicator.rank());
     try {
-      check_same_facts(communicator, facts[rank], "start them alike");
+      require_same_facts(communicator, facts[rank], "start them alike");
     } catch (const AgreedError& error) {
       EXPECT_EQ(error.code(), ExitCode::kUsage);
       messages[rank] = error.what();

@@ -12,7 +12,7 @@ namespace {
 // Meetings of two ranks by true time, the second one's clock `ahead_ms` ahead. They come one after
 // the other and leave together, `late_ms` after the later one, the second `later_ms` after that.
 struct Meetings {
-  std::vector<ClockMeeting> root, other;
+  std::vector<ClockExchange> root, other;
   void add(
       double root_comes, double other_comes, double late_ms, double later_ms, double ahead_ms) {
     const double end = std::max(root_comes, other_comes) + late_ms;
@@ -42,7 +42,7 @@ TEST(ClockOffset, ClocksThatMayBeEqualAre) {
   EXPECT_GE(offset.within_ms, 0.01);
   // The other's clock is ahead by all that the meetings allow.
   const ClockOffset lopsided =
-      clock_offset(std::vector<ClockMeeting>{{0, 1}}, std::vector<ClockMeeting>{{1, 10}});
+      clock_offset(std::vector<ClockExchange>{{0, 1}}, std::vector<ClockExchange>{{1, 10}});
   EXPECT_EQ(lopsided.add_ms, 0);
   EXPECT_EQ(lopsided.within_ms, 10);
 }

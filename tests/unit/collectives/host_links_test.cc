@@ -40,7 +40,7 @@ TEST(HostLink, MomentsAndFindingsArrive) {
   Pair pair;
   HostLink here(std::move(pair.ends[0]), {{.rank = 0}});
   HostLink there(std::move(pair.ends[1]), {{.rank = 4}, {.rank = 6}});
-  here.tell({moment_of(4), moment_of(5), moment_of(6)});  // of 5 the other end does not ask
+  here.report({moment_of(4), moment_of(5), moment_of(6)});  // of 5 the other end does not ask
   here.move();
   there.move();
   ASSERT_EQ(there.ranks().size(), 2U);
@@ -54,7 +54,7 @@ TEST(HostLink, MomentsAndFindingsArrive) {
     EXPECT_FALSE(moment.left);
   }
   EXPECT_FALSE(there.finding().has_value());
-  there.tell(FlightFinding{6, "rank 6 stands still"});
+  there.report(FlightFinding{6, "rank 6 stands still"});
   there.move();
   here.move();
   ASSERT_TRUE(here.finding().has_value());
@@ -91,7 +91,7 @@ TEST(HostLink, OtherBytesAreNoMessages) {
   ASSERT_EQ(::send(pair.ends[0].descriptor(), bytes.data(), bytes.size(), 0),
             static_cast<ssize_t>(bytes.size()));
   there.move();
-  EXPECT_CONTAINS(there.why_lost(), "what no watchdog does");
+  EXPECT_CONTAINS(there.why_lost(), "no valid watchdog messages");
 }
 
 }  // namespace

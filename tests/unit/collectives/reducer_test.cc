@@ -57,7 +57,7 @@ Outcome reduce(const Topology& topology,
                ExchangeObserver* observer = nullptr,
                DType wire = DType::kF32,
                int64_t bucket_elements = 1200,
-               int64_t most_under_way = 0,
+               int64_t max_in_flight = 0,
                int residual_groups = 0) {
   const int ranks = topology.ranks();
   const int64_t elements = padded_elements(5000, kLanes);
@@ -81,7 +81,7 @@ Outcome reduce(const Topology& topology,
       std::fill_n(gradients, buffers, NAN);
     }
     const int64_t under_way =
-        most_under_way > 0 ? most_under_way : exchanged_elements(buckets, packed);
+        max_in_flight > 0 ? max_in_flight : exchanged_elements(buckets, packed);
     std::vector<float> staging(static_cast<size_t>(staging_elements(under_way, topology)), NAN);
     std::vector<float> sums(
         own_whole.size() * (packed ? static_cast<size_t>(gradient_buffers(local)) : 1), NAN);
@@ -113,7 +113,7 @@ Outcome reduce(const Topology& topology,
                      .bucket_gaps = gaps,
                      .gradient_elements = kPlaces * place,
                      .sums = {elsewhere ? sums.data() : nullptr, packed},
-                     .sums_everywhere = sums_kind == Sums::kEverywhere,
+                     .replicated_sums = sums_kind == Sums::kEverywhere,
                      .wire = wire,
                      .residual_groups = residual_groups,
                      .residuals = residual_groups > 0 ? residuals.data() : nullptr},
@@ -134,7 +134,7 @@ Outcome reduce(const Topology& topology,
           for (int64_t k = buckets[b].begin; k < end; ++k) out[to + k] = gradient(lane, k);
           reducer.bucket_ready(static_cast<int>(b));
         }
-        statistics.push_back({{0.1 * lane, 1.0 + lane, 2.0, 0}});
+        statistics.push_back({{0.1 * lane, 1.0 + lane, 2.0, 3.0 + 2 * lane}});
         reducer.end_lane();
       }
       reducer.reduce();
@@ -171,7 +171,7 @@ Outcome reduce(const Topology& topology,
            static_cast<size_t>(buckets[static_cast<size_t>(bucket)].begin) * sizeof(float)});
     if (observer != nullptr && communicator.rank() == ranks - 1) gather.observe(observer);
     gather.start(items);
-    for (size_t i = 0; i < items.size(); ++i) gather.need(i + 1);
+    for (size_t i = 0; i < items.size(); ++i) gather.wait_for(i + 1);
     if (communicator.rank() == ranks - 1)
       outcome = {{whole, whole + elements},
                  totals,
@@ -453,6 +453,7 @@ TEST(Reducer, SumsEveryLaneOnce) {
       EXPECT_DOUBLE_EQ(outcome.totals.squared_norm, norm);
       EXPECT_EQ(outcome.totals.valid_count, 36);  // 1 + 2 + ... + 8
       EXPECT_EQ(outcome.totals.correct_count, 16);
+      EXPECT_EQ(outcome.totals.top5_count, 80);  // 3 + 5 + ... + 17
       EXPECT_EQ(outcome.totals.flags, ranks == 1 ? 4 : 5);
       EXPECT_EQ(outcome.totals.slowest_ms, 9 + ranks);
       EXPECT_EQ(outcome.totals.slowest_rank, ranks - 1);

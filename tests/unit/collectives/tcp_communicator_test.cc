@@ -285,7 +285,7 @@ TEST_F(TcpFailures, OneRankIsToTellTheUser) {
       std::byte byte{};
       EXPECT_THROW(communicator.broadcast(&byte, 1, 0), CommError);
       const std::lock_guard lock(mutex);
-      if (!communicator.another_tells()) tellers.push_back(communicator.rank());
+      if (!communicator.another_rank_reports()) tellers.push_back(communicator.rank());
     }));
     EXPECT_EQ(tellers, aborts ? std::vector<int>{} : std::vector<int>{1});
   }

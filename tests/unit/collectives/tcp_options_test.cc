@@ -168,7 +168,7 @@ TEST(TcpOptions, TokenIsAVariableOrAFile) {
   EXPECT_CONTAINS(
       refusal(
           with(kTorchrun, {{"LOCKSTEP_TOKEN", "0123456789abcdef"}, {"LOCKSTEP_TOKEN_FILE", file}})),
-      "allowed: one of them");
+      "are both set; set one of them");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "collectives/agreement.h"
 #include "collectives/tcp/handshake.h"
-#include "collectives/tcp/meeting_file.h"
+#include "collectives/tcp/rendezvous_file.h"
 #include "collectives/tcp/socket.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
@@ -59,7 +59,7 @@ TEST_F(TcpRendezvous, FileIsGoneOnceAllHaveCome) {
 TEST_F(TcpRendezvous, StaleFilesAreOvercome) {
   const Socket silent = listen_on(0);
   for (const int port : {port_of(listen_on(0)), port_of(silent)}) {
-    publish_meeting(file_, meeting_here(port, 12345, ""));
+    publish_rendezvous_info(file_, local_rendezvous_info(port, 12345, ""));
     auto options = tcp_ranks(3, file_);
     for (TcpOptions& mine : options) mine.limits.rendezvous_s = 120;
     EXPECT_EQ(run_tcp_ranks(options, nothing), no_errors(3));
@@ -74,7 +74,8 @@ TEST_F(TcpRendezvous, OnlyFilesAreReplaced) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   std::filesystem::create_symlink("/proc/self/fd/1", link);
   for (const std::string& path : {pipe, link, folder_.path().string()})
-    EXPECT_THROW(publish_meeting(path, meeting_here(1, 12345, "")), ConfigError) << path;
+    EXPECT_THROW(publish_rendezvous_info(path, local_rendezvous_info(1, 12345, "")), ConfigError)
+        << path;
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
   EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
@@ -103,7 +104,7 @@ TEST_F(TcpRendezvous, NetworksThatRankZeroLacksAreRefusedOnAll) {
     make_tcp_communicator_over(channel, options);
   });
   for (const std::string& error : errors)
-    EXPECT_CONTAINS(error, "no interface that is up is one of 'ib7,203.0.113.77/32'");
+    EXPECT_CONTAINS(error, "no network interface that is up matches 'ib7,203.0.113.77/32'");
 }
 
 // A rank that turns up in another version is refused on all of them, and the channel still works.
@@ -121,30 +122,30 @@ TEST_F(TcpRendezvous, FailureOverAnotherChannelIsAgreed) {
 
 // What is told of this host's addresses keeps to the networks that are named.
 TEST(TcpMeeting, NetworksChooseAddresses) {
-  const Meeting all = meeting_here(1, 1, "");
+  const RendezvousInfo all = local_rendezvous_info(1, 1, "");
   EXPECT_EQ(all.addresses.back(), host_name());
-  EXPECT_EQ(meeting_here(1, 1, "", "0.0.0.0/0,::/0").addresses.empty(),
+  EXPECT_EQ(local_rendezvous_info(1, 1, "", "0.0.0.0/0,::/0").addresses.empty(),
             std::none_of(all.addresses.begin(), all.addresses.end() - 1, [](const auto& address) {
               return address.find('.') != std::string::npos;
             }));
   for (const std::string& address : all.addresses) {
     if (address.find('.') == std::string::npos || address == host_name()) continue;
-    EXPECT_EQ(meeting_here(1, 1, "", "nothing," + address + "/32").addresses,
+    EXPECT_EQ(local_rendezvous_info(1, 1, "", "nothing," + address + "/32").addresses,
               std::vector<std::string>{address});
-    EXPECT_TRUE(meeting_here(1, 1, "", address + "/33").addresses.empty());
+    EXPECT_TRUE(local_rendezvous_info(1, 1, "", address + "/33").addresses.empty());
   }
 }
 
 TEST(TcpMeeting, TextIsReadBack) {
-  Meeting meeting = {{"10.0.0.1", "fe80::1", "node1"}, "node1/boot", 29500, 12345, "17.0"};
-  const std::optional<Meeting> read = meeting_from(text_of(meeting));
+  RendezvousInfo meeting = {{"10.0.0.1", "fe80::1", "node1"}, "node1/boot", 29500, 12345, "17.0"};
+  const std::optional<RendezvousInfo> read = parse_rendezvous_info(text_of(meeting));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->addresses, meeting.addresses);
   EXPECT_EQ(host_of(*read), "node1");
   EXPECT_EQ(read->port, 29500);
   EXPECT_EQ(read->nonce, 12345U);
   EXPECT_EQ(read->run, "17.0");
-  EXPECT_FALSE(meeting_from("rubbish"));
+  EXPECT_FALSE(parse_rendezvous_info("rubbish"));
 }
 
 TEST_F(TcpRendezvous, MissingRanksAreNamed) {
@@ -268,9 +269,9 @@ TEST_F(TcpRendezvous, AnotherProtocolEndsBothWithAWord) {
   Hello hello = hello_of(options[1], 0, 0);
   hello.protocol = 77;
   send_all(socket, &hello, sizeof(hello), Deadline(5));
-  const Notice notice = hear(socket, Deadline(5));
+  const Notice notice = receive_notice(socket, Deadline(5));
   EXPECT_EQ(notice.answer, Answer::kFailed);
-  EXPECT_CONTAINS(text_of(notice.text), "a process speaks version 77 of the protocol");
+  EXPECT_CONTAINS(text_of(notice.text), "a process uses version 77 of the protocol");
   root.join();
   EXPECT_CONTAINS(errors[0], "all ranks must run the same Lockstep");
 }
@@ -301,7 +302,7 @@ TEST_F(TcpRendezvous, RankWithAnotherTokenIsTurnedAway) {
   const std::string secret = "a secret of all ranks";
   for (
       const auto& [other, word] :
-      {std::pair("another secret, its own", "this rank's token is another one"),
+      {std::pair("another secret, its own", "this rank has another token"),
        std::pair(
            "",
            "asks for a token, this rank has none: all ranks must be given the same LOCKSTEP_TOKEN")}) {
@@ -348,14 +349,14 @@ TEST_F(TcpRendezvous, StrangersNeitherDelayNorEndARunWithAToken) {
   hello.protocol = 77;
   const Socket& old = connect();
   send_all(old, &hello, sizeof(hello), Deadline(5));
-  EXPECT_EQ(hear(old, Deadline(5)).answer, Answer::kFailed);
+  EXPECT_EQ(receive_notice(old, Deadline(5)).answer, Answer::kFailed);
   hello.protocol = kHandshakeProtocol;
   const Socket& liar = connect();
   send_all(liar, &hello, sizeof(hello), Deadline(5));
-  EXPECT_EQ(hear(liar, Deadline(5)).answer, Answer::kProve);
+  EXPECT_EQ(receive_notice(liar, Deadline(5)).answer, Answer::kProve);
   const TokenProof none;
   send_all(liar, &none, sizeof(none), Deadline(5));
-  EXPECT_EQ(hear(liar, Deadline(5)).answer, Answer::kFailed);
+  EXPECT_EQ(receive_notice(liar, Deadline(5)).answer, Answer::kFailed);
   const double began_ms = now_ms();
   EXPECT_EQ(run_tcp_ranks({options[1]}, nothing), no_errors(1));
   root.join();

@@ -38,20 +38,20 @@ class CountingCommunicator final : public Communicator {
   void broadcast(std::byte* buffer, size_t bytes, int root) override {
     counted_.broadcast(buffer, bytes, root);
   }
-  int most() const { return most_; }
+  int most() const { return max_; }
 
  private:
   int started(int handle) {
-    most_ = std::max(most_, ++under_way_);
+    max_ = std::max(max_, ++under_way_);
     return handle;
   }
   Communicator& counted_;
-  int under_way_ = 0, most_ = 0;
+  int under_way_ = 0, max_ = 0;
 };
 
 // The most operations that two ranks have under way in a step whose buckets are of so many units
 // each, and in the gather after it.
-std::pair<int, int> most_under_way(const std::vector<int64_t>& units, int64_t limit_units) {
+std::pair<int, int> max_in_flight(const std::vector<int64_t>& units, int64_t limit_units) {
   constexpr int64_t kUnit = 2 * kSliceAlignment;
   std::vector<Range> buckets;
   std::vector<GatherItem> items;
@@ -93,12 +93,11 @@ std::pair<int, int> most_under_way(const std::vector<int64_t>& units, int64_t li
 
 TEST(UnderWay, AsManyAreUnderWayAsFit) {
   const auto equal = [](size_t count) { return std::vector<int64_t>(count, 2); };
-  EXPECT_EQ(most_under_way(equal(10), 2).first, 1);
-  EXPECT_EQ(most_under_way(equal(10), 7).first, 3);
-  EXPECT_EQ(most_under_way(equal(10), 20), std::pair(10, 10));
-  EXPECT_EQ(most_under_way({8, 1, 1, 1, 1, 1, 1, 1, 1}, 8).first, 8);
-  EXPECT_EQ(most_under_way(equal(100), 200),
-            std::pair(kMostExchangesInFlight, kMostGathersInFlight));
+  EXPECT_EQ(max_in_flight(equal(10), 2).first, 1);
+  EXPECT_EQ(max_in_flight(equal(10), 7).first, 3);
+  EXPECT_EQ(max_in_flight(equal(10), 20), std::pair(10, 10));
+  EXPECT_EQ(max_in_flight({8, 1, 1, 1, 1, 1, 1, 1, 1}, 8).first, 8);
+  EXPECT_EQ(max_in_flight(equal(100), 200), std::pair(kMaxExchangesInFlight, kMaxGathersInFlight));
 }
 
 }  // namespace

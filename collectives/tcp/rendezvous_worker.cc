@@ -1,4 +1,4 @@
-// The rendezvous as every rank but 0 sees it.
+// The rendezvous as every rank but 0 runs it. rendezvous.h has the steps.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "collectives/tcp/handshake.h"
-#include "collectives/tcp/meeting_file.h"
 #include "collectives/tcp/rendezvous.h"
+#include "collectives/tcp/rendezvous_file.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 
@@ -15,15 +15,15 @@ namespace lockstep {
 namespace {
 
 constexpr int kLookMs = 100;
-constexpr double kAttemptSeconds = 5;  // for one address: another may be the right one
+constexpr double kAttemptSeconds = 5;  // for one address: another one may be right
 constexpr double kAnswerSeconds = 30;  // rank 0 answers as soon as it has time
 
-class Guest {
+class Worker {
  public:
-  explicit Guest(const TcpOptions& options)
+  explicit Worker(const TcpOptions& options)
       : options_(options),
         deadline_(options.limits.rendezvous_s),
-        // Rank 0 may have started its clock later, and says itself when it gives up.
+        // Rank 0 may have started its clock later, and reports itself when it gives up.
         last_deadline_(2 * options.limits.rendezvous_s + kAnswerSeconds),
         table_(static_cast<size_t>(options.size)) {
     mesh_.peers.resize(static_cast<size_t>(options.size));
@@ -31,56 +31,56 @@ class Guest {
 
   Mesh join() {
     find_root();
-    hear_root();
+    await_root();
     receive_table();
     try {
-      meet_the_others();
+      connect_to_peers();
     } catch (const SocketError& error) {
-      tell(root(), Answer::kFailed, nonce_, error.what());
-      hear_root();
-      fail(error.what());  // rank 0 knows better, unless it is gone
+      send_answer(root(), Answer::kFailed, nonce_, error.what());
+      await_root();
+      fail(error.what());  // rank 0 knows the cause, unless it is gone
     }
-    tell(root(), Answer::kWelcome, nonce_, "");
-    hear_root();
+    send_answer(root(), Answer::kWelcome, nonce_, "");
+    await_root();
     for (const TableEntry& entry : table_) mesh_.hosts.push_back(text_of(entry.host));
     return std::move(mesh_);
   }
 
  private:
-  // Tries until rank 0 answers or the time is up.
+  // Retries until rank 0 answers or the deadline passes.
   void find_root() {
-    std::string last = "nothing there yet";
+    std::string last = "no answer yet";
     while (true) {
-      if (options_.meeting) {
-        mesh_.meeting_point = endpoint_text(host_of(*options_.meeting), options_.meeting->port);
-        if (greet_published_root(*options_.meeting, last)) return;
+      if (options_.info) {
+        mesh_.rendezvous_point = endpoint_text(host_of(*options_.info), options_.info->port);
+        if (contact_published_root(*options_.info, last)) return;
       } else if (options_.file.empty()) {
-        mesh_.meeting_point = endpoint_text(options_.address, options_.port);
-        if (greet_root(options_.address, options_.port, 0, last)) return;
+        mesh_.rendezvous_point = endpoint_text(options_.address, options_.port);
+        if (contact_root(options_.address, options_.port, 0, last)) return;
       } else {
-        mesh_.meeting_point = "file://" + options_.file;
-        const std::optional<Meeting> meeting = read_meeting(options_.file);
-        if (meeting && greet_published_root(*meeting, last)) return;
+        mesh_.rendezvous_point = "file://" + options_.file;
+        const std::optional<RendezvousInfo> info = read_rendezvous_info(options_.file);
+        if (info && contact_published_root(*info, last)) return;
       }
       if (deadline_.passed())
         throw UnreachableError("rank {} on {}: rank 0 did not answer at {} within {:g} s ({})",
                                options_.rank,
                                host_name(),
-                               mesh_.meeting_point,
+                               mesh_.rendezvous_point,
                                options_.limits.rendezvous_s,
                                last);
       std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
     }
   }
 
-  bool greet_published_root(const Meeting& meeting, std::string& last) {
-    if (!meeting.run.empty() && !options_.run.empty() && meeting.run != options_.run) {
-      last = fmt::format("the file there is of run '{}'", meeting.run);
+  bool contact_published_root(const RendezvousInfo& info, std::string& last) {
+    if (!info.run.empty() && !options_.run.empty() && info.run != options_.run) {
+      last = fmt::format("the file there is of run '{}'", info.run);
       return false;
     }
     std::string tried;
-    for (const std::string& address : meeting.addresses) {
-      if (greet_root(address, meeting.port, meeting.nonce, last)) return true;
+    for (const std::string& address : info.addresses) {
+      if (contact_root(address, info.port, info.nonce, last)) return true;
       tried += (tried.empty() ? "" : "; ") + last;
       if (deadline_.passed()) break;
     }
@@ -88,8 +88,8 @@ class Guest {
     return false;
   }
 
-  // True where rank 0 of this run answers; `last` says why not.
-  bool greet_root(const std::string& address, int port, uint64_t nonce, std::string& last) {
+  // Returns true if rank 0 of this run answers; otherwise sets `last` to the reason.
+  bool contact_root(const std::string& address, int port, uint64_t nonce, std::string& last) {
     Notice notice;
     Socket socket;
     try {
@@ -98,7 +98,7 @@ class Guest {
       const Hello hello = hello_of(options_, nonce, port_of(listener_));
       send_all(socket, &hello, sizeof(hello), Deadline(kAttemptSeconds));
       await_answer(socket, nonce);
-      notice = hear_answer(socket, hello, options_.token, Deadline(kAnswerSeconds));
+      notice = receive_answer(socket, hello, options_.token, Deadline(kAnswerSeconds));
     } catch (const SocketError& error) {
       last = fmt::format("{}: {}", endpoint_text(address, port), error.what());
       return false;
@@ -114,10 +114,10 @@ class Guest {
     return true;
   }
 
-  // Where the others reach this rank: at the address that has led to rank 0. Not where that is the
-  // loopback, unless no rank knows of another one.
+  // Listens at the address by which this rank has reached rank 0, as the others can reach it there.
+  // If that is the loopback, listens at all addresses, unless all ranks are on this host.
   Socket listen_beside(const Socket& root) const {
-    const std::vector<std::string> known = options_.meeting        ? options_.meeting->addresses
+    const std::vector<std::string> known = options_.info           ? options_.info->addresses
                                            : options_.file.empty() ? std::vector{options_.address}
                                                                    : std::vector<std::string>{};
     const bool all_here = !known.empty() && std::all_of(known.begin(), known.end(), is_loopback);
@@ -125,15 +125,15 @@ class Guest {
     return is_loopback(address) && !all_here ? listen_on(0) : listen_at(address, 0);
   }
 
-  // An address from a file is believed for as long as the file says so: the program that has it now
-  // may be none that answers.
+  // Waits for rank 0's answer. An address from a file is tried only as long as the file is
+  // unchanged: the program that uses it now may never answer.
   void await_answer(const Socket& socket, uint64_t nonce) {
     const Deadline deadline(std::min(kAnswerSeconds, options_.limits.rendezvous_s));
-    while (!has_news(socket, kLookMs)) {
+    while (!is_readable(socket, kLookMs)) {
       if (deadline.passed()) throw SocketError("no answer in time");
       if (!options_.file.empty()) {
-        const std::optional<Meeting> meeting = read_meeting(options_.file);
-        if (!meeting || meeting->nonce != nonce) throw SocketError("rank 0 is somewhere else now");
+        const std::optional<RendezvousInfo> info = read_rendezvous_info(options_.file);
+        if (!info || info->nonce != nonce) throw SocketError("the rendezvous file has changed");
       }
     }
   }
@@ -146,15 +146,16 @@ class Guest {
     }
   }
 
-  // Throws SocketError with a line for people.
-  void meet_the_others() {
+  // Throws SocketError with a message for people.
+  void connect_to_peers() {
     for (int rank = 1; rank < options_.rank; ++rank) connect_below(rank);
     int missing = options_.size - 1 - options_.rank;
-    Reception reception(listener_, options_.token);
+    HandshakeListener handshakes(listener_, options_.token);
     while (missing > 0) {
-      std::optional<Arrival> arrival = reception.next(last_deadline_.poll_ms(kLookMs));
+      std::optional<Arrival> arrival = handshakes.next(last_deadline_.poll_ms(kLookMs));
       if (arrival && admit(*arrival)) --missing;
-      if (has_news(root())) hear_root();  // nothing but a failure before this rank has reported
+      if (is_readable(root()))
+        await_root();  // before this rank has reported, that can only be a failure
       if (last_deadline_.passed())
         throw SocketError(
             fmt::format("ranks above {} on {} did not reach it: does a firewall "
@@ -173,7 +174,7 @@ class Guest {
       Socket socket = connect_to(address, static_cast<int>(entry.port), deadline);
       const Hello hello = hello_of(options_, nonce_, 0);
       send_all(socket, &hello, sizeof(hello), deadline);
-      const Notice notice = hear_answer(socket, hello, options_.token, last_deadline_);
+      const Notice notice = receive_answer(socket, hello, options_.token, last_deadline_);
       if (notice.answer != Answer::kWelcome) throw SocketError("another process is there");
       mesh_.peers[static_cast<size_t>(rank)] = std::move(socket);
     } catch (const SocketError& error) {
@@ -192,16 +193,16 @@ class Guest {
     const bool expected = hello.nonce == nonce_ && mismatch(hello, options_).empty() &&
                           hello.rank > options_.rank &&
                           !mesh_.peers[static_cast<size_t>(hello.rank)].is_open();
-    tell(arrival.socket, expected ? Answer::kWelcome : Answer::kStranger, nonce_, "");
+    send_answer(arrival.socket, expected ? Answer::kWelcome : Answer::kStranger, nonce_, "");
     if (expected) mesh_.peers[static_cast<size_t>(hello.rank)] = std::move(arrival.socket);
     return expected;
   }
 
-  // Waits for rank 0's word; throws CommError where it says that the run has failed.
-  void hear_root() {
+  // Waits for rank 0's notice; throws CommError if the run has failed.
+  void await_root() {
     Notice notice;
     try {
-      notice = hear(root(), last_deadline_);
+      notice = receive_notice(root(), last_deadline_);
     } catch (const SocketError& error) {
       fail(lost_root(error));
     }
@@ -225,9 +226,9 @@ class Guest {
   Mesh mesh_;
 };
 
-// A connection to every rank may be more than a process may have open by default.
+// A connection to every rank may need more descriptors than a process has by default.
 void allow_descriptors(int ranks) {
-  constexpr rlim_t kOthers = 512;  // files, and connections on their way
+  constexpr rlim_t kOthers = 512;  // files, and connections in progress
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const rlim_t wanted = std::min(limit.rlim_max, static_cast<rlim_t>(ranks) + kOthers);
@@ -238,7 +239,7 @@ void allow_descriptors(int ranks) {
 
 }  // namespace
 
-Mesh visit_rank_0(const TcpOptions& options) { return Guest(options).join(); }
+Mesh join_as_worker(const TcpOptions& options) { return Worker(options).join(); }
 
 Mesh join_mesh(const TcpOptions& options, Socket listener) {
   if (options.size == 1) {
@@ -249,7 +250,8 @@ Mesh join_mesh(const TcpOptions& options, Socket listener) {
   }
   allow_descriptors(options.size);
   try {
-    return options.rank == 0 ? receive_ranks(options, std::move(listener)) : visit_rank_0(options);
+    return options.rank == 0 ? receive_ranks(options, std::move(listener))
+                             : join_as_worker(options);
   } catch (const SocketError& error) {
     throw CommError("rank {} on {}: {}", options.rank, host_name(), error.what());
   }

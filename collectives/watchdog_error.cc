@@ -1,4 +1,4 @@
-#include "collectives/verdict.h"
+#include "collectives/watchdog_error.h"
 
 #include <atomic>
 #include <chrono>
@@ -11,26 +11,26 @@
 namespace lockstep {
 namespace {
 
-std::atomic<const std::string*> verdict{nullptr};
+std::atomic<const std::string*> error{nullptr};
 
 }  // namespace
 
-void set_verdict(const std::string& text) {
+void set_watchdog_error(const std::string& text) {
   const std::string* none = nullptr;
   auto mine = std::make_unique<const std::string>(text);
-  if (verdict.compare_exchange_strong(none, mine.get())) mine.release();  // it stays
+  if (error.compare_exchange_strong(none, mine.get())) mine.release();  // never freed
 }
 
-bool has_verdict() { return verdict.load(std::memory_order_acquire) != nullptr; }
+bool has_watchdog_error() { return error.load(std::memory_order_acquire) != nullptr; }
 
-void check_verdict() {
-  const std::string* const text = verdict.load(std::memory_order_acquire);
+void throw_watchdog_error() {
+  const std::string* const text = error.load(std::memory_order_acquire);
   if (text != nullptr) throw CommError("{}", *text);
 }
 
-void await_verdict(double seconds) {
+void await_watchdog_error(double seconds) {
   for (const double end_ms = now_ms() + seconds * 1000; now_ms() < end_ms;) {
-    check_verdict();
+    throw_watchdog_error();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

@@ -1,4 +1,4 @@
-#include "collectives/reduce/transfer_sums.h"
+#include "collectives/reduce/transfer_checksums.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-TransferSums::TransferSums(Communicator& control,
-                           SliceMath& math,
-                           const Topology& topology,
-                           const std::vector<Range>& buckets,
-                           const std::vector<int64_t>& tensor_begins)
+TransferChecksums::TransferChecksums(Communicator& control,
+                                     SliceMath& math,
+                                     const Topology& topology,
+                                     const std::vector<Range>& buckets,
+                                     const std::vector<int64_t>& tensor_begins)
     : control_(control), math_(math) {
   std::vector<size_t> first;
-  for (const Range& bucket : buckets) {  // no part is cut into more pieces than the whole
+  for (const Range& bucket : buckets) {  // no part is cut into more pieces than the bucket
     first.push_back(slot_);
     slot_ += cut_range(bucket, tensor_begins).size();
   }
@@ -27,26 +27,26 @@ TransferSums::TransferSums(Communicator& control,
         parts.push_back(cut_range(part_of(range, i, group.count), tensor_begins));
       range = part_of(range, level.me, group.count);
     }
-    const size_t sums = slot_ * static_cast<size_t>(group.count);
-    level.offered = math.host_array<uint32_t>(sums);
-    level.taken = math.host_array<uint32_t>(sums);
-    level.told.resize(sums);
+    const size_t checksums = slot_ * static_cast<size_t>(group.count);
+    level.offered = math.host_array<uint32_t>(checksums);
+    level.taken = math.host_array<uint32_t>(checksums);
+    level.expected.resize(checksums);
     levels_.push_back(std::move(level));
   }
 }
 
-void TransferSums::add(const std::byte* from,
-                       DType dtype,
-                       const std::vector<Range>& pieces,
-                       uint32_t* sums) {
+void TransferChecksums::add(const std::byte* from,
+                            DType dtype,
+                            const std::vector<Range>& pieces,
+                            uint32_t* checksums) {
   for (const Range& piece : pieces) {
     const int64_t offset = piece.begin - pieces.front().begin;
     math_.add_bits(
-        from + static_cast<size_t>(offset) * size_of(dtype), dtype, piece.size(), sums++);
+        from + static_cast<size_t>(offset) * size_of(dtype), dtype, piece.size(), checksums++);
   }
 }
 
-void TransferSums::offer(int bucket, size_t number, const std::byte* sent, DType dtype) {
+void TransferChecksums::offer(int bucket, size_t number, const std::byte* sent, DType dtype) {
   const double start_ms = now_ms();
   Level& level = levels_[number];
   const auto b = static_cast<size_t>(bucket);
@@ -59,7 +59,7 @@ void TransferSums::offer(int bucket, size_t number, const std::byte* sent, DType
   ms_ += now_ms() - start_ms;
 }
 
-void TransferSums::take(int bucket, size_t number, const void* const* arrays, DType dtype) {
+void TransferChecksums::take(int bucket, size_t number, const void* const* arrays, DType dtype) {
   const double start_ms = now_ms();
   Level& level = levels_[number];
   const auto b = static_cast<size_t>(bucket);
@@ -74,12 +74,12 @@ void TransferSums::take(int bucket, size_t number, const void* const* arrays, DT
   ms_ += now_ms() - start_ms;
 }
 
-std::optional<TransferSums::Damage> TransferSums::compare() {
+std::optional<TransferChecksums::Damage> TransferChecksums::compare() {
   math_.synchronize();
   std::optional<Damage> first;
   for (Level& level : levels_) {
     control_.wait(control_.start_exchange(reinterpret_cast<const std::byte*>(level.offered.data()),
-                                          reinterpret_cast<std::byte*>(level.told.data()),
+                                          reinterpret_cast<std::byte*>(level.expected.data()),
                                           slot_ * sizeof(uint32_t),
                                           level.group));
     for (size_t i = 0; i < static_cast<size_t>(level.group.count); ++i) {
@@ -88,7 +88,7 @@ std::optional<TransferSums::Damage> TransferSums::compare() {
         const std::vector<Range>& pieces = level.pieces[b][static_cast<size_t>(level.me)];
         for (size_t k = 0; k < pieces.size() && !first; ++k) {
           const size_t at = i * slot_ + level.first[b] + k;
-          if (level.told[at] != level.taken[at])
+          if (level.expected[at] != level.taken[at])
             first = Damage{level.group.rank_of(static_cast<int>(i)), pieces[k].begin};
         }
       }
@@ -99,6 +99,6 @@ std::optional<TransferSums::Damage> TransferSums::compare() {
   return first;
 }
 
-double TransferSums::take_ms() { return std::exchange(ms_, 0); }
+double TransferChecksums::take_ms() { return std::exchange(ms_, 0); }
 
 }  // namespace lockstep

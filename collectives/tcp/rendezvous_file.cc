@@ -1,4 +1,4 @@
-#include "collectives/tcp/meeting_file.h"
+#include "collectives/tcp/rendezvous_file.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-void publish_meeting(const std::string& path, const Meeting& meeting) {
-  const std::string temporary = fmt::format("{}.{}", path, meeting.nonce);
+void publish_rendezvous_info(const std::string& path, const RendezvousInfo& info) {
+  const std::string temporary = fmt::format("{}.{}", path, info.nonce);
   try {
     check_replaceable(path);
     FileWriter file(temporary);
-    file.write(text_of(meeting));
+    file.write(text_of(info));
     file.finish();
     if (uninterrupted([&] { return ::rename(temporary.c_str(), path.c_str()); }) != 0)
       throw IoError("rename", temporary, errno);
@@ -30,18 +30,18 @@ void publish_meeting(const std::string& path, const Meeting& meeting) {
   }
 }
 
-std::optional<Meeting> read_meeting(const std::string& path) {
+std::optional<RendezvousInfo> read_rendezvous_info(const std::string& path) {
   constexpr size_t kLimitBytes = 65536;
   try {
-    return meeting_from(read_file(path, kLimitBytes));
+    return parse_rendezvous_info(read_file(path, kLimitBytes));
   } catch (const IoError&) {
     return std::nullopt;
   }
 }
 
-void remove_meeting(const std::string& path, uint64_t nonce) {
-  const std::optional<Meeting> meeting = read_meeting(path);
-  if (meeting && meeting->nonce == nonce) ::unlink(path.c_str());
+void remove_rendezvous_file(const std::string& path, uint64_t nonce) {
+  const std::optional<RendezvousInfo> info = read_rendezvous_info(path);
+  if (info && info->nonce == nonce) ::unlink(path.c_str());
 }
 
 }  // namespace lockstep

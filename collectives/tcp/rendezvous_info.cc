@@ -1,4 +1,4 @@
-#include "collectives/tcp/meeting.h"
+#include "collectives/tcp/rendezvous_info.h"
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kFirstLine = "lockstep-rendezvous 1";
 
-// Whether the interface is named `network`, or its address lies in it.
+// Whether the interface is named `network`, or its address is in that network.
 bool is_in(const ifaddrs& interface, std::string_view network) {
   if (network == interface.ifa_name) return true;
   const size_t slash = network.find('/');
@@ -49,8 +49,8 @@ bool is_in_any(const ifaddrs& interface, std::string_view networks) {
   return false;
 }
 
-// Addresses of the interfaces that are up, IPv4 first, without those that only this host or this
-// link knows.
+// Addresses of the interfaces that are up, IPv4 first. Loopback and link-local addresses are left
+// out.
 std::vector<std::string> interface_addresses(std::string_view networks) {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) return {};
@@ -70,7 +70,7 @@ std::vector<std::string> interface_addresses(std::string_view networks) {
   return addresses;
 }
 
-// The addresses that a name stands for on this host.
+// The addresses to which a name resolves on this host.
 std::vector<std::string> resolve(const std::string& name) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -85,57 +85,57 @@ std::vector<std::string> resolve(const std::string& name) {
 
 }  // namespace
 
-Meeting meeting_here(int port, uint64_t nonce, const std::string& run, std::string_view networks) {
-  Meeting meeting{interface_addresses(networks), host_identity(), port, nonce, run};
-  if (!networks.empty()) return meeting;
+RendezvousInfo local_rendezvous_info(int port,
+                                     uint64_t nonce,
+                                     const std::string& run,
+                                     std::string_view networks) {
+  RendezvousInfo info{interface_addresses(networks), host_identity(), port, nonce, run};
+  if (!networks.empty()) return info;
   const std::vector<std::string> named = resolve(host_name());
   std::stable_partition(
-      meeting.addresses.begin(), meeting.addresses.end(), [&](const std::string& address) {
+      info.addresses.begin(), info.addresses.end(), [&](const std::string& address) {
         return std::find(named.begin(), named.end(), address) != named.end();
       });
-  meeting.addresses.push_back(host_name());
-  return meeting;
+  info.addresses.push_back(host_name());
+  return info;
 }
 
-std::string host_of(const Meeting& meeting) {
-  return meeting.host.substr(0, meeting.host.find('/'));
-}
+std::string host_of(const RendezvousInfo& info) { return info.host.substr(0, info.host.find('/')); }
 
 uint64_t random_nonce() {
   std::random_device device;
   return (uint64_t{device()} << 32 | device()) | 1;
 }
 
-std::string text_of(const Meeting& meeting) {
+std::string text_of(const RendezvousInfo& info) {
   std::string text = fmt::format("{}\nhost {}\nport {}\nnonce {}\nrun {}\n",
                                  kFirstLine,
-                                 meeting.host,
-                                 meeting.port,
-                                 meeting.nonce,
-                                 meeting.run);
-  for (const std::string& address : meeting.addresses) text += "address " + address + "\n";
+                                 info.host,
+                                 info.port,
+                                 info.nonce,
+                                 info.run);
+  for (const std::string& address : info.addresses) text += "address " + address + "\n";
   return text;
 }
 
-std::optional<Meeting> meeting_from(const std::string& text) {
+std::optional<RendezvousInfo> parse_rendezvous_info(const std::string& text) {
   std::istringstream lines(text);
   std::string line;
   if (!std::getline(lines, line) || line != kFirstLine) return std::nullopt;
-  Meeting meeting;
+  RendezvousInfo info;
   while (std::getline(lines, line)) {
     const size_t space = std::min(line.find(' '), line.size());
     const std::string key = line.substr(0, space),
                       value = line.substr(std::min(space + 1, line.size()));
-    if (key == "host") meeting.host = value;
-    if (key == "run") meeting.run = value;
-    if (key == "port") std::istringstream(value) >> meeting.port;
-    if (key == "nonce") std::istringstream(value) >> meeting.nonce;
-    if (key == "address") meeting.addresses.push_back(value);
+    if (key == "host") info.host = value;
+    if (key == "run") info.run = value;
+    if (key == "port") std::istringstream(value) >> info.port;
+    if (key == "nonce") std::istringstream(value) >> info.nonce;
+    if (key == "address") info.addresses.push_back(value);
   }
-  if (meeting.port <= 0 || meeting.nonce == 0 || meeting.addresses.empty()) return std::nullopt;
-  if (meeting.host == host_identity())
-    meeting.addresses.insert(meeting.addresses.begin(), "localhost");
-  return meeting;
+  if (info.port <= 0 || info.nonce == 0 || info.addresses.empty()) return std::nullopt;
+  if (info.host == host_identity()) info.addresses.insert(info.addresses.begin(), "localhost");
+  return info;
 }
 
 }  // namespace lockstep
