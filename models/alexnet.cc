@@ -1,9 +1,9 @@
 // AlexNet in one tower (Krizhevsky, "One weird trick for parallelizing convolutional neural
-// networks", 2014), optionally with the local response norms of 2012; names and initial weights as
-// torchvision's.
+// networks", 2014), optionally with the local response norms of the 2012 paper. Tensor names and
+// initial weights are torchvision's.
 //
-// The classifier looks at 6 x 6 pixels of 256 channels, to which an adaptive mean brings the
-// features of images of other sizes than 224.
+// The classifier's input is 6 x 6 pixels of 256 channels. If the images are not 224 x 224, adaptive
+// average pooling brings their features to that size.
 #include "models/image_model.h"
 #include "runtime/base/error.h"
 #include "runtime/graph/ops/dropout.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kSide = 6;
 
-// Pixels that the layers leave of so many.
+// The side of the feature map before the adaptive pooling, for images with this side.
 int64_t feature_side(int64_t pixels) {
   int64_t side = window_count(pixels, 11, 4, 2);
   side = window_count(side, 3, 2, 0);
@@ -28,7 +28,7 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
   using ImageModel::ImageModel;
 
  private:
-  void check_images(const ModelIo& io) const override {
+  void require_images(const ModelIo& io) const override {
     if (feature_side(io.height) >= 1 && feature_side(io.width) >= 1) return;
     throw ConfigError(
         "model.alexnet: images are {} x {}; allowed: 63 pixels or more in both directions",
@@ -54,7 +54,7 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
     const auto pool = [&](int number) {
       const std::string name = "features." + std::to_string(number);
       if (config().local_response_norm && number < 12) {
-        // The paper's alpha multiplies the sum over 5 channels, ours their mean.
+        // The paper's alpha multiplies the sum over 5 channels; this op's alpha their mean.
         const LocalResponseNormAttributes norm = {.size = 5, .alpha = 5e-4f, .beta = 0.75f, .k = 2};
         x = ops::local_response_norm(builder, name + ".norm", x, norm);
       }

@@ -1,13 +1,12 @@
-// BERT (Devlin et al. 2018) and RoBERTa (Liu et al. 2019): embeddings of tokens, of positions and of
-// segments, blocks of attention and of an MLP, each followed by a norm of the sum with what went in,
-// and a head for the task.
+// BERT (Devlin et al. 2018) and RoBERTa (Liu et al. 2019): token, position and segment embeddings,
+// blocks of attention and an MLP with a norm after each residual sum (post-norm), and a head for
+// the task.
 //
-// Tensors are named as in Hugging Face's files, but what one product computes is one tensor: rows of
-// query, key and value lie after each other in attention.self.qkv.
+// Tensors are named as in Hugging Face's files, except that query, key and value are one matrix,
+// attention.self.qkv, with their rows one after the other.
 //
-// Samples are texts with padding, which attention leaves out and no loss counts, so that it has no
-// influence. Of RoBERTa's positions, which begin after the number of padding's token, the first rows
-// are not used.
+// Samples are padded texts. Padding has no influence, because attention and losses skip it.
+// RoBERTa's positions begin at padding_token + 1, so the first rows of its table are not used.
 //
 // Initialisation: N(0, 0.02) for matrices and embeddings, biases 0, gammas 1.
 #include <string>
@@ -39,14 +38,14 @@ std::string embedding_of(const BertConfig& config) {
   return body_of(config) + "embeddings.word_embeddings.weight";
 }
 
-// Whether a layer of the first token stands before the classes or values.
+// Whether the classifier reads a dense layer of the first token (BERT's "pooler").
 bool has_pooler(const BertConfig& config) {
   const bool of_sequences =
       config.task == Task::kSequenceClasses || config.task == Task::kSequenceValues;
   return of_sequences && config.pooling == BertConfig::Pooling::kFirstToken;
 }
 
-// The last layer of the tasks that have classes or values.
+// Name of the last layer, for the tasks that predict classes or values.
 std::string classifier_of(const BertConfig& config) {
   return is_roberta(config) && has_pooler(config) ? "classifier.out_proj" : "classifier";
 }
@@ -116,7 +115,7 @@ class BertBuilder {
     return after_branch(name + "output.", x, up);
   }
 
-  // The norm of x and of what a branch adds to it.
+  // norm(x + dense(branch))
   TensorId after_branch(const std::string& name, TensorId x, TensorId branch) {
     const TensorId out = linear(name + "dense", branch, config_.width, Activation::kNone);
     return norm(name + "LayerNorm", x, dropout(name + "dropout", out));
@@ -170,8 +169,8 @@ class BertBuilder {
                         config_.label_smoothing);
   }
 
-  // The order of parameters is that in which a backward pass finishes them, so there is a loss, of
-  // the first token: nothing runs it.
+  // Parameters are ordered as a backward pass finishes them, so a training graph needs a loss. This
+  // one, of the first token, is never run.
   void keep_states(TensorId x) {
     if (builder_.options().purpose == Purpose::kInference) return builder_.keep(x);
     ops::softmax_cross_entropy(builder_,
@@ -212,7 +211,7 @@ class BertBuilder {
   const BertConfig& config_;
   int64_t lane_batch_;
   int64_t tokens_;
-  std::string body_;  // what names of the body begin with
+  std::string body_;  // prefix of the names of the body's tensors
   GraphBuilder builder_;
   TokenInputs inputs_;
 };
@@ -229,7 +228,7 @@ class Bert final : public Model {
     if (config_.label_smoothing > 0 && !has_classes(config_) && config_.task != Task::kMaskedTokens)
       refuse_value("model.bert.label_smoothing",
                    config_.label_smoothing,
-                   "0, or above it only with model.bert.task MASKED_TOKENS, SEQUENCE_CLASSES or "
+                   "0; above 0 only with model.bert.task MASKED_TOKENS, SEQUENCE_CLASSES or "
                    "TOKEN_CLASSES");
     if (is_roberta(config_) && config_.vocabulary > 0 &&
         config_.padding_token >= config_.vocabulary)
@@ -302,7 +301,7 @@ class Bert final : public Model {
     return BertBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options).build();
   }
 
-  // Three times the forward pass, of which attention is 4 tokens^2 width in each block.
+  // Three times the forward pass. The products of attention are 4 tokens^2 width in each block.
   double flops_per_sample(const ModelIo& io) const override {
     const auto tokens = static_cast<double>(config_.context);
     return Model::flops_per_sample(io) + 12 * tokens * tokens * static_cast<double>(config_.width) *

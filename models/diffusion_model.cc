@@ -13,7 +13,8 @@
 namespace lockstep {
 namespace {
 
-// Of image and noise at each time; none where any time in [0, 1) is drawn.
+// (2, times): the weights of image and noise at each time. kNoTensor for flow matching, whose times
+// are drawn from [0, 1).
 TensorId shares_of(GraphBuilder& builder, DiffusionSchedule schedule) {
   if (schedule == DiffusionSchedule::kFlowMatching) return kNoTensor;
   std::vector<float> rows[2];
@@ -25,13 +26,13 @@ TensorId shares_of(GraphBuilder& builder, DiffusionSchedule schedule) {
   return builder.constant("shares", {2, kDiffusionTimes}, rows[0], DType::kF32);
 }
 
-DenoiserInputs told_inputs(GraphBuilder& builder, const Shape& images) {
+DenoiserInputs inference_inputs(GraphBuilder& builder, const Shape& images) {
   const int64_t samples = images[0];
   const TensorId noised = builder.input("noised", images, DType::kF32);
-  const TensorId told = builder.input("conditions", {samples, 2}, DType::kF32);
+  const TensorId conditions = builder.input("conditions", {samples, 2}, DType::kF32);
   const auto column = [&](const std::string& name, int64_t number) {
     const TensorId part =
-        ops::slice(builder, name + ".column", told, {0, number}, {1, 1}, {samples, 1});
+        ops::slice(builder, name + ".column", conditions, {0, number}, {1, 1}, {samples, 1});
     return ops::reshape(builder, name, part, {samples});
   };
   PointwiseProgram identity;
@@ -58,7 +59,7 @@ DenoiserInputs denoiser_inputs(GraphBuilder& builder,
                                int64_t lane_batch,
                                const Diffusion& diffusion) {
   const Shape images = {lane_batch, io.height, io.width, io.channels};
-  if (builder.options().purpose == Purpose::kInference) return told_inputs(builder, images);
+  if (builder.options().purpose == Purpose::kInference) return inference_inputs(builder, images);
   const TensorId pixels = builder.input("images", images, DType::kU8);
   const TensorId labels = builder.input("labels", {lane_batch}, DType::kI32);
   const ops::NoisedImages noised =

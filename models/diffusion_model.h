@@ -1,5 +1,5 @@
 #pragma once
-// Both ends of a network that takes noise off images: what it is given, and its loss.
+// The inputs and the loss of a network that removes noise from images.
 
 #include <string>
 
@@ -8,15 +8,16 @@
 
 namespace lockstep {
 
-// How images are noised, and what the network is to say of them.
+// How images are noised, and what the network predicts.
 struct Diffusion {
   DiffusionSchedule schedule = DiffusionSchedule::kLinear;
   DiffusionTarget target = DiffusionTarget::kEpsilon;
-  float label_dropout = 0;  // share of a step's samples that lose their class
-  int64_t classes = 0;      // also what stands for a class that is lost
+  float label_dropout = 0;  // share of samples that are trained without their class
+  int64_t classes = 0;      // also the id that means "no class"
 };
 
-// Throws ConfigError where the two do not go together; `section`: the path of their fields.
+// Throws ConfigError if schedule and target cannot be combined. `section` is the path of the config
+// section with these two fields.
 void check_diffusion(const std::string& section,
                      DiffusionSchedule schedule,
                      DiffusionTarget target);
@@ -28,14 +29,16 @@ struct DenoiserInputs {
   TensorId target = kNoTensor;   // (N, H W C) f32; none in inference
 };
 
-// Adds the inputs of a graph: images as the loader fills them, noised, with their labels; for
-// inference noised images (N, H, W, C) f32 and (N, 2) f32, the time and the class of each.
+// Adds a graph's inputs. In training these are the loader's images and labels, and an op that adds
+// noise. In inference they are noised images (N, H, W, C) f32 and the time and class of each image
+// (N, 2) f32.
 DenoiserInputs denoiser_inputs(GraphBuilder& builder,
                                const ModelIo& io,
                                int64_t lane_batch,
                                const Diffusion& diffusion);
 
-// Ends the graph: predicted (N, H W C) is what the network says of each element.
+// Ends the graph with the mean squared error of predicted (N, H W C), or in inference with
+// `predicted` itself.
 void end_denoiser(GraphBuilder& builder, TensorId predicted, const DenoiserInputs& inputs);
 
 }  // namespace lockstep

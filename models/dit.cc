@@ -1,13 +1,13 @@
-// Diffusion Transformer (Peebles and Xie 2022): a Vision Transformer that takes noise off images.
-// What is known beside the image, its time and class, is one vector, from which every block takes a
+// Diffusion Transformer (Peebles and Xie 2022): a Vision Transformer that removes noise from
+// images. Time and class of an image form one condition vector. Every block computes from it a
 // shift, a scale and a gate for each of its two branches (adaLN-Zero). Norms have no parameters.
 //
-// Tensors are named as in the authors' code. Positions are sines and cosines, a frozen parameter
-// (rows, columns, C), by which weights tell the size of the images.
+// Tensors are named as in the authors' code. The positions are sines and cosines in a frozen
+// parameter (rows, columns, C), so that a file of weights records the size of the images.
 //
 // Initialisation: U(-b, b) with b = sqrt(6 / (fan in + fan out)) for matrices, N(0, 0.02) for
-// classes and times; what makes shifts, scales and gates begins with zeros, and so does the last
-// layer: at first a block adds nothing, and the output is 0.
+// classes and times. The layers that compute shifts, scales and gates begin with zeros, and so does
+// the last layer: at first every block adds nothing, and the output is 0.
 #include <cmath>
 
 #include "models/diffusion_model.h"
@@ -35,16 +35,16 @@ constexpr const char* kClasses = "y_embedder.embedding_table.weight";
 
 using F = PointwiseFunction;
 
-// (rows, columns, C): of the first half of the features sines, then cosines of the column, of the
+// (rows, columns, C): the first half of the features are sines, then cosines of the column; the
 // second half those of the row.
 std::vector<float> sine_positions(int64_t rows, int64_t columns, int64_t width) {
   std::vector<float> positions;
   const int64_t quarter = width / 4;
-  const auto append = [&](int64_t at) {
+  const auto append = [&](int64_t coordinate) {
     for (const bool sine : {true, false}) {
       for (int64_t i = 0; i < quarter; ++i) {
         const double angle =
-            static_cast<double>(at) /
+            static_cast<double>(coordinate) /
             std::pow(10000.0, static_cast<double>(i) / static_cast<double>(quarter));
         positions.push_back(static_cast<float>(sine ? std::sin(angle) : std::cos(angle)));
       }
@@ -68,7 +68,7 @@ class DitBuilder {
         columns_(io.width / config.patch),
         channels_(io.channels) {}
 
-  // What the network says of each element of the noised images, (N, H W C).
+  // Returns the prediction for each element of the noised images, (N, H W C).
   TensorId add_layers(const DenoiserInputs& inputs) {
     const int64_t width = config_.width;
     samples_ = builder_.shape(inputs.images)[0];
@@ -126,15 +126,15 @@ class DitBuilder {
                           sum);
   }
 
-  // (N, C): the sum of what time and class say.
-  TensorId condition_of(const DenoiserInputs& told) {
+  // (N, C): the embedding of the time plus that of the class.
+  TensorId condition_of(const DenoiserInputs& inputs) {
     const int64_t width = config_.width;
     const TensorId first =
-        linear("t_embedder.mlp.0", frequencies(told.times), width, kNormal, Activation::kSilu);
+        linear("t_embedder.mlp.0", frequencies(inputs.times), width, kNormal, Activation::kSilu);
     const TensorId time = linear("t_embedder.mlp.2", first, width, kNormal);
     const TensorId table = builder_.parameter(
         kClasses, {config_.classes + 1, width}, initializer(kNormal, 0, 0), true);
-    const TensorId ids = reshape("y.ids", told.classes, {samples_, 1});
+    const TensorId ids = reshape("y.ids", inputs.classes, {samples_, 1});
     const TensorId label = ops::embedding(builder_, "y_embedder", ids, table, kNoTensor);
     return ops::add(builder_, "c", time, reshape("y", label, {samples_, width}));
   }
@@ -175,13 +175,13 @@ class DitBuilder {
     return gated(name + "mlp.sum", x, parts[5], y);
   }
 
-  // (N, count, C): what the condition changes.
+  // (N, count, C): `count` shifts, scales and gates, computed from the condition.
   TensorId changes_of(const std::string& name, TensorId condition, int64_t count) {
     const std::string layer = name + "adaLN_modulation.1";
     const TensorId all = linear(layer, condition, count * config_.width, kZeros);
     return reshape(layer + ".parts", all, {samples_, count, config_.width});
   }
-  // (N, 1, C): one of them.
+  // (N, 1, C): one of the shifts, scales and gates.
   TensorId change(const std::string& name, TensorId changes, int64_t number) {
     return ops::slice(builder_,
                       name + "change." + std::to_string(number),
@@ -210,12 +210,12 @@ class DitBuilder {
     return ops::pointwise(builder_, name, {x, gate, branch}, program);
   }
 
-  // From tokens (N, T, patch patch channels) to (N, H W channels).
+  // Rearranges tokens (N, T, patch patch channels) to images (N, H W channels).
   TensorId images_of(TensorId x) {
     const int64_t patch = config_.patch;
-    const TensorId apart =
+    const TensorId patches =
         reshape("out.patches", x, {samples_, rows_, columns_, patch, patch * channels_});
-    const TensorId rows = ops::transpose(builder_, "out.rows", apart, {0, 1, 3, 2, 4});
+    const TensorId rows = ops::transpose(builder_, "out.rows", patches, {0, 1, 3, 2, 4});
     return reshape("out", rows, {samples_, rows_ * columns_ * patch * patch * channels_});
   }
 
@@ -258,7 +258,8 @@ class DitBuilder {
 
   const DitConfig& config_;
   GraphBuilder& builder_;
-  int64_t rows_, columns_, channels_;  // of patches; of the images
+  int64_t rows_, columns_;  // of patches
+  int64_t channels_;        // of the images
   int64_t samples_ = 0;
   TensorId ones_ = kNoTensor;
 };
@@ -324,7 +325,7 @@ class Dit final : public Model {
     return std::move(builder).finish();
   }
 
-  // Three times the forward pass, of which attention is 4 tokens^2 width in each block.
+  // Three times the forward pass. The products of attention are 4 tokens^2 width in each block.
   double flops_per_sample(const ModelIo& io) const override {
     const double tokens =
         static_cast<double>((io.height / config_.patch) * (io.width / config_.patch));

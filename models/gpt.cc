@@ -1,9 +1,9 @@
-// GPT-2 (Radford et al. 2019): token and position embedding, blocks of pre-norm attention and MLP
+// GPT-2 (Radford et al. 2019): token and position embeddings, blocks of pre-norm attention and MLP
 // on a residual stream, a final norm, and an output matrix that is the token embedding unless
-// untied. GPT-J (Wang and Komatsuzaki 2021): positions turn queries and keys, and attention and MLP
-// of a block read the same norm.
+// untied. GPT-J (Wang and Komatsuzaki 2021) has rotary positions, and attention and MLP of a block
+// read the same norm.
 //
-// Initialisation as GPT-2's: N(0, 0.02) for matrices and embeddings, the matrices that write to the
+// Initialisation is GPT-2's: N(0, 0.02) for matrices and embeddings, the matrices that write to the
 // residual stream scaled by 1/sqrt(2 * layers), biases 0, gammas of norms 1.
 #include <cmath>
 
@@ -69,7 +69,7 @@ class GptBuilder {
  private:
   static constexpr float kStd = 0.02f;
 
-  // Positions of packed samples are looked up like tokens.
+  // Packed samples bring their positions as ids, which are looked up like tokens.
   TensorId embed(TensorId token) {
     const std::string name = "transformer.embedding";
     const TensorId position =
@@ -84,8 +84,8 @@ class GptBuilder {
         ops::embedding(builder_, name + ".positions", inputs_.positions, position, kNoTensor));
   }
 
-  // One transformer block. Each half norms the residual stream and adds a branch to it; where they
-  // are parallel, both read the first norm and their sum is added.
+  // One transformer block. Each half norms the residual stream and adds a branch to it. In a
+  // parallel block both branches read the first norm, and their sum is added.
   void block(const std::string& name) {
     const TensorId normed = norm(name + "ln_1");
     const TensorId attention = attend(name + "attn", normed);
@@ -139,7 +139,7 @@ class GptBuilder {
                    linear(name + ".c_proj", up, config_.width, residual_std(), Activation::kNone));
   }
 
-  // Of matrices that write to the residual stream.
+  // The initial standard deviation of the matrices that write to the residual stream.
   float residual_std() const { return kStd / std::sqrt(2.0f * static_cast<float>(config_.layers)); }
 
   TensorId dropout(const std::string& name, TensorId x) {
@@ -231,14 +231,15 @@ class Gpt final : public Model {
     return GptBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options).build();
   }
 
-  // 6 per parameter that multiplies a token, and causal attention's half of all pairs of tokens.
+  // 6 operations for each parameter that multiplies a token, plus those of causal attention over
+  // half of all pairs of tokens.
   double flops_per_sample(const ModelIo& /*io*/) const override {
     const auto width = static_cast<double>(config_.width),
                layers = static_cast<double>(config_.layers),
                context = static_cast<double>(config_.context),
                vocabulary = static_cast<double>(config_.vocabulary);
-    // Blocks, norms, head or shared embedding; positions and a separate input embedding multiply
-    // nothing. Biases count where the usual network has them.
+    // Blocks, norms, and the head or shared embedding. Positions and a separate input embedding
+    // multiply nothing. Biases count if the original network has them.
     const auto mlp = static_cast<double>(mlp_width_of(config_));
     const double norms = config_.parallel_block ? 2 : 4;  // gammas and betas of a block
     const double attention_biases = config_.attention_bias ? 4 : 0;
@@ -254,7 +255,7 @@ class Gpt final : public Model {
     const int64_t size = config_.rotary_size, head_size = head_size_of(config_);
     const char* const field = "model.gpt.rotary_size";
     if (!is_rotary(config_)) {
-      if (size > 0) refuse_value(field, size, "0, or above it with model.gpt.positions ROTARY");
+      if (size > 0) refuse_value(field, size, "0; above 0 only with model.gpt.positions ROTARY");
       return;
     }
     if (size % 2 != 0 || size > head_size)
@@ -264,10 +265,12 @@ class Gpt final : public Model {
           fmt::format("an even number up to model.gpt.width / model.gpt.heads, which is {}",
                       head_size));
     if (size == 0 && head_size % 2 != 0)
-      refuse_value(field,
-                   size,
-                   fmt::format("an even number above 0, as model.gpt.width / model.gpt.heads is {}",
-                               head_size));
+      refuse_value(
+          field,
+          size,
+          fmt::format("an even number above 0, because model.gpt.width / model.gpt.heads is "
+                      "{}",
+                      head_size));
   }
 
   GptConfig config_;

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr float kMomentum = 0.1f;  // of running statistics, as everywhere
+constexpr float kMomentum = 0.1f;  // of running statistics, PyTorch's default
 
 }  // namespace
 

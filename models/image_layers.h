@@ -1,5 +1,5 @@
 #pragma once
-// What the networks that take images share: input, normalisation of pixels, convolutions and linear
+// Building blocks of the image networks: input, normalisation of pixels, convolutions and linear
 // layers with their initial weights, and the loss.
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-// How the weights of a layer begin.
+// Initial weights of a layer.
 enum class InitialWeights {
   kKaimingFanOut,  // N(0, 2 / fan out); bias 0
   kKaimingFanIn,   // N(0, 2 / fan in); bias U(-b, b), b = 1 / sqrt(fan in)
-  kUniformFanIn,   // both U(-b, b): a PyTorch layer's own default
+  kUniformFanIn,   // both U(-b, b): the default of PyTorch's layers
   kNormal001,      // N(0, 0.01^2); bias 0
   kNormal002,      // N(0, 0.02^2); bias 0
 };
@@ -23,7 +23,7 @@ class ImageLayers {
   ImageLayers(const ModelIo& io, int64_t lane_batch, const GraphOptions& options);
 
   GraphBuilder& builder() { return builder_; }
-  // The norms that follow use the statistics of all lanes in training.
+  // If on, norms that are added later use the statistics of all lanes in training.
   void synchronise_norms(bool on) { synchronised_ = on; }
   // The images, normalised: (N, H, W, C).
   TensorId images() const { return images_; }
@@ -33,11 +33,11 @@ class ImageLayers {
     int64_t outputs, kernel, stride = 1, padding = 0;
     bool bias = false;
     Activation activation = Activation::kNone;
-    int64_t groups = 1;  // of inputs and outputs; as many as inputs: depthwise
+    int64_t groups = 1;  // as many as input channels: depthwise
   };
-  // Parameters name.weight and, where there is one, name.bias.
+  // Parameters: name.weight and, if conv.bias is set, name.bias.
   TensorId conv(const std::string& name, TensorId x, const Conv& conv, InitialWeights initial);
-  // Parameters name.weight, .bias, .running_mean and .running_var. delta: see batch_norm.
+  // Parameters: name.weight, .bias, .running_mean and .running_var. For delta see batch_norm.
   TensorId norm(const std::string& name,
                 TensorId x,
                 TensorId delta,
@@ -49,15 +49,15 @@ class ImageLayers {
                   int64_t outputs,
                   Activation activation,
                   InitialWeights initial);
-  // Windows of kernel x kernel pixels.
+  // Maximum over windows of kernel x kernel pixels.
   TensorId max_pool(
       const std::string& name, TensorId x, int64_t kernel, int64_t stride, int64_t padding = 0);
   TensorId avg_pool(const std::string& name, TensorId x, int64_t kernel, int64_t stride);
-  // Means of as many parts of the image, which overlap or repeat pixels where they must: PyTorch's
-  // AdaptiveAvgPool2d(side).
+  // PyTorch's AdaptiveAvgPool2d(side): means of side x side parts of the image. Parts overlap or
+  // repeat pixels if the image's size is no multiple of `side`.
   TensorId adaptive_avg_pool(const std::string& name, TensorId x, int64_t side);
 
-  // Ends the graph with the loss, or where it is for inference with the logits (N, classes).
+  // Ends the graph with the loss, or in inference with the logits (N, classes).
   Graph finish(TensorId logits, float label_smoothing) &&;
 
  private:

@@ -12,7 +12,7 @@ void set_images(ModelIo& io, int64_t side, int64_t channels) {
   io.std.assign(static_cast<size_t>(channels), 1);
 }
 
-// Whether the matrices of a network for such images have as many columns as those of the file.
+// Whether the graph's matrices have as many columns as the file's.
 bool columns_agree(const Graph& graph, const ExtentsOf& extents_of) {
   for (const TensorId id : graph.parameters) {
     const Tensor& parameter = graph[id];
@@ -33,15 +33,16 @@ int64_t resolve_classes(int64_t configured, const ModelIo& io, const std::string
   return configured;
 }
 
-// The names are those of the graph itself.
+// A graph for a usual size gives the names of the first and last parameter. The side of the images
+// is the first one for which all matrices agree with the file: usual sizes are tried first.
 ModelIo io_of_image_weights(const ModelConfig& model, const ExtentsOf& extents_of) {
   constexpr int64_t kUsual[] = {224, 32, 28};
   constexpr int64_t kLargest = 512;
   ModelIo usual;
   set_images(usual, kUsual[0], 3);
-  const Graph some = build_model(model, usual, 1, Purpose::kInference);
-  const std::string first = some[some.parameters.front()].name,
-                    last = some[some.parameters.back()].name;
+  const Graph sample_graph = build_model(model, usual, 1, Purpose::kInference);
+  const std::string first = sample_graph[sample_graph.parameters.front()].name,
+                    last = sample_graph[sample_graph.parameters.back()].name;
   const int64_t channels = extent(extents_of, first, 1, 3);
   const auto fits = [&](int64_t side) {
     ModelIo io;

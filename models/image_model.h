@@ -1,16 +1,16 @@
 #pragma once
-// What the families have in common that take images and tell their class.
+// The base class of the families that classify images.
 
 #include "models/image_layers.h"
 #include "models/model.h"
 
 namespace lockstep {
 
-// The config's number of classes, or where that is 0 that of the data. Throws ConfigError where the
-// data have more; `section` is the model's.
+// The config's number of classes or, if that is 0, the data's. Throws ConfigError if the data has
+// more. `section` is the name of the model's config section.
 int64_t resolve_classes(int64_t configured, const ModelIo& io, const std::string& section);
 
-// Of a config whose classes do not count: see registry.h.
+// Model::io_of_weights for image networks. The config's number of classes is ignored.
 ModelIo io_of_image_weights(const ModelConfig& model, const ExtentsOf& extents_of);
 
 // Config has the fields `classes` and `label_smoothing`.
@@ -26,7 +26,7 @@ class ImageModel : public Model {
   ModelConfig resolve(const ModelIo& io) const final {
     Config config = config_;
     config.classes = resolve_classes(config.classes, io, Config::kName);
-    check_images(io);
+    require_images(io);
     return config;
   }
 
@@ -46,11 +46,12 @@ class ImageModel : public Model {
   }
 
  protected:
-  // Throws ConfigError where the images are too small for the network, or of a size that its
-  // classifier cannot take. By default it takes all: every window fits where all layers are padded.
-  virtual void check_images(const ModelIo& /*io*/) const {}
+  // Throws ConfigError if the images are too small for the network or have a size that its
+  // classifier cannot take. By default every size is accepted: if all layers are padded, every
+  // window fits.
+  virtual void require_images(const ModelIo& /*io*/) const {}
 
-  // From layers.images() to the logits (N, classes).
+  // Adds the layers that compute the logits (N, classes) from layers.images().
   virtual TensorId add_layers(ImageLayers& layers) const = 0;
 
   const Config& config() const { return config_; }

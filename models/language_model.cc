@@ -17,12 +17,13 @@ namespace lockstep {
 
 namespace {
 
-// Tokens of a sample that the loader fills.
+// The number of tokens of a sample that the loader fills.
 int64_t filled_tokens(const GraphBuilder& builder, int64_t tokens) {
   return std::max(builder.options().sample_tokens, tokens);
 }
 
-// What a graph of `tokens` tokens takes of it: where graphs have several lengths, all have the op.
+// The first `tokens` tokens of each sample. If the run has graphs of several lengths, each graph
+// has this op, also the longest.
 TensorId leading_tokens(GraphBuilder& builder,
                         const std::string& name,
                         TensorId filled,
@@ -76,15 +77,15 @@ TensorId text_attention(GraphBuilder& builder,
                         TensorId qkv,
                         const AttentionAttributes& attributes,
                         const TokenInputs& inputs) {
-  const int64_t room = builder.options().cached_tokens;
-  if (room == 0) return ops::attention(builder, name, qkv, attributes, inputs.documents);
+  const int64_t cached_tokens = builder.options().cached_tokens;
+  if (cached_tokens == 0) return ops::attention(builder, name, qkv, attributes, inputs.documents);
   LOCKSTEP_CHECK(attributes.causal && inputs.positions != kNoTensor);
   const Shape packed = builder.shape(qkv);
   const int64_t head_size = packed[2] / (attributes.heads + 2 * attributes.kv_heads);
-  const TensorId cache =
-      builder.state(name + ".cache", {packed[0], 2 * attributes.kv_heads, room * head_size});
-  // A window that leaves out nothing is none.
-  const int64_t window = attributes.window < room ? attributes.window : 0;
+  const TensorId cache = builder.state(
+      name + ".cache", {packed[0], 2 * attributes.kv_heads, cached_tokens * head_size});
+  // A window as long as the cache leaves out nothing.
+  const int64_t window = attributes.window < cached_tokens ? attributes.window : 0;
   return ops::cached_attention(builder,
                                name,
                                qkv,
@@ -103,7 +104,7 @@ void end_language_model(GraphBuilder& builder,
   const GraphOptions& options = builder.options();
   const float smoothing = options.purpose == Purpose::kTraining ? label_smoothing : 0;
   const int64_t rows = options.loss_rows;
-  // A LoRA beside the head needs all logits at once.
+  // A head with a LoRA needs all logits at once.
   const bool in_parts = rows > 0 && lora_parts(builder, head).empty();
   if (options.purpose != Purpose::kInference && in_parts)
     return ops::linear_cross_entropy(builder, x, head, bias, targets, smoothing, rows);

@@ -1,5 +1,5 @@
 #pragma once
-// Both ends of a language model: its tokens, and the output matrix with the loss.
+// The inputs of a language model, and its output matrix with the loss.
 
 #include <string>
 
@@ -12,30 +12,30 @@ namespace lockstep {
 // (B, T) i32 each, or kNoTensor.
 struct TokenInputs {
   TensorId tokens = kNoTensor;
-  TensorId targets = kNoTensor;    // what follows each token, -1: not counted; none in inference
-  TensorId documents = kNoTensor;  // of packed samples alone: see packed_tokens.h
+  TensorId targets = kNoTensor;    // the next token, or -1: not counted; kNoTensor in inference
+  TensorId documents = kNoTensor;  // only for packed samples: see packed_tokens.h
   TensorId positions = kNoTensor;
-  TensorId segments = kNoTensor;  // of samples of four rows alone
+  TensorId segments = kNoTensor;  // only for samples of four rows
 };
 
-// Inputs and targets are what the loader fills, GraphOptions::sample_tokens tokens of a sample, of
-// which a graph of fewer takes the first.
+// The loader fills inputs and targets with GraphOptions::sample_tokens tokens of each sample. A
+// graph for fewer tokens reads the first ones.
 
-// Adds the targets of a graph of `tokens` tokens, one for each: (B, T) i32.
+// Adds the targets of a graph for `tokens` tokens, one for each token: (B, T) i32.
 TensorId target_tokens(GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
 
-// Adds the inputs of a graph for samples of `tokens` tokens, packed as the options say.
+// Adds the inputs of a graph for samples of `tokens` tokens, packed if GraphOptions::packed is set.
 TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
 
-// The same without targets for samples of four rows, whose positions are counted from
-// `first_position` on.
+// The same without targets, for samples of four rows (tokens, documents, positions, segments).
+// Positions count from `first_position`.
 TokenInputs text_inputs(GraphBuilder& builder,
                         int64_t lane_batch,
                         int64_t tokens,
                         int32_t first_position);
 
-// Attention of a block: of qkv (B, T, P) as the options say, with a cache of its own where there is
-// one.
+// Attention of one block over qkv (B, T, P). If GraphOptions::cached_tokens is set, it keeps keys
+// and values in a cache named after the block.
 TensorId text_attention(GraphBuilder& builder,
                         const std::string& name,
                         TensorId qkv,
@@ -43,8 +43,8 @@ TensorId text_attention(GraphBuilder& builder,
                         const TokenInputs& inputs);
 
 // Ends the graph. x (B, T, C); head (V, C), the output matrix; bias (V) or kNoTensor. In inference
-// the logits are kept, or x where the options leave out the head; else their loss, computed as many
-// rows at a time as the options say, or all at once where the head has a LoRA.
+// the graph's output are the logits, or x if GraphOptions::head is false. Otherwise it is the loss,
+// computed GraphOptions::loss_rows rows at a time, or all at once if the head has a LoRA.
 void end_language_model(GraphBuilder& builder,
                         TensorId x,
                         TensorId head,
@@ -52,9 +52,10 @@ void end_language_model(GraphBuilder& builder,
                         float label_smoothing,
                         TensorId bias = kNoTensor);
 
-// Ends the graph of a network that says something of texts, outputs (B, O), or of each of their tokens,
-// outputs (B, T, O). In inference they are kept; else their loss: of classes (softmax cross-entropy), or
-// of values (mean squared error, of texts alone). Adds the targets.
+// Ends the graph of a network that predicts classes or values for texts, outputs (B, O), or classes
+// for each token, outputs (B, T, O). In inference the outputs are the graph's output. Otherwise
+// this adds the targets and the loss: softmax cross-entropy for classes, mean squared error for
+// values.
 void end_text_classifier(GraphBuilder& builder, TensorId outputs, Loss loss, float label_smoothing);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ class Lenet final : public ImageModel<LenetConfig> {
   }
 
  private:
-  void check_images(const ModelIo& io) const override {
+  void require_images(const ModelIo& io) const override {
     if (io.height >= 28 && io.width >= 28) return;
     throw ConfigError(
         "model.lenet: images are {} x {}; allowed: 28 pixels or more in both directions",

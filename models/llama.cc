@@ -1,10 +1,10 @@
-// Llama (Touvron et al. 2023) and what is built like it, Mistral, Qwen2, Qwen3, SmolLM: token
-// embedding, blocks of attention with rotary positions and of a gated MLP on a residual stream, RMS
-// norms before both, a final norm, and an output matrix of its own unless tied. Linear layers of blocks
-// may have biases; heads of q and k may have norms of their own.
+// Llama (Touvron et al. 2023) and the models with its architecture (Mistral, Qwen2, Qwen3, SmolLM):
+// token embedding, blocks of attention with rotary positions and of a gated MLP on a residual
+// stream, RMS norms before both, a final norm, and an output matrix, which may be tied to the
+// embedding. Linear layers of blocks may have biases; the heads of q and k may be normed.
 //
-// Tensors are named as in Hugging Face's files, but what one product computes is one tensor: rows of
-// q, k and v lie after each other in qkv_proj, and those of gate and up in gate_up_proj.
+// Tensors are named as in Hugging Face's files, except that q, k and v are one matrix, qkv_proj,
+// with their rows one after the other, and so are gate and up, in gate_up_proj.
 //
 // Initialisation: N(0, 0.02) for matrices and embeddings, biases 0, gammas of norms 1.
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
 
-// What the config leaves open, filled in.
+// The sizes of the config, with defaults for those that it leaves out.
 struct LlamaSizes {
   int64_t width, heads, kv_heads, head_size, mlp_width;
 
@@ -105,9 +105,9 @@ class LlamaBuilder {
                                .high_freq_factor = config_.rope_high_freq_factor,
                                .original_context = config_.rope_original_context,
                                .length = builder_.options().sample_tokens};
-    // However few tokens come at a time, a cache is of a context as long as its room.
-    if (const int64_t room = builder_.options().cached_tokens; room > 0) {
-      rotary.theta = rotary_theta(rotary, room);
+    // With a cache, the context is as long as the cache, however few tokens a call processes.
+    if (const int64_t context = builder_.options().cached_tokens; context > 0) {
+      rotary.theta = rotary_theta(rotary, context);
       if (rotary.scaling == RotaryScaling::kDynamicNtk) rotary.scaling = RotaryScaling::kNone;
     }
     const TensorId normed = config_.qk_norm ? norm_heads(name, qkv) : qkv;
@@ -195,14 +195,14 @@ class Llama final : public Model {
     if (config_.head_size == 0 && config_.width % config_.heads != 0)
       refuse_value("model.llama.heads",
                    config_.heads,
-                   fmt::format("a divisor of model.llama.width, which is {}, or any number where "
-                               "model.llama.head_size is told",
+                   fmt::format("a divisor of model.llama.width, which is {}, or any number if "
+                               "model.llama.head_size is set",
                                config_.width));
     const LlamaSizes sizes(config_);
     if (sizes.head_size % 2 != 0)
       refuse_value("model.llama.head_size",
                    sizes.head_size,
-                   "an even number, as positions turn pairs of elements");
+                   "an even number, because rotary positions rotate pairs of elements");
     if (sizes.heads % sizes.kv_heads != 0)
       refuse_value("model.llama.kv_heads",
                    sizes.kv_heads,
@@ -249,8 +249,8 @@ class Llama final : public Model {
         .build();
   }
 
-  // 6 per parameter that multiplies a token, and causal attention's half of all pairs of tokens, or
-  // those within the window.
+  // 6 operations for each parameter that multiplies a token, plus those of causal attention over
+  // half of all pairs of tokens, or over the pairs within the sliding window.
   double flops_per_sample(const ModelIo& /*io*/) const override {
     const LlamaSizes sizes(config_);
     const auto width = static_cast<double>(sizes.width), mixed = static_cast<double>(sizes.mixed()),
@@ -259,7 +259,7 @@ class Llama final : public Model {
     const double reach = config_.sliding_window > 0
                              ? std::min(context, static_cast<double>(config_.sliding_window))
                              : context;
-    const double pairs = 2 * reach - reach * reach / context;  // of a token, twice
+    const double pairs = 2 * reach - reach * reach / context;  // of a token, counted twice
     const double block = width * (static_cast<double>(sizes.packed()) + mixed +
                                   3 * static_cast<double>(sizes.mlp_width) + 2);
     const double parameters =

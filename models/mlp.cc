@@ -1,6 +1,5 @@
-// Multilayer perceptron: linear, activation, dropout, ..., linear. Weights are drawn from U(-b, b)
-// with b = 1/sqrt(inputs), and so are biases (the usual default of a linear layer elsewhere, which
-// makes results comparable).
+// Multilayer perceptron: linear, activation, dropout, ..., linear. Weights and biases are drawn
+// from U(-b, b) with b = 1/sqrt(inputs), PyTorch's default for linear layers.
 #include <cmath>
 
 #include "models/model.h"
@@ -24,12 +23,12 @@ class Mlp final : public Model {
     if (config_.label_smoothing > 0 && !has_labels()) {
       refuse_value("model.mlp.label_smoothing",
                    config_.label_smoothing,
-                   "0, or above it only with model.mlp.loss SOFTMAX_CROSS_ENTROPY");
+                   "0; above 0 only with model.mlp.loss SOFTMAX_CROSS_ENTROPY");
     }
     if (config_.dropout > 0 && config_.hidden.empty()) {
       refuse_value("model.mlp.dropout",
                    config_.dropout,
-                   "0, or above it only with model.mlp.hidden layers, whose outputs it drops");
+                   "0; above 0 only with model.mlp.hidden layers, whose outputs it drops");
     }
     if (config_.outputs > 1 && config_.loss == Loss::kBinaryCrossEntropy) {
       refuse_value(
@@ -106,7 +105,7 @@ class Mlp final : public Model {
     return std::move(builder).finish();
   }
 
-  // Biases count as well: each is one more input.
+  // Biases count too, as one more input of each layer.
   double flops_per_sample(const ModelIo& io) const override {
     double multiplying = 0;
     int64_t width = io.features;

@@ -1,9 +1,9 @@
-// MobileNetV2 (Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018), of
-// width 1; names and initial weights as torchvision's.
+// MobileNetV2 (Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018) with
+// width multiplier 1. Tensor names and initial weights are torchvision's.
 //
-// A block widens its channels with a 1x1 convolution, looks at each channel by itself with a 3x3
-// one (depthwise), and narrows them with a 1x1 one that nothing activates. Where extents stay, it
-// is added to its input.
+// A block expands its channels with a 1x1 convolution, applies a 3x3 depthwise convolution, and
+// projects with a 1x1 convolution that has no activation. If input and output have the same shape,
+// the block's input is added to its output.
 #include "models/image_model.h"
 #include "runtime/graph/ops/activation.h"
 #include "runtime/graph/ops/dropout.h"
@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Blocks that follow each other; the stride is that of the first.
+// Consecutive blocks; `stride` is the first block's, the others have stride 1.
 struct Stage {
   int64_t expansion, outputs, blocks, stride;
 };
@@ -32,7 +32,7 @@ class MobilenetV2 final : public ImageModel<MobilenetV2Config> {
  private:
   TensorId add_layers(ImageLayers& layers) const override {
     layers.synchronise_norms(config().sync_batch_norm);
-    int number = 0;  // in torchvision's list of layers
+    int number = 0;  // index in torchvision's list of layers
     const auto name = [&] { return "features." + std::to_string(number++) + "."; };
     const std::string stem = name();
     TensorId x = activated(

@@ -1,6 +1,6 @@
 #pragma once
-// The stream of a transformer with norms before its layers. What a branch computes is added to the
-// stream by the norm that comes next, so that no op of its own adds it.
+// The residual stream of a pre-norm transformer. The next norm adds a branch's output to the
+// stream, which saves an op for the addition.
 
 #include <string>
 #include <utility>
@@ -15,11 +15,11 @@ class ResidualStream {
   explicit ResidualStream(GraphBuilder& builder) : builder_(builder) {}
 
   void begin(TensorId x) { stream_ = x; }
-  // A branch of the stream's shape; the next norm adds it.
+  // `branch` has the stream's shape; the next norm adds it.
   void add(TensorId branch) { pending_ = branch; }
 
-  // Adds the pending branch and returns the norm of the sum. norm(x, delta) -> {x + delta, its
-  // norm}, delta may be kNoTensor.
+  // Adds the pending branch and returns the norm of the sum. norm(x, delta) returns {x + delta, the
+  // norm of that sum}; delta may be kNoTensor.
   template <typename Norm>
   TensorId norm(Norm&& norm) {
     const auto [sum, normed] = norm(stream_, pending_);
@@ -28,8 +28,9 @@ class ResidualStream {
     return normed;
   }
 
-  // Before a block. Where blocks are computed again, each begins with one tensor, all that is kept
-  // of it; elsewhere its first norm adds the pending branch.
+  // Called before each block. If blocks are recomputed in the backward pass, the pending branch is
+  // added here, so that the block has one input, the only tensor kept of it. Otherwise the block's
+  // first norm adds it.
   void begin_block(const std::string& name) {
     if (builder_.options().recompute && pending_ != kNoTensor) {
       stream_ = ops::add(builder_, name + "input", stream_, pending_);

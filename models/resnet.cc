@@ -1,9 +1,10 @@
 // Residual networks: He et al., "Deep Residual Learning for Image Recognition" (2015).
 //
-// ImageNet's (18, 34: two 3x3 convolutions a block; 50, 101, 152: a bottleneck 1x1, 3x3, 1x1 with
-// the stride in the 3x3) have four stages of 64, 128, 256 and 512 channels and torchvision's names and
-// initial weights. CIFAR's (20, 32, 56, 110 = 6 n + 2) have three stages of 16, 32 and 64 channels
-// and n blocks each; names and initial weights are those of the reimplementation by Y. Idelbayev.
+// The ImageNet depths (18, 34: two 3x3 convolutions a block; 50, 101, 152: a bottleneck 1x1, 3x3,
+// 1x1 with the stride in the 3x3) have four stages of 64, 128, 256 and 512 channels, and
+// torchvision's tensor names and initial weights. The CIFAR depths (20, 32, 56, 110 = 6 n + 2) have
+// three stages of 16, 32 and 64 channels with n blocks each; tensor names and initial weights are
+// those of the reimplementation by Y. Idelbayev.
 //
 // ResNeXt (Xie et al., "Aggregated Residual Transformations for Deep Neural Networks", 2016) has
 // the bottleneck's 3x3 convolution in groups.
@@ -94,7 +95,7 @@ class ResnetBuilder {
   TensorId block(const std::string& name, TensorId x, int64_t width, int64_t stride) {
     const float last_gamma = config_.zero_init_gamma ? 0 : 1;
     const int64_t outputs = bottleneck_ ? 4 * width : width;
-    // Of the 3x3 convolution between the 1x1 ones: ResNeXt's is wider, in groups.
+    // Channels of a bottleneck's 3x3 convolution. ResNeXt has more, in groups.
     const int64_t inner =
         bottleneck_ ? width * config_.width_per_group / 64 * config_.groups : width;
     TensorId y = bottleneck_ ? conv(name + "conv1", x, inner, 1, 1)
@@ -147,20 +148,20 @@ class Resnet final : public ImageModel<ResnetConfig> {
                    fmt::format("PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
                                resnet.depth));
     }
-    const ResnetConfig usual;
+    const ResnetConfig defaults;
     if (is_one_of(kBottleneckDepths, resnet.depth)) return;
     constexpr const char* kOnly = "{} with model.resnet.depth {}; others with 50, 101 and 152";
-    if (resnet.groups != usual.groups)
+    if (resnet.groups != defaults.groups)
       refuse_value(
-          "model.resnet.groups", resnet.groups, fmt::format(kOnly, usual.groups, resnet.depth));
-    if (resnet.width_per_group != usual.width_per_group)
+          "model.resnet.groups", resnet.groups, fmt::format(kOnly, defaults.groups, resnet.depth));
+    if (resnet.width_per_group != defaults.width_per_group)
       refuse_value("model.resnet.width_per_group",
                    resnet.width_per_group,
-                   fmt::format(kOnly, usual.width_per_group, resnet.depth));
+                   fmt::format(kOnly, defaults.width_per_group, resnet.depth));
   }
 
-  // torchvision calls the last layer of every residual network fc, also where ours, after the usual
-  // files of CIFAR networks, is linear.
+  // torchvision names the last layer of every residual network "fc". In the CIFAR networks here it
+  // is "linear", as in Idelbayev's files.
   ModelTraits traits() const override {
     ModelTraits traits = ImageModel::traits();
     traits.torchvision_names = {{"linear.", "fc."}};

@@ -82,7 +82,8 @@ void add_llamas(std::vector<SmallModel>& models) {
   models.push_back(packed);
 }
 
-// GPT-J's block, and encoders of text. All rows of a sample of text are drawn below `classes`.
+// GPT-J's block, and text encoders. All rows of a text sample are random ids below `classes`, so
+// vocabulary and segments must be at least that.
 void add_encoders(std::vector<SmallModel>& models) {
   GptConfig gptj;
   gptj.layers = 2;
@@ -131,7 +132,7 @@ void add_image_models(std::vector<SmallModel>& models) {
   images.mean = {0.49f, 0.48f, 0.45f};
   images.std = {0.25f, 0.24f, 0.26f};
   ResnetConfig resnet;
-  resnet.depth = 8;  // a block in each stage
+  resnet.depth = 8;  // one block in each stage
   resnet.classes = 10;
   models.push_back({"resnet projected", resnet, images, 3});
   resnet.shortcut = ResnetConfig::Shortcut::kPadded;

@@ -1,6 +1,6 @@
 #pragma once
-// Small networks that between them have the ops of the families, with odd and whole extents: what
-// the self-test compares devices with.
+// Small networks with which the self-test compares devices. Together they use every op of the
+// built-in families, with extents that fill the kernels' tiles and extents that do not.
 
 #include <string>
 #include <vector>
@@ -15,10 +15,10 @@ struct SmallModel {
   ModelIo io;
   int64_t lane_batch;
   Purpose purpose = Purpose::kTraining;
-  float mix = 1;          // of LaneContext
-  int lanes = 1;          // that synchronised norms take their statistics from
-  bool packed = false;    // of a language model: see GraphOptions ...
-  int64_t loss_rows = 0;  // ... of both
+  float mix = 1;          // see LaneContext
+  int lanes = 1;          // whose statistics synchronised norms use
+  bool packed = false;    // see GraphOptions; only for language models
+  int64_t loss_rows = 0;  // see GraphOptions; only for language models
 };
 
 std::vector<SmallModel> small_models();

@@ -1,8 +1,8 @@
 // VGG-11, 13, 16 and 19 (Simonyan and Zisserman, 2014, configurations A, B, D and E), with or
-// without batch norms; names and initial weights as torchvision's.
+// without batch norms. Tensor names and initial weights are torchvision's.
 //
-// The classifier looks at 7 x 7 pixels of 512 channels, to which an adaptive mean brings the
-// features of images of other sizes than 224.
+// The classifier's input is 7 x 7 pixels of 512 channels. If the images are not 224 x 224, adaptive
+// average pooling brings their features to that size.
 #include "models/image_model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kSide = 7;
-// 3x3 convolutions of each stage, which a 2x2 maximum ends.
+// The number of 3x3 convolutions in each stage. A 2x2 max pooling ends a stage.
 struct Depth {
   int64_t depth;
   int64_t convolutions[5];
@@ -40,7 +40,7 @@ class Vgg final : public ImageModel<VggConfig> {
   }
 
  private:
-  void check_images(const ModelIo& io) const override {
+  void require_images(const ModelIo& io) const override {
     if (io.height >= 32 && io.width >= 32) return;
     throw ConfigError(
         "model.vgg: images are {} x {}; allowed: 32 pixels or more in both directions",
@@ -51,8 +51,8 @@ class Vgg final : public ImageModel<VggConfig> {
   TensorId add_layers(ImageLayers& layers) const override {
     layers.synchronise_norms(config().sync_batch_norm);
     TensorId x = layers.images();
-    int number = 0;  // in torchvision's list of layers, which has activations and pools too
-    const auto name = [&](int at) { return "features." + std::to_string(at); };
+    int number = 0;  // index in torchvision's list of layers, which has activations and pools too
+    const auto name = [&](int index) { return "features." + std::to_string(index); };
     for (size_t stage = 0; stage < std::size(kChannels); ++stage) {
       for (int64_t i = 0; i < find_depth(config().depth)->convolutions[stage]; ++i) {
         const ImageLayers::Conv conv = {

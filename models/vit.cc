@@ -1,9 +1,9 @@
-// Vision Transformer (Dosovitskiy et al. 2020): patches of the image as tokens behind a class token,
-// with learned positions, blocks of attention and of an MLP on a residual stream, layer norms before
-// both and at the end, and a linear layer over the class token.
+// Vision Transformer (Dosovitskiy et al. 2020): a class token followed by the image's patches as
+// tokens, learned positions, blocks of attention and of an MLP on a residual stream, layer norms
+// before both and at the end, and a linear layer on the class token.
 //
-// Tensors are named as in Hugging Face's files, but what one product computes is one tensor: rows of
-// query, key and value lie after each other in attention.attention.qkv.
+// Tensors are named as in Hugging Face's files, except that query, key and value are one matrix,
+// attention.attention.qkv, with their rows one after the other.
 //
 // Initialisation: N(0, 0.02) for matrices, patches, class token and positions, biases 0, gammas 1.
 #include <cmath>
@@ -119,7 +119,7 @@ class VitBuilder {
     return ops::linear(builder_, name, x, weight, bias, activation);
   }
 
-  // Neither the class token nor positions are decayed, as usual.
+  // As usual, weight decay applies neither to the class token nor to positions.
   TensorId parameter(const std::string& name, Shape shape) {
     return builder_.parameter(name, shape, {Initializer::Kind::kNormal, kStd}, false);
   }
@@ -149,7 +149,7 @@ class Vit final : public ImageModel<VitConfig> {
     return traits;
   }
 
-  // Images are taken for square: as many patches as there are positions.
+  // Assumes square images: the number of positions gives the number of patches.
   ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
     const int64_t patches = extent(extents_of, kPositions, 0, 197) - 1;
     const auto across = static_cast<int64_t>(std::lround(std::sqrt(std::max<int64_t>(patches, 1))));
@@ -162,7 +162,7 @@ class Vit final : public ImageModel<VitConfig> {
     return io;
   }
 
-  // Three times the forward pass, of which attention is 4 tokens^2 width in each block.
+  // Three times the forward pass. The products of attention are 4 tokens^2 width in each block.
   double flops_per_sample(const ModelIo& io) const override {
     const double tokens =
         static_cast<double>((io.height / config().patch) * (io.width / config().patch) + 1);
@@ -172,7 +172,7 @@ class Vit final : public ImageModel<VitConfig> {
   }
 
  private:
-  void check_images(const ModelIo& io) const override {
+  void require_images(const ModelIo& io) const override {
     if (io.height > 0 && io.width > 0 && io.height % config().patch == 0 &&
         io.width % config().patch == 0)
       return;

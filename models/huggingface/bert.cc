@@ -1,4 +1,4 @@
-// BERT and RoBERTa. What one product computes is one tensor here: query, key and value.
+// BERT and RoBERTa. Query, key and value of the folder are one tensor of the model.
 #include "models/huggingface/family.h"
 #include "models/huggingface/labels.h"
 #include "models/huggingface/pooling.h"
@@ -10,22 +10,22 @@ namespace {
 using Task = BertConfig::Task;
 using Layout = BertConfig::Layout;
 
-const BertConfig& of(const ModelConfig& model) { return std::get<BertConfig>(model); }
+const BertConfig& config_of(const ModelConfig& model) { return std::get<BertConfig>(model); }
 
 bool is_roberta(const BertConfig& bert) { return bert.layout == Layout::kRoberta; }
 
-// Rows of the table of positions before the first that is used.
+// Unused rows at the start of the table of positions.
 int64_t unused_positions(const BertConfig& bert) {
   return is_roberta(bert) ? bert.padding_token + 1 : 0;
 }
 
 constexpr const char* kProblem = "problem_type";
 
-bool has_one_label(ConfigFields& fields) { return read_labels(fields, kUsualLabels) == 1; }
+bool has_one_label(ConfigFields& fields) { return read_labels(fields, kDefaultLabels) == 1; }
 
-// One label without a problem_type is a value, as transformers takes it. Of problems that are not
-// here, as of other such heads, hidden states.
-Task task_of_sequences(ConfigFields& fields) {
+// As in transformers, one label without a problem_type means regression. Unsupported problems are
+// read as a model without a head, for hidden states.
+Task sequence_task(ConfigFields& fields) {
   const bool one = has_one_label(fields);
   const std::string problem =
       fields.text(kProblem, one ? "regression" : "single_label_classification");
@@ -39,24 +39,24 @@ bool is_for_sequences(ConfigFields& fields) {
   return !architectures.empty() && architectures[0].ends_with("ForSequenceClassification");
 }
 
-// What the first architecture is for; of one without a head that is here, its hidden states.
+// The task of the first architecture. If its head is not supported: hidden states.
 Task task_of(ConfigFields& fields) {
   const std::vector<std::string> architectures = fields.texts("architectures");
   const std::string first = architectures.empty() ? "" : architectures[0];
   if (ends_with_any(first, {"ForMaskedLM", "ForPreTraining"})) return Task::kMaskedTokens;
   if (first.ends_with("ForTokenClassification")) return Task::kTokenClasses;
-  if (is_for_sequences(fields)) return task_of_sequences(fields);
+  if (is_for_sequences(fields)) return sequence_task(fields);
   return Task::kHiddenStates;
 }
 
-bool is_of_sequences(const BertConfig& bert) {
+bool is_sequence_task(const BertConfig& bert) {
   return bert.task == Task::kSequenceClasses || bert.task == Task::kSequenceValues;
 }
 
-// Whether texts have one output each, of the mean of their tokens. transformers has no such network:
-// folders have its body, with the classifier beside it.
+// Whether the classifier reads the mean of a text's tokens. transformers has no such network, so a
+// folder describes the body alone and has the classifier's tensors beside it.
 bool has_mean(const BertConfig& bert) {
-  return is_of_sequences(bert) && bert.pooling == BertConfig::Pooling::kMean;
+  return is_sequence_task(bert) && bert.pooling == BertConfig::Pooling::kMean;
 }
 
 const char* architecture_of(const BertConfig& bert) {
@@ -76,7 +76,7 @@ class Bert final : public Family {
   std::vector<std::string> types() const override { return {"bert", "roberta"}; }
   const char* section() const override { return BertConfig::kName; }
   std::string base_prefix(const ModelConfig& model) const override {
-    return is_roberta(of(model)) ? "roberta." : "bert.";
+    return is_roberta(config_of(model)) ? "roberta." : "bert.";
   }
 
   ModelConfig read(ConfigFields& fields) const override {
@@ -99,46 +99,45 @@ class Bert final : public Family {
     bert.attention_dropout = static_cast<float>(fields.number("attention_probs_dropout_prob", 0.1));
     bert.task = task_of(fields);
     if (bert.task != Task::kMaskedTokens && bert.task != Task::kHiddenStates)
-      bert.classes = read_labels(fields, kUsualLabels);
+      bert.classes = read_labels(fields, kDefaultLabels);
     refuse_others(fields, bert);
     return bert;
   }
 
   void check_task(ConfigFields& fields) const override {
-    if (!is_for_sequences(fields) || task_of_sequences(fields) != Task::kHiddenStates) return;
+    if (!is_for_sequences(fields) || sequence_task(fields) != Task::kHiddenStates) return;
     const std::string known = has_one_label(fields)
-                                  ? "null or regression, as there is one label"
+                                  ? "null or regression, because there is one label"
                                   : "null, single_label_classification or regression";
-    fields.refuse(kProblem, known + ", or any where the config gives model.bert.task");
+    fields.refuse(kProblem, known + ", or any value if the config sets model.bert.task");
   }
 
-  // How sentence-transformers makes one vector of a text's tokens, where no head of transformers
-  // does it.
-  void read_others(const std::filesystem::path& folder, ModelConfig& model) const override {
+  // The pooling of sentence-transformers, if no head of transformers pools the tokens.
+  void read_other_files(const std::filesystem::path& folder, ModelConfig& model) const override {
     BertConfig& bert = std::get<BertConfig>(model);
-    if (!is_of_sequences(bert) && read_pooling(folder) == FolderPooling::kMean)
+    if (!is_sequence_task(bert) && read_pooling(folder) == FolderPooling::kMean)
       bert.pooling = BertConfig::Pooling::kMean;
   }
-  std::vector<std::string> notes_of_others(const std::filesystem::path& folder,
-                                           const ModelConfig& model) const override {
+  std::vector<std::string> notes_on_other_files(const std::filesystem::path& folder,
+                                                const ModelConfig& model) const override {
     const FolderPooling pooling = read_pooling(folder);
-    if (!is_of_sequences(of(model)) || pooling == FolderPooling::kNotSaid) return {};
-    return {fmt::format("{}: says {}; the model has pooling {}",
+    if (!is_sequence_task(config_of(model)) || pooling == FolderPooling::kUnspecified) return {};
+    return {fmt::format("{}: pooling is {}; model.bert.pooling is {}",
                         (folder / kPoolingFile).string(),
                         describe(pooling),
-                        has_mean(of(model)) ? "MEAN" : "FIRST_TOKEN")};
+                        has_mean(config_of(model)) ? "MEAN" : "FIRST_TOKEN")};
   }
-  void write_others(const ModelConfig& model,
-                    const FolderOptions& /*options*/,
-                    const Json& /*config*/,
-                    const std::filesystem::path& folder) const override {
-    if (has_mean(of(model))) write_mean_pooling(folder, of(model).width);
+  void write_other_files(const ModelConfig& model,
+                         const FolderOptions& /*options*/,
+                         const Json& /*config*/,
+                         const std::filesystem::path& folder) const override {
+    if (has_mean(config_of(model))) write_mean_pooling(folder, config_of(model).width);
   }
 
   void write(const ModelConfig& model,
              const std::vector<NamedSlice>& /*slices*/,
              Json& config) const override {
-    const BertConfig& bert = of(model);
+    const BertConfig& bert = config_of(model);
     const bool roberta = is_roberta(bert);
     config["model_type"] = roberta ? "roberta" : "bert";
     config["architectures"] =
@@ -150,7 +149,7 @@ class Bert final : public Family {
     config["vocab_size"] = bert.vocabulary;
     config["type_vocab_size"] = bert.segments;
     config["max_position_embeddings"] = bert.context + unused_positions(bert);
-    if (roberta) config["pad_token_id"] = bert.padding_token;  // of BERT it changes nothing
+    if (roberta) config["pad_token_id"] = bert.padding_token;  // has no effect in BERT
     write_activation("hidden_act", bert.activation, config);
     config["layer_norm_eps"] = shortest(bert.norm_epsilon);
     config["hidden_dropout_prob"] = shortest(bert.dropout);
@@ -161,7 +160,7 @@ class Bert final : public Family {
   }
 
   std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {
-    const BertConfig& bert = of(model);
+    const BertConfig& bert = config_of(model);
     const std::string fused = ".attention.self.qkv.";
     const size_t at = name.find(fused);
     if (at == std::string::npos) {
@@ -182,17 +181,18 @@ class Bert final : public Family {
     return name.starts_with("classifier.") || name.starts_with("bert.pooler.") ||
            name.starts_with("cls.") || name.starts_with("lm_head.");
   }
-  bool is_of_classes(const std::string& name) const override {
+  bool has_row_per_class(const std::string& name) const override {
     return name.starts_with("classifier.") && !name.starts_with("classifier.dense.");
   }
 
-  // Numbers from 0 on, which older versions stored; and of other tasks the layer of the first token.
-  bool is_no_weight(const std::string& name) const override {
+  // position_ids are the numbers 0, 1, ... that older versions stored. The pooler is a layer of
+  // other tasks.
+  bool is_ignored_tensor(const std::string& name) const override {
     return name.ends_with("embeddings.position_ids") || name.starts_with("pooler.") ||
            name.find(".pooler.dense.") != std::string::npos;
   }
 
-  // Norms of the first files are of TensorFlow's names.
+  // The earliest files have TensorFlow's names for norms.
   std::string older_name(const std::string& name) const override {
     for (const auto& [now, before] : {std::pair(".LayerNorm.weight", ".LayerNorm.gamma"),
                                       std::pair(".LayerNorm.bias", ".LayerNorm.beta")}) {
@@ -203,11 +203,11 @@ class Bert final : public Family {
   }
 
   std::string tied_weight(const ModelConfig& model) const override {
-    if (of(model).task != Task::kMaskedTokens) return "";
+    if (config_of(model).task != Task::kMaskedTokens) return "";
     return base_prefix(model) + "embeddings.word_embeddings.weight";
   }
   std::string tied_name(const ModelConfig& model, const std::string& name) const override {
-    const BertConfig& bert = of(model);
+    const BertConfig& bert = config_of(model);
     if (bert.task != Task::kMaskedTokens) return "";
     const std::string head = is_roberta(bert) ? "lm_head." : "cls.predictions.";
     if (name == head + "decoder.bias") return head + "bias";
@@ -215,14 +215,14 @@ class Bert final : public Family {
   }
 
  private:
-  // A network without a head has names without what tells body and head apart.
+  // A network without a head has names without the prefix that separates body and head.
   std::string without_prefix(const BertConfig& bert, const std::string& name) const {
     const std::string prefix = base_prefix(bert);
     const bool drops = bert.task == Task::kHiddenStates && name.starts_with(prefix);
     return drops ? name.substr(prefix.size()) : name;
   }
 
-  // Values of other fields that change what the network computes.
+  // Rejects values of other fields that change what the network computes.
   static void refuse_others(ConfigFields& fields, const BertConfig& bert) {
     if (fields.text("position_embedding_type", "absolute") != "absolute")
       fields.refuse("position_embedding_type", "absolute");
@@ -233,14 +233,14 @@ class Bert final : public Family {
       fields.refuse("tie_word_embeddings", "true");
     if (static_cast<float>(fields.number("classifier_dropout", bert.dropout)) != bert.dropout)
       fields.refuse("classifier_dropout", "null, or the value of hidden_dropout_prob");
-    fields.pass_over({"chunk_size_feed_forward",
-                      "directionality",
-                      "num_labels",
-                      "pooler_fc_size",
-                      "pooler_num_attention_heads",
-                      "pooler_num_fc_layers",
-                      "pooler_size_per_head",
-                      "pooler_type"});
+    fields.ignore({"chunk_size_feed_forward",
+                   "directionality",
+                   "num_labels",
+                   "pooler_fc_size",
+                   "pooler_num_attention_heads",
+                   "pooler_num_fc_layers",
+                   "pooler_size_per_head",
+                   "pooler_type"});
   }
 
   static void write_task(const BertConfig& bert, Json& config) {

@@ -10,8 +10,8 @@
 namespace lockstep::huggingface {
 namespace {
 
-// What every config.json may have: what transformers returns and caches, what `generate` of it does,
-// where the folder comes from, how its authors initialised.
+// Fields that every config.json may have and that do not affect training: what transformers returns
+// and caches, options of its `generate`, where the folder comes from, how it was initialised.
 constexpr std::array kWithoutEffect = {"_attn_implementation",
                                        "_attn_implementation_autoset",
                                        "_flash_attn_2_enabled",
@@ -88,7 +88,7 @@ struct NamedActivation {
   Activation activation;
 };
 
-// The first name of each is the one that is written.
+// If an activation has several names, the first one is written.
 constexpr std::array kActivations = {NamedActivation{"silu", Activation::kSilu},
                                      NamedActivation{"swish", Activation::kSilu},
                                      NamedActivation{"gelu", Activation::kGeluErf},
@@ -108,7 +108,7 @@ const Json& no_fields() {
 ConfigFields::ConfigFields(const Json& object, std::string origin, std::string prefix)
     : object_(object), origin_(std::move(origin)), prefix_(std::move(prefix)) {
   if (object_.kind() != Json::Kind::kObject)
-    throw ConfigError("{}: {} is no JSON object; allowed: fields with names",
+    throw ConfigError("{}: {} is not a JSON object",
                       origin_,
                       prefix_.empty() ? "it" : prefix_.substr(0, prefix_.size() - 1));
 }
@@ -137,7 +137,7 @@ template <typename T>
 T ConfigFields::needed(const std::string& name, const char* allowed) {
   const Json* value = find(name);
   if (value == nullptr)
-    throw ConfigError("{}: field {}{} is missing; allowed: {}", origin_, prefix_, name, allowed);
+    throw ConfigError("{}: field {}{} is missing; it must be {}", origin_, prefix_, name, allowed);
   return get<T>(name, *value, allowed);
 }
 
@@ -210,27 +210,27 @@ Activation ConfigFields::activation(const std::string& name, Activation otherwis
   refuse(name, allowed);
 }
 
-void ConfigFields::pass_over(std::initializer_list<const char*> names) {
+void ConfigFields::ignore(std::initializer_list<const char*> names) {
   known_.insert(names.begin(), names.end());
 }
 
 void ConfigFields::refuse(const std::string& name, const std::string& allowed) const {
-  constexpr size_t kMostShown = 80;
+  constexpr size_t kMaxShown = 80;
   const Json* value = object_.find(name);
   std::string shown = value == nullptr ? "missing" : value->dump({.ascii = true});
-  if (shown.size() > kMostShown) shown = shown.substr(0, kMostShown) + "...";
+  if (shown.size() > kMaxShown) shown = shown.substr(0, kMaxShown) + "...";
   throw ConfigError(
       "{}: field {}{}: value is {}; allowed: {}", origin_, prefix_, name, shown, allowed);
 }
 
-void ConfigFields::check_known(const std::string& who) const {
+void ConfigFields::require_known(const std::string& who) const {
   const auto without_effect = [&](const std::string& name) {
     return prefix_.empty() &&
            std::find(kWithoutEffect.begin(), kWithoutEffect.end(), name) != kWithoutEffect.end();
   };
   for (const std::string& name : object_.names()) {
     if (known_.count(name) > 0 || without_effect(name) || object_.at(name).is_null()) continue;
-    refuse(name, "no such field, as it is not known what " + who + " has to do with it");
+    refuse(name, "no such field, because it is not supported for " + who);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// The fields of a config.json, asked for by name, so that those that nobody asked for are found.
+// Reads the fields of a config.json by name, and records which ones were read, so that unknown
+// fields can be rejected.
 
 #include <cstdint>
 #include <initializer_list>
@@ -12,38 +13,39 @@
 
 namespace lockstep::huggingface {
 
-// Of an object that outlives this. A field that is null counts as missing. Errors are ConfigError:
-// "FILE: field NAME: value is VALUE; allowed: ...".
+// The JSON object must outlive this. A field that is null counts as missing. All errors are
+// ConfigError: "FILE: field NAME: value is VALUE; allowed: ...".
 class ConfigFields {
  public:
-  // `origin` names the file, `prefix` stands before names in errors: "rope_scaling.".
+  // `origin` is the file and `prefix` the path of the object, for error messages: "rope_scaling.".
   ConfigFields(const Json& object, std::string origin, std::string prefix = "");
 
   bool has(const std::string& name) { return find(name) != nullptr; }
-  // Whether the field is there and null.
+  // Whether the field is present and null.
   bool is_null(const std::string& name) const;
-  int64_t integer(const std::string& name);  // must be there
+  int64_t integer(const std::string& name);  // throws if missing
   int64_t integer(const std::string& name, int64_t otherwise);
-  double number(const std::string& name);  // must be there
+  double number(const std::string& name);  // throws if missing
   double number(const std::string& name, double otherwise);
   bool boolean(const std::string& name, bool otherwise);
   std::string text(const std::string& name, const std::string& otherwise);
-  std::vector<std::string> texts(const std::string& name);  // none where it is missing
-  // A number, or those of a list; none where it is missing.
+  std::vector<std::string> texts(const std::string& name);  // empty if missing
+  // A list of numbers, or a single number as a list of one. Empty if missing.
   std::vector<double> numbers(const std::string& name);
-  std::vector<std::string> names(const std::string& name);  // of an object's members
-  // The fields of an object; missing: of one without any.
+  std::vector<std::string> names(const std::string& name);  // names of an object's members
+  // The fields of an object. If it is missing, an object without fields.
   ConfigFields object(const std::string& name);
-  // The activation of that name, of Hugging Face's names for them.
+  // The activation that the field names; Hugging Face's names are accepted.
   Activation activation(const std::string& name, Activation otherwise);
 
-  // Says that the field has been seen, whatever it is.
-  void pass_over(std::initializer_list<const char*> names);
-  // Refuses the field's value, whatever it is.
+  // Accepts these fields with any value.
+  void ignore(std::initializer_list<const char*> names);
+  // Throws ConfigError for the field's value.
   [[noreturn]] void refuse(const std::string& name, const std::string& allowed) const;
-  // Refuses a field that is there, is none of those asked for, and is none that every config has and
-  // that changes nothing of training. `who` reads the file: "llama".
-  void check_known(const std::string& who) const;
+  // Throws ConfigError if the object has a field that was neither read nor ignored, except for
+  // those that any config.json may have and that do not affect training. `who` names the reader in
+  // the error: "llama".
+  void require_known(const std::string& who) const;
 
  private:
   const Json* find(const std::string& name);
@@ -57,11 +59,11 @@ class ConfigFields {
   std::set<std::string> known_;
 };
 
-// The number with the fewest digits that is rounded to `value`: 0.1 for 0.1f.
+// The number with the fewest digits that rounds to `value`: 0.1 for 0.1f.
 Json shortest(float value);
 
-// Sets the field to Hugging Face's name of the activation, unless it has another name of it already.
-// Throws ConfigError where there is none.
+// Sets the field to Hugging Face's name of the activation. If the field has another name of the
+// same activation, it stays. Throws ConfigError if Hugging Face has no such activation.
 void write_activation(const std::string& field, Activation activation, Json& config);
 
 }  // namespace lockstep::huggingface

@@ -38,7 +38,7 @@ const Family& family_to_use(const ModelConfig& model) {
     if (sections.find(section) == std::string::npos)
       sections += (sections.empty() ? "" : ", ") + section;
   }
-  throw ConfigError("model: is {}, which Hugging Face's folders do not have; allowed: {}",
+  throw ConfigError("model: value is {}, which Hugging Face folders do not support; allowed: {}",
                     name_of(model),
                     sections);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What is to be known of a family of models to read it from Hugging Face's folders and to write it
-// there: README.md tells how to add one.
+// How to read a family of models from Hugging Face folders and to write it there. README.md
+// describes how to add a family.
 
 #include <filesystem>
 #include <string>
@@ -15,14 +15,14 @@ namespace lockstep::huggingface {
 
 struct FolderOptions;
 
-// A tensor of a folder, which holds rows of a tensor of ours: of (rows, ...) or (rows).
+// A tensor of a folder. It holds all or some rows of a tensor of the model, (rows, ...) or (rows).
 struct TensorPart {
   std::string name;
-  int64_t rows = 0;         // 0: all of them, or their equal part
-  int64_t equal_parts = 1;  // of how many the tensor of ours consists
-  int leading_ones = 0;     // the folder has so many extents of 1 before ours
+  int64_t rows = 0;         // rows of the model's tensor; 0: its rows / equal_parts
+  int64_t equal_parts = 1;  // into how many equal parts the model's tensor is split
+  int leading_ones = 0;     // how many extents of 1 precede the others in the folder
   bool transposed = false;  // the folder has (columns, rows)
-  int64_t stored_rows = 0;  // that a folder of this model has, of which the first are ours; 0: rows
+  int64_t stored_rows = 0;  // rows in the folder, of which the model has the first; 0: the same
 };
 
 class Family {
@@ -31,71 +31,72 @@ class Family {
 
   // The model_type values that config.json may have.
   virtual std::vector<std::string> types() const = 0;
-  // The section of the config: "llama".
+  // The name of the config's model section: "llama".
   virtual const char* section() const = 0;
-  // Whether such folders have this model, of the config's sections.
+  // Whether the folders of this family can hold `model`.
   virtual bool has(const ModelConfig& model) const { return name_of(model) == section(); }
-  // Begins the names of what lies below a head, and is left out by folders without a head:
-  // "model.".
+  // The prefix of the names of the body's tensors, "model.". Folders without a head leave it out.
   virtual std::string base_prefix(const ModelConfig& model) const = 0;
 
-  // Throws ConfigError for values that the family here does not have.
+  // Throws ConfigError for values that this runtime does not support.
   virtual ModelConfig read(ConfigFields& fields) const = 0;
-  // Throws ConfigError where the folder is for a task that is not here and that `read` gives another
-  // one for. Asked where no config says the task.
+  // Throws ConfigError if the folder has a task that is not supported and for which read() chose
+  // another one. Called only if the config does not set the task.
   virtual void check_task(ConfigFields& /*fields*/) const {}
-  // Takes what other files of the folder say of the model that `read` gave. Throws ConfigError.
-  virtual void read_others(const std::filesystem::path& /*folder*/, ModelConfig& /*model*/) const {}
-  // What a person should know of those files, in sentences, where `model` is to be trained.
-  virtual std::vector<std::string> notes_of_others(const std::filesystem::path& /*folder*/,
-                                                   const ModelConfig& /*model*/) const {
+  // Updates the model that `read` returned with the folder's other files. Throws ConfigError.
+  virtual void read_other_files(const std::filesystem::path& /*folder*/,
+                                ModelConfig& /*model*/) const {}
+  // Differences between those files and the `model` to be trained, as sentences for the log.
+  virtual std::vector<std::string> notes_on_other_files(const std::filesystem::path& /*folder*/,
+                                                        const ModelConfig& /*model*/) const {
     return {};
   }
-  // Sets the fields of `config`, which may have others. `slices` are the model's tensors. Throws
-  // ConfigError for what no such folder can say.
+  // Sets the family's fields in `config`; other fields stay. `slices` are the model's tensors.
+  // Throws ConfigError if such a folder cannot describe the model.
   virtual void write(const ModelConfig& model,
                      const std::vector<NamedSlice>& slices,
                      Json& config) const = 0;
-  // How the folder says that images are normalised; empty: it does not. Throws ConfigError.
+  // How the folder normalises images; empty if it does not specify that. Throws ConfigError.
   virtual ImageNormalisation read_images(const std::filesystem::path& /*folder*/) const {
     return {};
   }
   // Writes further files of the model into the folder, whose config.json is `config`. Throws
   // ConfigError, IoError.
-  virtual void write_others(const ModelConfig& /*model*/,
-                            const FolderOptions& /*options*/,
-                            const Json& /*config*/,
-                            const std::filesystem::path& /*folder*/) const {}
+  virtual void write_other_files(const ModelConfig& /*model*/,
+                                 const FolderOptions& /*options*/,
+                                 const Json& /*config*/,
+                                 const std::filesystem::path& /*folder*/) const {}
 
-  // What the folder has of our tensor of that name, in the order of rows.
+  // The folder's tensors that form the model's tensor `name`, in the order of its rows.
   virtual std::vector<TensorPart> parts(const ModelConfig& model,
                                         const std::string& name) const = 0;
-  // Whether our tensor is of a head, which folders may lack as a whole: it is new then.
+  // Whether the model's tensor belongs to a head. If a folder lacks the head, it is initialised
+  // from scratch.
   virtual bool is_head(const std::string& name) const = 0;
-  // Whether our tensor has a row for each class: a folder for another number of them has it of other
-  // extents, and it is new then.
-  virtual bool is_of_classes(const std::string& /*name*/) const { return false; }
-  // Whether a tensor of the folder is no weight, or is computed from others.
-  virtual bool is_no_weight(const std::string& /*name*/) const { return false; }
-  // What older folders call the tensor that newer ones call so; empty: the same.
+  // Whether the model's tensor has a row for each class. If the folder has another number of
+  // classes, the tensor is initialised from scratch.
+  virtual bool has_row_per_class(const std::string& /*name*/) const { return false; }
+  // Whether reading skips the folder's tensor: it is not a weight, is computed from others, or is
+  // of a layer that the model does not use.
+  virtual bool is_ignored_tensor(const std::string& /*name*/) const { return false; }
+  // The name of this tensor in older folders; empty: the same.
   virtual std::string older_name(const std::string& /*name*/) const { return ""; }
-  // What PEFT calls the tensor where transformers 5 has another name of its layer than the files;
-  // empty: the same.
+  // PEFT's name of the tensor, if transformers 5 names its layer differently in memory than in
+  // files; empty: the same.
   virtual std::string name_in_memory(const std::string& /*name*/) const { return ""; }
-  // The tensor of the body that is the output matrix as well; empty: none.
+  // The tensor of the body that is also the output matrix; empty: none.
   virtual std::string tied_weight(const ModelConfig& /*model*/) const { return ""; }
-  // A tensor of the folder that must be equal to another one of it where it is there: the tied
-  // head, and what it is tied to. Empty: none.
+  // If `name` is a folder's tied head, the tensor that it must be equal to. Empty: not tied.
   virtual std::string tied_name(const ModelConfig& /*model*/, const std::string& /*name*/) const {
     return "";
   }
 };
 
-// Of the model_type of a config.json; null where none reads it.
+// The family that reads this model_type of config.json; null if there is none.
 const Family* family_of_type(const std::string& type);
-// Of a model of ours; null where Hugging Face has none like it.
+// The family that writes this model; null if there is none.
 const Family* family_of(const ModelConfig& model);
-// The same; throws ConfigError where Hugging Face has none.
+// The same, but throws ConfigError if there is none.
 const Family& family_to_use(const ModelConfig& model);
 // The model_type values of a family, and of all: "gpt2, llama, mistral".
 std::string types_text(const Family& family);
@@ -110,15 +111,15 @@ const Family& vit_family();
 
 bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends);
 
-// The fields that say how rotary positions are computed.
+// The fields of config.json that define rotary positions.
 struct RotaryFields {
   double theta = 10000;
   LlamaConfig::RopeScaling scaling = LlamaConfig::RopeScaling::kNoScaling;
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
   int64_t original_context = 8192;
 };
-// From rope_parameters, or rope_theta and rope_scaling; `context` stands for
-// original_max_position_embeddings where that is missing.
+// Reads rope_parameters, or rope_theta and rope_scaling. `context` is the default of
+// original_max_position_embeddings.
 RotaryFields read_rotary(ConfigFields& fields, int64_t context);
 void write_rotary(const RotaryFields& rotary, Json& config);
 

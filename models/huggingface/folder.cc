@@ -16,7 +16,7 @@ namespace lockstep::huggingface {
 namespace fs = std::filesystem;
 namespace {
 
-// A number of classes that the folder leaves to the data.
+// Whether the field is the number of classes, which the folder leaves to the data.
 bool is_left_open(const FieldChange& field) {
   return field.path.ends_with(".classes") && field.before == "0";
 }
@@ -32,8 +32,8 @@ ModelConfig read_model(const fs::path& folder) {
   const OpenConfig config(folder);
   ConfigFields fields(config.json, config.origin);
   ModelConfig model = config.family->read(fields);
-  fields.check_known(name_of(model));
-  config.family->read_others(folder, model);
+  fields.require_known(name_of(model));
+  config.family->read_other_files(folder, model);
   return model;
 }
 
@@ -74,14 +74,14 @@ WeightsRead read_weights(const fs::path& folder,
       *config.family, TensorFiles(folder), folder.string(), theirs.model, model, slices, flat);
   for (const FieldChange& field : differences(theirs, ours)) {
     if (is_left_open(field)) continue;
-    read.notes.push_back(fmt::format("{}: {} is {} here, where {} has {}",
+    read.notes.push_back(fmt::format("{}: {} is {} in this run; {} has {}",
                                      folder.string(),
                                      field.path,
                                      field.now,
                                      kConfigFile,
                                      field.before));
   }
-  for (const std::string& note : config.family->notes_of_others(folder, model))
+  for (const std::string& note : config.family->notes_on_other_files(folder, model))
     read.notes.push_back(note);
   return read;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Models and weights in folders as Hugging Face's save_pretrained writes them and from_pretrained
-// reads them. Errors are ConfigError (of config.json), CheckpointError (of the tensors) or IoError.
+// Models and weights in the folders that Hugging Face's save_pretrained writes and from_pretrained
+// reads. Errors are ConfigError (in config.json), CheckpointError (in the tensors) or IoError.
 
 #include <filesystem>
 #include <functional>
@@ -20,55 +20,57 @@ namespace lockstep::huggingface {
 // Whether `path` is a folder with a config.json.
 bool is_model_folder(const std::filesystem::path& path);
 
-// The model that config.json describes. Refuses a model_type that no family here reads, fields with
-// values that the family does not have, and fields that it does not know.
+// The model that config.json describes. Rejects an unknown model_type, fields with values that this
+// runtime does not support, and unknown fields.
 ModelConfig read_model(const std::filesystem::path& folder);
 
-// The same for model.from, with what the folder says of images: see ModelSource.
+// The same for model.from, with the folder's normalisation of images: see ModelSource. Unless
+// `task_given`, rejects a folder whose task is not supported.
 FoundModel find_model(const std::filesystem::path& folder, bool task_given);
 
-// What a person should know of the folder where a run learns from such data, in sentences: classes
-// that it names otherwise, and how it normalises images. Throws ConfigError.
+// Sentences for the log about the folder and a run's data: whether their names of classes differ,
+// and how both normalise images. Throws ConfigError.
 std::vector<std::string> notes_of_data(const std::filesystem::path& folder,
                                        const std::vector<std::string>& class_names,
                                        const ImageNormalisation& images);
 
 // Fills the parameters of `model` that `slices` name in `flat` (fp32, at the slices' offsets) from
-// the folder's tensors; F16 and BF16 are converted. A head that the folder has nothing of keeps what
-// `flat` has, and so does the layer of the classes where config.json has another number of them.
-// Notes: such heads, tensors that are left out, and fields of config.json that differ from the
-// model's, and what other files of the folder say. Refuses tensors that are missing, of other extents
-// or unknown, and values that are not finite.
+// the folder's tensors; F16 and BF16 are converted. A head that the folder lacks keeps its values
+// in `flat`, and so does the classifier if config.json has another number of classes. The returned
+// notes list such heads, tensors that were skipped, fields of config.json that differ from the
+// model's, and differences to other files of the folder. Rejects tensors that are missing, unknown
+// or of other extents, and values that are not finite.
 WeightsRead read_weights(const std::filesystem::path& folder,
                          const ModelConfig& model,
                          const std::vector<NamedSlice>& slices,
                          float* flat);
 
-// The same from a safetensors file with Hugging Face's names that has no config.json.
+// The same from a single safetensors file with Hugging Face's names, without a config.json.
 WeightsRead read_weights_file(const std::filesystem::path& file,
                               const ModelConfig& model,
                               const std::vector<NamedSlice>& slices,
                               float* flat);
 
-// The tokens that end a text, as generation_config.json or config.json say; none where they do not.
+// The tokens that end a text, from generation_config.json or else config.json; empty if neither has
+// them.
 std::vector<int32_t> end_tokens(const std::filesystem::path& folder);
 
-// The extents of our tensors in a folder or file, by our names: (rows, ...), of convolutions (outputs,
-// inputs, height, width); none where it has no such tensor.
+// A function that returns the extents of a tensor of `model` in a folder or file: (rows, ...), or
+// (outputs, inputs, height, width) for convolutions; none if there is no such tensor.
 std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(
     const std::filesystem::path& path, const ModelConfig& model);
 
-// Whether Hugging Face's folders have models of this section.
+// Whether the model can be read from and written to Hugging Face folders.
 bool has_family(const ModelConfig& model);
 
 struct FolderOptions {
-  // A folder whose config.json keeps its other fields, and whose tokenizer's files are copied; empty:
-  // none.
+  // A folder from which the other fields of config.json are taken and the files of the tokenizer
+  // are copied; empty: none.
   std::filesystem::path like = {};
-  // None: that of `like` where it holds every value exactly, else F32.
+  // By default the dtype of `like`, if it holds every value exactly, otherwise F32.
   std::optional<FileDtype> dtype = std::nullopt;
   std::map<std::string, std::string> metadata = {};  // of model.safetensors
-  // What the run learned from, and what that calls the classes; none: as `like` does.
+  // The run's data, and its names of the classes; empty: the names of `like`.
   DataConfig data = {};
   std::vector<std::string> class_names = {};
 };
@@ -76,12 +78,12 @@ struct FolderOptions {
 struct WrittenFolder {
   WrittenFile weights;
   FileDtype dtype = FileDtype::kF32;
-  std::vector<std::string> copied;  // names of files and fields, of which some say more
+  std::vector<std::string> copied;  // files and fields, some with a remark, for the log
 };
 
-// Makes the folder `out` with config.json and model.safetensors, as from_pretrained reads them.
-// Appears whole or not at all; refuses an `out` that exists, and a model that Hugging Face has
-// nothing like (ConfigError).
+// Creates the folder `out` with config.json and model.safetensors, as from_pretrained reads them.
+// The folder appears complete or not at all. Rejects an `out` that exists, and a model that Hugging
+// Face folders do not support (ConfigError).
 WrittenFolder write_folder(const std::filesystem::path& out,
                            const ModelConfig& model,
                            const std::vector<NamedSlice>& slices,

@@ -1,5 +1,4 @@
-// GPT-2. Hugging Face's files hold the matrices of its linear layers, which it calls Conv1D, as
-// (inputs, outputs).
+// GPT-2. Hugging Face calls its linear layers Conv1D; their matrices are (inputs, outputs).
 #include "models/huggingface/family.h"
 #include "models/huggingface/gpt_fields.h"
 #include "runtime/base/error.h"
@@ -28,7 +27,7 @@ class Gpt2 final : public Family {
     gpt.tied_head = fields.boolean("tie_word_embeddings", true);
     if (fields.boolean("scale_attn_by_inverse_layer_idx", false))
       fields.refuse("scale_attn_by_inverse_layer_idx", "false");
-    fields.pass_over({"reorder_and_upcast_attn"});
+    fields.ignore({"reorder_and_upcast_attn"});
     return gpt;
   }
 
@@ -55,8 +54,8 @@ class Gpt2 final : public Family {
 
   bool is_head(const std::string& name) const override { return name == "lm_head.weight"; }
 
-  // Masks, which older versions stored.
-  bool is_no_weight(const std::string& name) const override {
+  // Masks that older versions stored.
+  bool is_ignored_tensor(const std::string& name) const override {
     return ends_with_any(name, {".attn.bias", ".attn.masked_bias"});
   }
 
@@ -68,7 +67,7 @@ class Gpt2 final : public Family {
   }
 
  private:
-  static constexpr double kDropout = 0.1;  // of folders that do not say
+  static constexpr double kDropout = 0.1;  // if the folder does not specify it
 };
 
 }  // namespace

@@ -16,12 +16,12 @@ void read_gpt(ConfigFields& fields, double dropout, GptConfig& gpt) {
   if (fields.number("embd_pdrop", dropout) != fields.number("resid_pdrop", dropout))
     fields.refuse("embd_pdrop", "the value of resid_pdrop");
   if (!fields.boolean("scale_attn_weights", true)) fields.refuse("scale_attn_weights", "true");
-  fields.pass_over({"n_ctx",
-                    "summary_activation",
-                    "summary_first_dropout",
-                    "summary_proj_to_labels",
-                    "summary_type",
-                    "summary_use_proj"});
+  fields.ignore({"n_ctx",
+                 "summary_activation",
+                 "summary_first_dropout",
+                 "summary_proj_to_labels",
+                 "summary_type",
+                 "summary_use_proj"});
 }
 
 void write_gpt(const GptConfig& gpt, const char* type, const char* architecture, Json& config) {

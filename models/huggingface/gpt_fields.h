@@ -9,11 +9,12 @@
 
 namespace lockstep::huggingface {
 
-// Reads them into `gpt`, which has the family's defaults; `dropout` is that of a missing field.
-// Throws ConfigError for values that the model here does not have.
+// Reads these fields into `gpt`, which has the family's defaults; `dropout` is the default of the
+// dropout fields. Throws ConfigError for unsupported values.
 void read_gpt(ConfigFields& fields, double dropout, GptConfig& gpt);
 
-// As Family::write. `type` is the model_type, `architecture` the class that reads such a folder.
+// Like Family::write. `type` is the model_type, `architecture` the class of transformers that reads
+// the folder.
 void write_gpt(const GptConfig& gpt, const char* type, const char* architecture, Json& config);
 
 }  // namespace lockstep::huggingface

@@ -1,4 +1,4 @@
-// GPT-J. What one product computes is one tensor here: q, k and v.
+// GPT-J. q, k and v of the folder are one tensor of the model.
 #include "models/huggingface/family.h"
 #include "models/huggingface/gpt_fields.h"
 #include "runtime/base/error.h"
@@ -8,14 +8,14 @@ namespace {
 
 using Positions = GptConfig::Positions;
 
-const GptConfig& of(const ModelConfig& model) { return std::get<GptConfig>(model); }
+const GptConfig& config_of(const ModelConfig& model) { return std::get<GptConfig>(model); }
 
 class Gptj final : public Family {
  public:
   std::vector<std::string> types() const override { return {"gptj"}; }
   const char* section() const override { return GptConfig::kName; }
   bool has(const ModelConfig& model) const override {
-    return Family::has(model) && of(model).positions == Positions::kRotary;
+    return Family::has(model) && config_of(model).positions == Positions::kRotary;
   }
   std::string base_prefix(const ModelConfig& /*model*/) const override { return "transformer."; }
 
@@ -33,7 +33,8 @@ class Gptj final : public Family {
     gpt.vocabulary = 50400;
     read_gpt(fields, kDropout, gpt);
     gpt.rotary_size = fields.integer("rotary_dim", 64);
-    // Here 0 is all of a head, there it is nothing that runs, and so is null.
+    // In GptConfig, 0 means that all of a head is rotated. In transformers, a model with 0 or null
+    // fails when it runs.
     if (fields.is_null("rotary_dim") || gpt.rotary_size < 1)
       fields.refuse("rotary_dim", "an even number above 0");
     if (fields.boolean("tie_word_embeddings", false)) fields.refuse("tie_word_embeddings", "false");
@@ -44,7 +45,7 @@ class Gptj final : public Family {
   void write(const ModelConfig& model,
              const std::vector<NamedSlice>& /*slices*/,
              Json& config) const override {
-    const GptConfig& gpt = of(model);
+    const GptConfig& gpt = config_of(model);
     check(gpt);
     write_gpt(gpt, "gptj", "GPTJForCausalLM", config);
     config["rotary_dim"] = gpt.rotary_size > 0 ? gpt.rotary_size : gpt.width / gpt.heads;
@@ -66,22 +67,22 @@ class Gptj final : public Family {
     for (const auto& [ours, theirs] : {std::pair(".attn.c_proj.", ".attn.out_proj."),
                                        std::pair(".mlp.c_fc.", ".mlp.fc_in."),
                                        std::pair(".mlp.c_proj.", ".mlp.fc_out.")}) {
-      const std::string there = renamed(ours, theirs);
-      if (!there.empty()) return {{there}};
+      const std::string their_name = renamed(ours, theirs);
+      if (!their_name.empty()) return {{their_name}};
     }
     return {{name}};
   }
 
   bool is_head(const std::string& name) const override { return name.starts_with("lm_head."); }
 
-  // Masks and tables of angles, which older versions stored.
-  bool is_no_weight(const std::string& name) const override {
+  // Masks and tables of angles that older versions stored.
+  bool is_ignored_tensor(const std::string& name) const override {
     return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
            name.ends_with(".attn.embed_positions");
   }
 
  private:
-  static constexpr double kDropout = 0;  // of folders that do not say
+  static constexpr double kDropout = 0;  // if the folder does not specify it
 
   static void check(const GptConfig& gpt) {
     const auto need = [](bool is_so, const char* field, const char* value, const char* allowed) {
@@ -91,9 +92,9 @@ class Gptj final : public Family {
     };
     need(gpt.parallel_block, "parallel_block", "false", "parallel blocks");
     need(gpt.bias, "bias", "false", "biases");
-    need(!gpt.attention_bias, "attention_bias", "true", "no biases of attention");
-    need(!gpt.tied_head, "tied_head", "true", "a head of its own");
-    need(gpt.head_bias, "head_bias", "false", "biases of the head");
+    need(!gpt.attention_bias, "attention_bias", "true", "no biases in attention");
+    need(!gpt.tied_head, "tied_head", "true", "an untied head");
+    need(gpt.head_bias, "head_bias", "false", "a bias in the head");
   }
 };
 

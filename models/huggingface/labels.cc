@@ -11,9 +11,9 @@ namespace {
 constexpr const char* kNames = "id2label";
 constexpr const char* kNumbers = "label2id";
 
-std::string usual_name(size_t number) { return "LABEL_" + std::to_string(number); }
+std::string default_name(size_t number) { return "LABEL_" + std::to_string(number); }
 
-// -1: the key is no whole number.
+// Parses a key of id2label; -1 if it is not an integer.
 int64_t number_of(const std::string& key) {
   int64_t number = -1;
   const char* const end = key.data() + key.size();
@@ -35,7 +35,7 @@ void write_names(const std::vector<std::string>& names, Json& config) {
   config[kNumbers] = std::move(by_name);
 }
 
-// "'neg', 'pos'"; of many the first ones.
+// "'neg', 'pos'"; a long list is shortened.
 std::string list(const std::vector<std::string>& names) {
   constexpr size_t kShown = 6;
   std::string text;
@@ -50,10 +50,10 @@ int64_t read_labels(ConfigFields& fields, int64_t otherwise) {
   if (!fields.has(kNames)) return fields.integer("num_labels", otherwise);
   const std::vector<std::string> keys = fields.names(kNames);
   if (std::any_of(keys.begin(), keys.end(), [](const auto& key) { return number_of(key) < 0; }))
-    fields.refuse(kNames, "an object with the name of each class by its number");
+    fields.refuse(kNames, "an object that maps the index of each class to its name");
   const auto labels = static_cast<int64_t>(keys.size());
   if (fields.integer("num_labels", labels) != labels)
-    fields.refuse("num_labels", std::to_string(labels) + ", as many as id2label has");
+    fields.refuse("num_labels", std::to_string(labels) + ", the number of classes in id2label");
   return labels;
 }
 
@@ -62,14 +62,14 @@ std::vector<std::string> label_names(const Json& config) {
   if (labels == nullptr || labels->kind() != Json::Kind::kObject) return {};
   std::vector<std::string> names(labels->size());
   const Json* label = labels->begin();
-  bool usual = true;
+  bool all_default = true;
   for (const std::string& key : labels->names()) {
     const auto number = static_cast<size_t>(number_of(key));
     if (number >= names.size() || !label->is_string()) return {};
     names[number] = (label++)->get<std::string>();
-    usual = usual && names[number] == usual_name(number);
+    all_default = all_default && names[number] == default_name(number);
   }
-  return usual ? std::vector<std::string>() : names;
+  return all_default ? std::vector<std::string>() : names;
 }
 
 void write_labels(int64_t classes, Json& config) {
@@ -77,7 +77,7 @@ void write_labels(int64_t classes, Json& config) {
   const auto count = static_cast<size_t>(classes);
   if (labels != nullptr && labels->kind() == Json::Kind::kObject && labels->size() == count) return;
   std::vector<std::string> names(count);
-  for (size_t i = 0; i < count; ++i) names[i] = usual_name(i);
+  for (size_t i = 0; i < count; ++i) names[i] = default_name(i);
   write_names(names, config);
   if (config.contains("num_labels")) config["num_labels"] = classes;
 }
@@ -86,7 +86,7 @@ void name_labels(const std::vector<std::string>& names, Json& config) {
   const Json* const labels = config.find(kNames);
   if (names.empty() || labels == nullptr || begins_with(label_names(config), names)) return;
   std::vector<std::string> all = names;
-  for (size_t i = names.size(); i < labels->size(); ++i) all.push_back(usual_name(i));
+  for (size_t i = names.size(); i < labels->size(); ++i) all.push_back(default_name(i));
   write_names(all, config);
 }
 
@@ -96,7 +96,7 @@ std::string note_of_labels(const Json& config,
   const std::vector<std::string> theirs = label_names(config);
   if (names.empty() || theirs.size() < names.size() || begins_with(theirs, names)) return "";
   return fmt::format(
-      "{}: {} names the classes {}; the data name them {}, in this order, as an export will",
+      "{}: {} names the classes {}; the data names them {}. An export will have the data's names",
       origin,
       kNames,
       list(theirs),

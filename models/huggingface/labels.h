@@ -9,23 +9,26 @@
 
 namespace lockstep::huggingface {
 
-// How many labels id2label has, or num_labels says; else `otherwise`. Throws ConfigError where the
-// two do not agree, and for an id2label that transformers cannot read.
+// The number of labels: that of id2label, or num_labels, or else `otherwise`. Throws ConfigError if
+// the two do not agree, or if transformers cannot read the id2label.
 int64_t read_labels(ConfigFields& fields, int64_t otherwise);
 
-// How many labels a head of transformers has that does not say it.
-inline constexpr int64_t kUsualLabels = 2;
+// The default number of labels of transformers' heads.
+inline constexpr int64_t kDefaultLabels = 2;
 
-// The names by number; none where id2label does not name them from 0 on, or only as LABEL_0, LABEL_1.
+// The names of the classes, by index. Empty if id2label does not name all classes from 0 on, or
+// names them LABEL_0, LABEL_1, ...
 std::vector<std::string> label_names(const Json& config);
 
-// Sets id2label and label2id for so many classes. The first ones are those of `names`; others keep
-// their names where id2label has as many and `names` are its first ones, else are LABEL_2, LABEL_3.
+// Makes id2label and label2id have `classes` entries. If the number differs, the classes are named
+// LABEL_0, LABEL_1, ...
 void write_labels(int64_t classes, Json& config);
+// Sets the names of the first classes to `names`. If they change, the other classes are named
+// LABEL_2, LABEL_3, ...
 void name_labels(const std::vector<std::string>& names, Json& config);
 
-// What a person should know where the data name the classes otherwise than config.json, which
-// `origin` names; empty: nothing.
+// A sentence for the log if the data's names of the classes differ from those of config.json;
+// otherwise empty. `origin` is the path of config.json.
 std::string note_of_labels(const Json& config,
                            const std::string& origin,
                            const std::vector<std::string>& names);

@@ -1,4 +1,5 @@
-// Llama, Mistral, Qwen2 and Qwen3. What one product computes is one tensor here: q, k and v, gate and up.
+// Llama, Mistral, Qwen2 and Qwen3. q, k and v of the folder are one tensor of the model, and so are
+// gate and up.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ constexpr const char* kMistral = "mistral";
 constexpr const char* kQwen2 = "qwen2";
 constexpr const char* kQwen3 = "qwen3";
 
-const LlamaConfig& of(const ModelConfig& model) { return std::get<LlamaConfig>(model); }
+const LlamaConfig& config_of(const ModelConfig& model) { return std::get<LlamaConfig>(model); }
 
 int64_t kv_heads_of(const LlamaConfig& llama) {
   return llama.kv_heads > 0 ? llama.kv_heads : llama.heads;
@@ -27,11 +28,11 @@ int64_t head_size_of(const LlamaConfig& llama) {
 constexpr const char* kSliding = "sliding_attention";
 constexpr const char* kFull = "full_attention";
 
-// Who reads which fields, and what they are where they are missing, is as in transformers.
+// The fields of sliding windows. As in transformers, their meaning and defaults depend on the type.
 struct WindowFields {
   int64_t window = 0;                 // 0: none
-  int64_t first = 0;                  // the first layer with the window, where `layers` is empty
-  std::vector<std::string> layers{};  // what each has
+  int64_t first = 0;                  // the first layer with the window, if `layers` is empty
+  std::vector<std::string> layers{};  // the kind of each layer: kSliding or kFull
 };
 
 WindowFields read_window_fields(ConfigFields& fields, const std::string& type) {
@@ -45,38 +46,39 @@ WindowFields read_window_fields(ConfigFields& fields, const std::string& type) {
   return {used ? window : 0, first, layers};
 }
 
-// 0 where there is none. Windows that differ between layers are refused, unless they are of the
-// context at least, where they leave out nothing.
+// The sliding window, or 0 if there is none. All layers must have the same window, unless it is at
+// least as long as the context and so leaves out nothing.
 int64_t read_window(ConfigFields& fields, const std::string& type, const LlamaConfig& llama) {
-  const WindowFields told = read_window_fields(fields, type);
+  const WindowFields fields_read = read_window_fields(fields, type);
   const auto of_kind = [&](const char* kind) {
-    return static_cast<int64_t>(std::count(told.layers.begin(), told.layers.end(), kind));
+    return static_cast<int64_t>(
+        std::count(fields_read.layers.begin(), fields_read.layers.end(), kind));
   };
-  int64_t layers = std::max<int64_t>(llama.layers - told.first, 0);
-  if (!told.layers.empty()) {
+  int64_t layers = std::max<int64_t>(llama.layers - fields_read.first, 0);
+  if (!fields_read.layers.empty()) {
     layers = of_kind(kSliding);
     if (layers + of_kind(kFull) != llama.layers)
       fields.refuse("layer_types", fmt::format("{} or {}, for each layer", kSliding, kFull));
-    if (told.window == 0 && layers > 0)
+    if (fields_read.window == 0 && layers > 0)
       fields.refuse("layer_types", fmt::format("{} for all layers", kFull));
   }
-  if (layers == llama.layers) return told.window;
-  if (layers == 0 || told.window >= llama.context) return 0;
-  if (told.window > 0)
-    fields.refuse(told.layers.empty() ? "max_window_layers" : "layer_types",
-                  "what gives all layers the window, or none");
+  if (layers == llama.layers) return fields_read.window;
+  if (layers == 0 || fields_read.window >= llama.context) return 0;
+  if (fields_read.window > 0)
+    fields.refuse(fields_read.layers.empty() ? "max_window_layers" : "layer_types",
+                  "values that give the window to all layers or to none");
   return 0;
 }
 
 void read_biases(ConfigFields& fields, const std::string& type, LlamaConfig& llama) {
   const bool attention = fields.boolean("attention_bias", false);
   if (attention && type != kLlama && type != kQwen3)
-    fields.refuse("attention_bias", "false, as " + type + " has none after attention");
+    fields.refuse("attention_bias", "false, because " + type + " has no bias after attention");
   llama.qkv_bias = attention || type == kQwen2;
   llama.output_bias = attention;
   llama.mlp_bias = fields.boolean("mlp_bias", false);
   if (llama.mlp_bias && type != kLlama)
-    fields.refuse("mlp_bias", "false, as " + type + " has none there");
+    fields.refuse("mlp_bias", "false, because " + type + " has no bias in its MLP");
 }
 
 class Llama final : public Family {
@@ -110,7 +112,7 @@ class Llama final : public Family {
     llama.sliding_window = read_window(fields, type, llama);
     read_biases(fields, type, llama);
     llama.attention_dropout = static_cast<float>(fields.number("attention_dropout", 0));
-    fields.pass_over({"pretraining_tp"});
+    fields.ignore({"pretraining_tp"});
     for (const char* other : {"rope_interleaved", "use_mrope"}) {
       if (fields.boolean(other, false)) fields.refuse(other, "false");
     }
@@ -120,7 +122,7 @@ class Llama final : public Family {
   void write(const ModelConfig& model,
              const std::vector<NamedSlice>& /*slices*/,
              Json& config) const override {
-    const LlamaConfig& llama = of(model);
+    const LlamaConfig& llama = config_of(model);
     write_type(llama, config);
     write_window(llama, config);
     write_biases(llama, config);
@@ -131,7 +133,7 @@ class Llama final : public Family {
       config["head_dim"] = head_size_of(llama);
     config["hidden_size"] = llama.width;
     config["intermediate_size"] = llama.mlp_width;
-    // Dynamic scaling begins beyond it.
+    // Dynamic scaling begins beyond max_position_embeddings.
     config["max_position_embeddings"] = llama.rope_scaling == LlamaConfig::RopeScaling::kDynamic
                                             ? llama.rope_original_context
                                             : llama.context;
@@ -150,7 +152,7 @@ class Llama final : public Family {
   }
 
   std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {
-    const LlamaConfig& llama = of(model);
+    const LlamaConfig& llama = config_of(model);
     const int64_t head_size = head_size_of(llama);
     const int64_t keys = kv_heads_of(llama) * head_size;
     const auto split = [&](const std::string& fused, const std::vector<TensorPart>& into) {
@@ -174,13 +176,13 @@ class Llama final : public Family {
 
   bool is_head(const std::string& name) const override { return name == "lm_head.weight"; }
 
-  // Computed from rope_theta; older versions stored it.
-  bool is_no_weight(const std::string& name) const override {
+  // inv_freq is computed from rope_theta; older versions stored it.
+  bool is_ignored_tensor(const std::string& name) const override {
     return name.ends_with(".rotary_emb.inv_freq");
   }
 
   std::string tied_weight(const ModelConfig& model) const override {
-    return of(model).tied_head ? "model.embed_tokens.weight" : "";
+    return config_of(model).tied_head ? "model.embed_tokens.weight" : "";
   }
   std::string tied_name(const ModelConfig& model, const std::string& name) const override {
     return name == "lm_head.weight" ? tied_weight(model) : "";
@@ -191,7 +193,7 @@ class Llama final : public Family {
     const char* type;
     const char* architecture;
   };
-  // The family that has these norms, biases and windows.
+  // The model_type that has these norms, biases and windows.
   static Kind kind_of(const LlamaConfig& llama) {
     const bool any_bias = llama.qkv_bias || llama.output_bias || llama.mlp_bias;
     const bool like_llama = llama.qkv_bias == llama.output_bias;
@@ -204,7 +206,7 @@ class Llama final : public Family {
       return {kLlama, "LlamaForCausalLM"};
     throw ConfigError(
         "model.llama: qk_norm is {}, qkv_bias {}, output_bias {}, mlp_bias {}, sliding_window {}; "
-        "Hugging Face's folders have no such family",
+        "Hugging Face has no model type with this combination",
         llama.qk_norm,
         llama.qkv_bias,
         llama.output_bias,
@@ -212,7 +214,8 @@ class Llama final : public Family {
         llama.sliding_window);
   }
 
-  // A Mistral without a window is a Llama by its fields, and stays what it is unless it has biases.
+  // The fields of a Mistral without a window are those of a Llama. It remains a Mistral unless it
+  // has biases.
   static void write_type(const LlamaConfig& llama, Json& config) {
     Kind kind = kind_of(llama);
     if (std::string(kind.type) == kLlama && !llama.output_bias && !llama.mlp_bias &&
@@ -222,7 +225,7 @@ class Llama final : public Family {
     config["architectures"] = Json::array({Json(kind.architecture)});
   }
 
-  // Fields that a family does not have are left out.
+  // A bias that is false is written only if the config.json has the field already.
   static void write_biases(const LlamaConfig& llama, Json& config) {
     for (const auto& [name, value] :
          {std::pair("attention_bias", llama.output_bias), std::pair("mlp_bias", llama.mlp_bias)})

@@ -10,7 +10,7 @@
 #include "models/huggingface/folder.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 #include "runtime/checkpoint/match.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/config/limits.h"
@@ -26,7 +26,7 @@ std::string without_weight(std::string name) {
   return name;
 }
 
-// "a\.b" of "a.b", so that a pattern finds the name itself.
+// Escapes dots, so that a pattern matches the name literally: "a.b" becomes "a\.b".
 std::string escaped(const std::string& name) {
   std::string text;
   for (const char c : name) {
@@ -62,17 +62,17 @@ std::vector<LoraModule> modules_of(const ModelConfig& model,
   std::vector<LoraModule> modules;
   int64_t first = 0;
   for (const TensorPart& part : family->parts(model, weight)) {
-    const int64_t own = part.rows > 0 ? part.rows : rows / part.equal_parts;
-    modules.push_back({without_weight(part.name), {first, own}});
-    first += own;
+    const int64_t part_rows = part.rows > 0 ? part.rows : rows / part.equal_parts;
+    modules.push_back({without_weight(part.name), {first, part_rows}});
+    first += part_rows;
   }
   return modules;
 }
 
 namespace {
 
-// A matrix that is the embedding as well would have its LoRA as an output matrix alone, which neither
-// PEFT nor a sum of the two can say.
+// A LoRA of a tied embedding would apply to the output matrix but not to the embedding. Neither
+// PEFT's format nor merged weights can represent that.
 void refuse_lora_of_embedding(const RunConfig& config, const Graph& graph) {
   for (const Op& op : graph.ops) {
     if (op.kind != OpKind::kEmbedding) continue;
@@ -84,8 +84,8 @@ void refuse_lora_of_embedding(const RunConfig& config, const Graph& graph) {
     if (has_lora)
       refuse_value("adapter.lora.match",
                    in_quotes(config.adapter.lora->match),
-                   fmt::format("what is not found in {}, which is the embedding as well as the "
-                               "output matrix",
+                   fmt::format("a pattern that does not match {}, which is both the embedding and "
+                               "the output matrix",
                                modules_of(config.model, table.name, table.shape[0]).front().name));
   }
 }
@@ -105,15 +105,17 @@ LoraLayers lora_layers(const RunConfig& config) {
   if (!config.adapter.lora) return {};
   const LoraConfig& lora = *config.adapter.lora;
   const auto pattern = std::make_shared<const Pattern>("adapter.lora.match", lora.match);
-  const auto whole = lora.train_also.empty() ? nullptr
-                                             : std::make_shared<const Pattern>(
-                                                   "adapter.lora.train_also", lora.train_also);
+  const auto trained_in_full =
+      lora.train_also.empty()
+          ? nullptr
+          : std::make_shared<const Pattern>("adapter.lora.train_also", lora.train_also);
   return {.rank = lora.rank,
           .alpha = lora.alpha,
           .dropout = lora.dropout,
-          .parts = [pattern, whole, model = config.model](const std::string& weight, int64_t rows) {
+          .parts = [pattern, trained_in_full, model = config.model](const std::string& weight,
+                                                                    int64_t rows) {
             std::vector<OutputRows> parts;
-            if (whole != nullptr && whole->found_in(weight)) return parts;
+            if (trained_in_full != nullptr && trained_in_full->found_in(weight)) return parts;
             for (const LoraModule& module : matching_modules(model, weight, rows, *pattern))
               parts.push_back(module.outputs);
             return parts;
@@ -138,25 +140,27 @@ void freeze_base(const RunConfig& config, Graph& graph) {
   if (!has_lora)
     refuse_value("adapter.lora.match",
                  in_quotes(lora.match),
-                 fmt::format("what is found in the name of a linear layer of model.{}, such as {}",
+                 fmt::format("a pattern that matches the name of a linear layer of model.{}, such "
+                             "as {}",
                              name_of(config.model),
                              in_quotes(a_linear_layer(config, graph))));
   if (!has_others && !lora.train_also.empty())
     refuse_value("adapter.lora.train_also",
                  in_quotes(lora.train_also),
-                 fmt::format("what is found in the name of a parameter of model.{}, such as {}",
+                 fmt::format("a pattern that matches the name of a parameter of model.{}, such as "
+                             "{}",
                              name_of(config.model),
                              in_quotes(graph[graph.parameters.front()].name)));
 }
 
 namespace {
 
-using IsNewHead = std::function<bool(const NamedSlice&)>;  // of a parameter
+using IsNewHead = std::function<bool(const NamedSlice&)>;  // whether a parameter is of a new head
 
-// Whether weights from `path` leave it as it is.
-IsNewHead new_beside_weights(const std::string& path,
-                             const ModelConfig& model,
-                             const std::vector<NamedSlice>& slices) {
+// For weights from `path`: a head is new if they do not have it.
+IsNewHead new_for_weights(const std::string& path,
+                          const ModelConfig& model,
+                          const std::vector<NamedSlice>& slices) {
   const Family* const family = family_of(model);
   if (family != nullptr && is_model_folder(path)) {
     return [family, there = extents_in(path, model)](const NamedSlice& slice) {
@@ -168,12 +172,12 @@ IsNewHead new_beside_weights(const std::string& path,
   std::string head;
   try {
     if (!is_folder(path)) head = new_head_of(path, slices);
-  } catch (const CheckpointError&) {  // which is said when the weights are read
+  } catch (const CheckpointError&) {  // reported when the weights are read
   }
   return [head](const NamedSlice& slice) { return !head.empty() && slice.name.starts_with(head); };
 }
 
-// Whether it was new when the run began.
+// For a resumed run: a head is new if it was trained, that is, if it was new when the run began.
 IsNewHead new_in_run(const CheckpointState& checkpoint,
                      const ModelConfig& model,
                      const std::vector<NamedSlice>& slices) {
@@ -196,15 +200,15 @@ std::string train_also_with_new_heads(const RunConfig& config,
   const std::string& from = config.train.init_from;
   std::string also = config.adapter.lora->train_also;
   if (from.empty() || (checkpoint == nullptr && !is_there(from))) return also;
-  const bool names_some = !also.empty();  // a pattern of nothing is found everywhere
+  const bool has_pattern = !also.empty();  // an empty pattern would match everything
   const Pattern given("adapter.lora.train_also", also);
   std::vector<NamedSlice> slices;
   for (const TensorId id : graph.parameters)
     slices.push_back({graph[id].name, graph[id].shape, 0, graph[id].channels_last});
   const IsNewHead is_new = checkpoint != nullptr ? new_in_run(*checkpoint, config.model, slices)
-                                                 : new_beside_weights(from, config.model, slices);
+                                                 : new_for_weights(from, config.model, slices);
   for (const NamedSlice& slice : slices) {
-    if (is_new(slice) && !(names_some && given.found_in(slice.name)))
+    if (is_new(slice) && !(has_pattern && given.found_in(slice.name)))
       also += (also.empty() ? "^" : "|^") + escaped(slice.name) + "$";
   }
   return also;
@@ -218,7 +222,8 @@ std::vector<NamedSlice> base_slices(const std::vector<NamedSlice>& slices) {
 
 namespace {
 
-// weight (N, K) += scale B A in the rows of each part, where A of all parts is (P r, K) and B (R, r).
+// weight (N, K) += scale B A in the rows of each part. `a` is (parts r, K) and `b` is (R, r), with
+// the matrices of all parts one after the other; R is the sum of the parts' rows.
 void add_product(const std::vector<OutputRows>& parts,
                  int64_t rank,
                  int64_t inputs,
@@ -252,19 +257,18 @@ void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, 
     const NamedSlice* const weight = find(slices, layer + kWeight);
     const NamedSlice* const b = find(slices, layer + kLoraB);
     if (weight == nullptr || b == nullptr)
-      throw CheckpointError("{}: the layer {} lacks its weight or its LoRA", a.name, layer);
+      throw CheckpointError("{}: layer {} lacks its weight or lora_b", a.name, layer);
     const std::vector<OutputRows> parts = layers.parts(weight->name, weight->shape[0]);
     const int64_t inputs = weight->shape[1];
     int64_t rows = 0;
     for (const OutputRows& part : parts) rows += part.rows;
     if (a.shape != Shape({static_cast<int64_t>(parts.size()) * layers.rank, inputs}) ||
         b->shape != Shape({rows, layers.rank}))
-      throw CheckpointError(
-          "{}: has shape {}, which is not that of adapter.lora with rank {} and match {}",
-          a.name,
-          to_string(a.shape),
-          layers.rank,
-          in_quotes(config.adapter.lora->match));
+      throw CheckpointError("{}: shape {} does not match adapter.lora with rank {} and match {}",
+                            a.name,
+                            to_string(a.shape),
+                            layers.rank,
+                            in_quotes(config.adapter.lora->match));
     add_product(parts,
                 layers.rank,
                 inputs,
@@ -288,7 +292,7 @@ void read_merged(const std::filesystem::path& folder,
   else
     read_model(folder, state, state.layout, all.data());
   if (config.adapter.lora) merge_lora(config, state.layout, all.data());
-  check_match(
+  require_match(
       shapes_in_memory(base_slices(state.layout)), shapes_in_memory(slices), folder.string());
   for (const NamedSlice& slice : slices)
     std::copy_n(all.data() + find(state.layout, slice.name)->offset,

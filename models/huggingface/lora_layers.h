@@ -1,5 +1,6 @@
 #pragma once
-// Which linear layers have a LoRA: Hugging Face's names of them, of which several may be one layer here.
+// Which linear layers have a LoRA. They are matched by Hugging Face's names (modules). One linear
+// layer of the model may consist of several modules.
 
 #include <filesystem>
 #include <string>
@@ -12,47 +13,48 @@
 
 namespace lockstep::huggingface {
 
-// A layer of Hugging Face's, and where its outputs are among those of the layer here.
+// A linear layer in Hugging Face's names, and which outputs of the model's layer are its outputs.
 struct LoraModule {
   std::string name;  // "model.layers.0.self_attn.q_proj"
   OutputRows outputs;
 };
 
-// Those of the layer whose weight is so called here and has so many rows, in order. Of models that
-// Hugging Face has nothing like, the layer itself.
+// The modules of the layer with this weight of `rows` rows, in the order of its outputs. If Hugging
+// Face has no such model, the layer itself.
 std::vector<LoraModule> modules_of(const ModelConfig& model,
                                    const std::string& weight,
                                    int64_t rows);
-// The same of those in whose names the pattern is found.
+// The same, but only the modules whose names match the pattern.
 std::vector<LoraModule> matching_modules(const ModelConfig& model,
                                          const std::string& weight,
                                          int64_t rows,
                                          const Pattern& pattern);
 
-// What a graph is told of the LoRA that the config has: nothing without one. Layers whose weights train
-// as a whole, by adapter.lora.train_also, have none. Throws ConfigError.
+// The graph option for the config's LoRA; empty without adapter.lora. Layers that train in full
+// (adapter.lora.train_also) have no LoRA. Throws ConfigError.
 LoraLayers lora_layers(const RunConfig& config);
 
-// Says of a training graph with lora_layers() that all but the LoRA and what trains beside it is frozen.
-// Throws ConfigError where no layer or no parameter matches, and where an embedding does.
+// Freezes all parameters of a training graph except the LoRA and adapter.lora.train_also. Throws
+// ConfigError if no layer or no parameter matches, or if an embedding has a LoRA.
 void freeze_base(const RunConfig& config, Graph& graph);
 
-// adapter.lora.train_also with the parameters of the graph that are a head and new: that train.init_from,
-// a folder of Hugging Face or a file, lacks or has of another number of classes. Of a run that goes on
-// from `checkpoint` (null: from none), those that trained there, and init_from is not looked at.
+// adapter.lora.train_also, extended by the parameters of new heads. A head is new if
+// train.init_from, a Hugging Face folder or a file, lacks it or has it for another number of
+// classes. If the run resumes from `checkpoint` (may be null), the heads that trained there are
+// new, and init_from is not read.
 std::string train_also_with_new_heads(const RunConfig& config,
                                       const Graph& graph,
                                       const CheckpointState* checkpoint);
 
-// The slices without those of a LoRA.
+// The slices, without those of LoRA matrices.
 std::vector<NamedSlice> base_slices(const std::vector<NamedSlice>& slices);
 
-// Adds what the LoRA among the slices learned to the weights of their layers. Refuses one of another
-// rank or other layers than the config's (CheckpointError).
+// Adds the products of the LoRA matrices among `slices` to the weights of their layers. Throws
+// CheckpointError if their rank or layers are not those of the config.
 void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, float* flat);
 
-// As read_model() or, of the moving average, read_average(), of a checkpoint whose LoRA, where the config
-// has one, is added to the weights; `slices` are those of the model without it.
+// Like read_model(), or like read_average() for the moving average, but adds the checkpoint's LoRA,
+// if the config has one, to the weights. `slices` are those of the model without the LoRA.
 void read_merged(const std::filesystem::path& folder,
                  const CheckpointState& state,
                  const RunConfig& config,

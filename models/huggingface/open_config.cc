@@ -7,9 +7,9 @@
 namespace lockstep::huggingface {
 
 Json read_json(const std::filesystem::path& path) {
-  constexpr size_t kMostBytes = size_t{16} << 20;
+  constexpr size_t kMaxBytes = size_t{16} << 20;
   try {
-    const std::string text = read_file(path, kMostBytes);
+    const std::string text = read_file(path, kMaxBytes);
     if (is_lfs_pointer(text)) throw ConfigError("{}: {}", path.string(), kLfsAdvice);
     return Json::parse(text);
   } catch (const JsonError& error) {

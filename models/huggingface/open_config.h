@@ -1,5 +1,5 @@
 #pragma once
-// A config.json with the family that reads it.
+// Opens a config.json and finds the family that reads it.
 
 #include <filesystem>
 #include <string>
@@ -11,16 +11,16 @@ namespace lockstep::huggingface {
 
 inline constexpr const char* kConfigFile = "config.json";
 
-// Throws ConfigError where the file cannot be read or is no JSON.
+// Throws ConfigError if the file cannot be read or is not JSON.
 Json read_json(const std::filesystem::path& path);
 
 struct OpenConfig {
   Json json;
-  std::string origin;  // the file
+  std::string origin;  // the path of the file
   const Family* family = nullptr;
 
-  // Throws ConfigError where there is no such file, where it is no JSON, and where no family reads
-  // its model_type. `field` named the folder.
+  // Throws ConfigError if there is no such file, it is not JSON, or no family reads its model_type.
+  // `field` is the config field or option that gave the folder, for the error message.
   explicit OpenConfig(const std::filesystem::path& folder, const char* field = "model.from");
 };
 

@@ -27,7 +27,7 @@ namespace {
 constexpr const char* kAdapterModel = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
-// A matrix of a module: rows [first, first + rows) of a slice.
+// An A or B matrix of a module: rows [first, first + rows) of a slice.
 struct Matrix {
   std::string name;  // in the file
   const NamedSlice* slice;
@@ -44,7 +44,7 @@ const NamedSlice& find(const std::vector<NamedSlice>& slices, const std::string&
   throw CheckpointError("there is no tensor {}", name);
 }
 
-// All matrices of the LoRA, and the names of the modules that have them.
+// All matrices of the LoRA, and the names of its modules.
 struct Adapter {
   std::vector<Matrix> matrices;
   std::set<std::string> modules;
@@ -73,12 +73,13 @@ Adapter adapter_of(const RunConfig& config, const std::vector<NamedSlice>& slice
   return adapter;
 }
 
-// "classifier" of "classifier.weight".
+// "classifier" for "classifier.weight".
 std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
-// The slices that train beside the LoRA, with the others of their layers, which PEFT saves as a whole.
-std::vector<const NamedSlice*> saved_beside(const RunConfig& config,
-                                            const std::vector<NamedSlice>& slices) {
+// The slices that train beside the LoRA, with all other slices of their layers: PEFT saves modules
+// in full.
+std::vector<const NamedSlice*> saved_in_full(const RunConfig& config,
+                                             const std::vector<NamedSlice>& slices) {
   const LoraConfig& lora = config.adapter.lora.value();
   if (lora.train_also.empty()) return {};
   const Pattern also("adapter.lora.train_also", lora.train_also);
@@ -93,38 +94,39 @@ std::vector<const NamedSlice*> saved_beside(const RunConfig& config,
 
 // ---- Reading ----
 
-// What the folder calls the tensor: as files of models do, or as transformers 5 has it in memory, which
-// PEFT saves.
+// The folder's name of the tensor: as in files of models, or as in the memory of transformers 5,
+// whose names PEFT saves.
 std::string name_in(const TensorFiles& files, const Family* family, const std::string& name) {
   if (family == nullptr || files.find(name) != nullptr) return name;
   const std::string other = family->name_in_memory(name);
   return !other.empty() && files.find(other) != nullptr ? other : name;
 }
 
-// Refuses tensors that are missing, of other extents, or that nobody asked for. The optional ones may
-// be missing, and all may be there by both of their names.
+// Rejects tensors that are missing, of other extents, or unknown. Optional ones may be missing, and
+// every tensor may be present by both of its names.
 void check_tensors(const TensorFiles& files,
                    const std::string& origin,
                    const Family* family,
                    ShapeByName expected,
                    const ShapeByName& optional) {
-  ShapeByName there;
-  for (const auto& [name, tensor] : files.tensors()) there[name] = tensor.entry->shape;
+  ShapeByName present;
+  for (const auto& [name, tensor] : files.tensors()) present[name] = tensor.entry->shape;
   for (const auto& [name, tensor] : files.tensors()) {
     const std::string other = family == nullptr ? "" : family->name_in_memory(name);
-    if (!other.empty()) there.erase(other);
+    if (!other.empty()) present.erase(other);
   }
   for (const auto& [name, shape] : optional)
-    if (there.contains(name)) expected[name] = shape;
-  const std::vector<std::string> mismatches = list_mismatches(there, expected);
+    if (present.contains(name)) expected[name] = shape;
+  const std::vector<std::string> mismatches = list_mismatches(present, expected);
   if (!mismatches.empty())
-    throw CheckpointError("{}: {} of its tensors and those of adapter.lora do not match: {}",
+    throw CheckpointError("{}: {} tensor{} not match those of adapter.lora: {}",
                           origin,
                           mismatches.size(),
+                          mismatches.size() == 1 ? " does" : "s do",
                           mismatches.front());
 }
 
-// Refuses a tensor of the folder that the model has, but that the config lets rest.
+// Rejects a tensor of the folder that is a parameter of the model but is frozen by the config.
 void refuse_frozen(const TensorFiles& files,
                    const std::string& origin,
                    const Family& family,
@@ -135,41 +137,42 @@ void refuse_frozen(const TensorFiles& files,
     for (const TensorPart& part : family.parts(config.model, slice.name)) {
       const std::string name = name_in(files, &family, kPrefix + part.name);
       if (files.find(name) == nullptr || optional.contains(name)) continue;
-      refuse_value(
-          "adapter.lora.train_also",
-          in_quotes(config.adapter.lora->train_also),
-          fmt::format(
-              "what is found in {} too, which {} has as {}", slice.name, origin, quote_name(name)));
+      refuse_value("adapter.lora.train_also",
+                   in_quotes(config.adapter.lora->train_also),
+                   fmt::format("a pattern that also matches {}, because {} has {}",
+                               slice.name,
+                               origin,
+                               quote_name(name)));
     }
   }
 }
 
 fs::path tensors_of(const fs::path& folder) {
-  constexpr const char* kOther = "adapter_model.bin";
+  constexpr const char* kPickledModel = "adapter_model.bin";
   const fs::path file = folder / kAdapterModel;
-  if (!is_there(file) && is_there(folder / kOther))
+  if (!is_there(file) && is_there(folder / kPickledModel))
     throw CheckpointError(
-        "{}: has {}, which only Python reads, but no {}; write one with PEFT: "
+        "{}: has {}, which only Python can read, but no {}; write one with PEFT: "
         "PeftModel.from_pretrained(...).save_pretrained(...)",
         folder.string(),
-        kOther,
+        kPickledModel,
         kAdapterModel);
   return file;
 }
 
-// Of a tied matrix PEFT would train the embedding alone.
+// PEFT would train only the embedding of a tied matrix.
 void refuse_tied(const Family& family, const ModelConfig& model, const NamedSlice& slice) {
   if (slice.name != family.tied_weight(model)) return;
   throw ConfigError(
-      "adapter.lora.train_also: trains {}, which is the output matrix, too; allowed with a folder "
-      "of PEFT: others, as PEFT has the two apart (--format huggingface writes all)",
+      "adapter.lora.train_also: trains {}, which is also the output matrix; a PEFT folder cannot "
+      "hold it, because PEFT keeps the two apart. --format huggingface writes all weights",
       slice.name);
 }
 
 // ---- Writing ----
 
-// The same names and those that transformers 5 has in memory. PEFT knows nothing of the two: a folder
-// that is to be read with transformers 4 and 5 has everything by both.
+// Adds the names that transformers 5 has in memory. PEFT does not translate names, so a folder for
+// transformers 4 and 5 must have everything by both names.
 std::set<std::string> with_names_in_memory(const Family& family,
                                            const std::set<std::string>& modules) {
   std::set<std::string> all = modules;
@@ -180,8 +183,8 @@ std::set<std::string> with_names_in_memory(const Family& family,
   return all;
 }
 
-// What adapter_config.json has for target_modules: the last parts of the modules' names, where no other
-// module ends so, else whole names.
+// target_modules of adapter_config.json: the last component of the modules' names if no other
+// module has the same one, otherwise full names.
 std::set<std::string> targets_of(const RunConfig& config,
                                  const std::vector<NamedSlice>& slices,
                                  const std::set<std::string>& modules) {
@@ -198,16 +201,16 @@ std::set<std::string> targets_of(const RunConfig& config,
   return short_names;
 }
 
-// Of such a layer PEFT would save all or nothing.
-void refuse_beside_lora(const Adapter& adapter, const std::string& tensor) {
+// A layer cannot both have a LoRA and be saved in full: PEFT saves either the one or the other.
+void refuse_layer_with_lora(const Adapter& adapter, const std::string& tensor) {
   if (!adapter.modules.contains(module_of(tensor))) return;
   throw ConfigError(
-      "adapter.lora.train_also: trains {}, in a layer that has a LoRA; allowed with a folder of "
-      "PEFT: others (--format huggingface writes all)",
+      "adapter.lora.train_also: trains {}, in a layer that has a LoRA; a PEFT folder cannot hold "
+      "both. --format huggingface writes all weights",
       tensor);
 }
 
-// The tensors by both of their names.
+// Adds each tensor a second time by its name in memory, if it has another one.
 std::vector<F32Tensor> with_names_in_memory(const Family& family, std::vector<F32Tensor> tensors) {
   const size_t by_one_name = tensors.size();
   for (size_t i = 0; i < by_one_name; ++i) {
@@ -240,14 +243,14 @@ void read_peft(const fs::path& folder,
   ShapeByName expected, optional;
   for (const Matrix& matrix : adapter.matrices)
     expected[name_in(files, family, matrix.name)] = {matrix.rows, matrix.columns()};
-  std::vector<std::pair<const NamedSlice*, TensorPlace>> beside;
+  std::vector<std::pair<const NamedSlice*, StoredPart>> saved_parts;
   if (family != nullptr) {
-    for (const NamedSlice* slice : saved_beside(config, slices)) {
-      for (TensorPlace& place : places_of(*family, config.model, *slice)) {
-        place.part.name = name_in(files, family, kPrefix + place.part.name);
-        if (files.find(place.part.name) != nullptr) refuse_tied(*family, config.model, *slice);
-        optional[place.part.name] = place.extents;
-        beside.push_back({slice, place});
+    for (const NamedSlice* slice : saved_in_full(config, slices)) {
+      for (StoredPart& stored : stored_parts(*family, config.model, *slice)) {
+        stored.part.name = name_in(files, family, kPrefix + stored.part.name);
+        if (files.find(stored.part.name) != nullptr) refuse_tied(*family, config.model, *slice);
+        optional[stored.part.name] = stored.extents;
+        saved_parts.push_back({slice, stored});
       }
     }
     refuse_frozen(files, folder.string(), *family, config, slices, optional);
@@ -255,9 +258,9 @@ void read_peft(const fs::path& folder,
   check_tensors(files, folder.string(), family, expected, optional);
   for (const Matrix& matrix : adapter.matrices)
     read(*files.find(name_in(files, family, matrix.name)), matrix.in(flat));
-  for (const auto& [slice, place] : beside) {
-    const TensorFiles::Tensor* const tensor = files.find(place.part.name);
-    if (tensor != nullptr) read_place(*tensor, *slice, place, flat + slice->offset);
+  for (const auto& [slice, stored] : saved_parts) {
+    const TensorFiles::Tensor* const tensor = files.find(stored.part.name);
+    if (tensor != nullptr) read_part(*tensor, *slice, stored, flat + slice->offset);
   }
 }
 
@@ -269,7 +272,7 @@ WrittenFile write_peft(const fs::path& out,
                        const std::map<std::string, std::string>& metadata) {
   if (!config.adapter.lora)
     throw ConfigError(
-        "--format: value is peft; allowed for a run without adapter.lora: another one");
+        "--format: value is peft, which needs a run with adapter.lora; use another format");
   const LoraConfig& lora = *config.adapter.lora;
   const Family& family = family_to_use(config.model);
   const Adapter adapter = adapter_of(config, slices);
@@ -281,10 +284,10 @@ WrittenFile write_peft(const fs::path& out,
                        {matrix.in(const_cast<float*>(flat)),
                         static_cast<size_t>(matrix.rows * matrix.columns())}});
   PeftModules modules;
-  for (const NamedSlice* slice : saved_beside(config, slices)) {
+  for (const NamedSlice* slice : saved_in_full(config, slices)) {
     refuse_tied(family, config.model, *slice);
     for (F32Tensor& tensor : folder_tensors(family, config.model, *slice, flat, copies)) {
-      refuse_beside_lora(adapter, tensor.name);
+      refuse_layer_with_lora(adapter, tensor.name);
       modules.saved.insert(module_of(tensor.name));
       tensor.name = kPrefix + tensor.name;
       tensors.push_back(std::move(tensor));
@@ -306,9 +309,11 @@ WrittenFile write_peft(const fs::path& out,
 
 std::vector<std::string> notes_of_base(const RunConfig& config) {
   const std::string& base = config.train.init_from;
-  if (base.empty()) return {"the weights below the LoRA began as random ones, which no folder has"};
+  if (base.empty())
+    return {
+        "the base weights were initialised from scratch, so PEFT has no folder to load them from"};
   if (!is_model_folder(base))
-    return {fmt::format("'{}', which the LoRA belongs to, is no folder of Hugging Face", base)};
+    return {fmt::format("the LoRA's base '{}' is not a Hugging Face folder", base)};
   RunConfig theirs, ours;
   theirs.model = read_model(base);
   ours.model = config.model;
@@ -317,8 +322,8 @@ std::vector<std::string> notes_of_base(const RunConfig& config) {
     const std::string name = field.path.substr(field.path.rfind('.') + 1);
     if (name == "context" || name == "label_smoothing" || name == "classes" || name == "task" ||
         name.ends_with("dropout"))
-      continue;  // of training alone, or of a head, which is in the folder
-    notes.push_back(fmt::format("{} is {} here, and {} in {}, which PEFT goes by",
+      continue;  // only used in training, or part of a head, which is in the folder
+    notes.push_back(fmt::format("{} is {} in this run, but {} in {}, which PEFT will use",
                                 field.path,
                                 field.now,
                                 field.before,

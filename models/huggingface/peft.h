@@ -1,7 +1,7 @@
 #pragma once
-// LoRAs in folders as PEFT's save_pretrained writes them and PeftModel.from_pretrained reads them:
-// adapter_config.json and adapter_model.safetensors. Errors are ConfigError (of the json),
-// CheckpointError (of the tensors) or IoError.
+// LoRAs in the folders that PEFT's save_pretrained writes and PeftModel.from_pretrained reads:
+// adapter_config.json and adapter_model.safetensors. Errors are ConfigError (in the json),
+// CheckpointError (in the tensors) or IoError.
 
 #include <filesystem>
 #include <map>
@@ -14,17 +14,18 @@
 
 namespace lockstep::huggingface {
 
-// Fills the LoRA of `config` that `slices` name in `flat` (fp32, at the slices' offsets), bit for bit,
-// and those parameters beside it that the folder has. Refuses a folder of another rank, alpha or
-// layers, kinds of LoRA that are not here, parameters beside it that adapter.lora.train_also lets rest,
-// and an embedding beside it that is the output matrix, too.
+// Fills the LoRA of `config` in `flat` (fp32, at the offsets of `slices`), bit for bit, and the
+// other trained parameters that the folder has. Rejects a folder with another rank, alpha or other
+// layers, unsupported kinds of LoRA, parameters that adapter.lora.train_also does not match, and an
+// embedding that is also the output matrix.
 void read_peft(const std::filesystem::path& folder,
                const RunConfig& config,
                const std::vector<NamedSlice>& slices,
                float* flat);
 
-// Makes the folder `out`, which appears whole or not at all; refuses one that exists. What trained
-// beside the LoRA is written as modules_to_save; refuses what PEFT would not take so.
+// Creates the folder `out`, which appears complete or not at all, and must not exist. Parameters
+// that are trained besides the LoRA are written as modules_to_save. Rejects those that PEFT cannot
+// read back.
 WrittenFile write_peft(const std::filesystem::path& out,
                        const RunConfig& config,
                        const std::vector<NamedSlice>& slices,
@@ -32,8 +33,8 @@ WrittenFile write_peft(const std::filesystem::path& out,
                        bool is_causal_lm,
                        const std::map<std::string, std::string>& metadata);
 
-// Where the base that such a folder names, train.init_from, is not what the LoRA was trained on: it
-// is no folder of Hugging Face, or fields of its config.json differ. A line each.
+// Warnings if the base model that the folder names, train.init_from, is not the model that the LoRA
+// was trained on: it is not a Hugging Face folder, or fields of its config.json differ.
 std::vector<std::string> notes_of_base(const RunConfig& config);
 
 }  // namespace lockstep::huggingface

@@ -12,8 +12,8 @@
 namespace lockstep::huggingface {
 namespace {
 
-// What is read here, what the names of the tensors say as well, and what only training or loading with
-// PEFT is told.
+// Fields that are read here, that the names of the tensors imply, or that only matter for training
+// or loading with PEFT.
 constexpr std::array kKnown = {"auto_mapping",
                                "base_model_name_or_path",
                                "bias",
@@ -42,7 +42,7 @@ constexpr std::array kKnown = {"auto_mapping",
                                "target_modules",
                                "task_type"};
 
-// These begin with random matrices; the others take something off the weights of the base first.
+// Initialisations that keep the base weights. The others subtract something from them first.
 constexpr std::array kInitialisations = {"gaussian", "eva", "orthogonal", "mica"};
 
 template <typename Names>
@@ -50,7 +50,7 @@ bool has(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// null, false, or an object or list of nothing: how PEFT writes what is not used.
+// Whether the value is null, false, or an empty object or list, as PEFT writes unused fields.
 bool is_unused(const Json& value) {
   if (value.is_structured()) return value.empty();
   return value.is_null() || (value.kind() == Json::Kind::kBoolean && !value.get<bool>());
@@ -71,12 +71,12 @@ void check_peft_config(const std::filesystem::path& folder, const LoraConfig& lo
   const Json* const initial = json.find("init_lora_weights");
   if (initial != nullptr && initial->is_string() &&
       !has(kInitialisations, initial->get<std::string>()))
-    fields.refuse("init_lora_weights",
-                  "true, false, gaussian, eva, orthogonal, mica, as the others change the weights "
-                  "below the LoRA");
+    fields.refuse(
+        "init_lora_weights",
+        "true, false, gaussian, eva, orthogonal, mica; the others change the base weights");
   for (const std::string& name : json.names()) {
     if (!has(kKnown, name) && !is_unused(json.at(name)))
-      fields.refuse(name, "null, false or nothing, as such LoRAs are not here");
+      fields.refuse(name, "null, false or empty, because such LoRAs are not supported");
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// adapter_config.json, which says how the tensors of a LoRA in a folder of PEFT are to be taken.
+// adapter_config.json of a PEFT folder, which describes its LoRA.
 
 #include <filesystem>
 #include <set>
@@ -12,9 +12,9 @@ namespace lockstep::huggingface {
 
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 
-// Refuses a folder whose LoRA is of another rank or alpha than `lora`, or of a kind that is not here:
-// with other ranks for some layers, with biases or magnitudes, or on top of weights that PEFT
-// changes first. Throws ConfigError.
+// Throws ConfigError if the folder's LoRA has another rank or alpha than `lora`, or is of an
+// unsupported kind: with other ranks for some layers, with biases or magnitudes, or with an
+// initialisation that changes the base weights.
 void check_peft_config(const std::filesystem::path& folder, const LoraConfig& lora);
 
 struct PeftModules {
@@ -23,7 +23,7 @@ struct PeftModules {
   bool transposed = false;        // whether weights of targets are stored as (inputs, outputs)
 };
 
-// `task` is PEFT's task_type; empty: none. `base` names the model that the LoRA is of.
+// `task` is PEFT's task_type; empty: none. `base` is the path or name of the base model.
 Json make_peft_config(const LoraConfig& lora,
                       const PeftModules& modules,
                       const std::string& base,

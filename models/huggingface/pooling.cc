@@ -11,7 +11,7 @@ namespace lockstep::huggingface {
 namespace fs = std::filesystem;
 namespace {
 
-// Fields of its own begin so; one or more of them are true.
+// Prefix of the boolean fields that select a pooling; one or more of them are true.
 const std::string kMode = "pooling_mode_";
 constexpr const char* kMeanTokens = "mean_tokens";
 constexpr const char* kFirst = "cls_token";
@@ -21,9 +21,9 @@ constexpr const char* kFirst = "cls_token";
 FolderPooling read_pooling(const fs::path& folder) {
   const fs::path path = folder / kPoolingFile;
   std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return FolderPooling::kNotSaid;
+  if (!fs::is_regular_file(path, ignored)) return FolderPooling::kUnspecified;
   const Json json = read_json(path);
-  if (json.kind() != Json::Kind::kObject) throw ConfigError("{}: is no JSON object", path.string());
+  if (json.kind() != Json::Kind::kObject) throw ConfigError("{}: not a JSON object", path.string());
   std::vector<std::string> modes;
   for (const std::string& name : json.names()) {
     const Json& value = json.at(name);
@@ -37,12 +37,12 @@ FolderPooling read_pooling(const fs::path& folder) {
 
 const char* describe(FolderPooling pooling) {
   switch (pooling) {
-    case FolderPooling::kNotSaid: return "nothing";
+    case FolderPooling::kUnspecified: return "not specified";
     case FolderPooling::kFirstToken: return "the first token";
     case FolderPooling::kMean: return "the mean of all tokens";
     case FolderPooling::kOther: break;
   }
-  return "what is not here";
+  return "of an unsupported kind";
 }
 
 void write_mean_pooling(const fs::path& folder, int64_t width) {

@@ -1,5 +1,5 @@
 #pragma once
-// How a folder for sentence-transformers makes one vector of a text's tokens.
+// How a sentence-transformers folder pools the tokens of a text into one vector.
 
 #include <cstdint>
 #include <filesystem>
@@ -8,17 +8,17 @@ namespace lockstep::huggingface {
 
 inline constexpr const char* kPoolingFile = "1_Pooling/config.json";
 
-enum class FolderPooling { kNotSaid, kFirstToken, kMean, kOther };
+enum class FolderPooling { kUnspecified, kFirstToken, kMean, kOther };
 
-// What 1_Pooling/config.json says; kNotSaid where the folder has no such file, kOther of what is not
-// here, such as the largest value or several side by side. Throws ConfigError for a file that is no
-// JSON object.
+// Reads 1_Pooling/config.json. Returns kUnspecified if the folder has no such file, and kOther for
+// unsupported poolings, such as the maximum or several at once. Throws ConfigError if the file is
+// not a JSON object.
 FolderPooling read_pooling(const std::filesystem::path& folder);
 
 // "the mean of all tokens"
 const char* describe(FolderPooling pooling);
 
-// Writes the file, for the mean of vectors of `width` features. Throws IoError.
+// Writes 1_Pooling/config.json for the mean of vectors of `width` features. Throws IoError.
 void write_mean_pooling(const std::filesystem::path& folder, int64_t width);
 
 }  // namespace lockstep::huggingface

@@ -20,8 +20,8 @@ bool has_file(const fs::path& folder) {
   return !folder.empty() && fs::is_regular_file(folder / kPreprocessorFile, ignored);
 }
 
-// Numbers for each channel. Where the file gives none, they are those that ViT's own processors have;
-// others have others.
+// A number for each channel. The default is that of ViT's processors; for other processors the
+// field is required.
 std::vector<double> read_channels(ConfigFields& fields, const std::string& name) {
   std::vector<double> numbers = fields.numbers(name);
   if (!numbers.empty()) return numbers;
@@ -32,7 +32,8 @@ std::vector<double> read_channels(ConfigFields& fields, const std::string& name)
   return {0.5};
 }
 
-// Of (byte * factor - mean) / std the same for byte / 255, by `scale` = 255 * factor.
+// Converts means or stds: (byte * factor - mean) / std equals (byte / 255 - mean / scale) /
+// (std / scale) with scale = 255 * factor. If all channels have the same number, returns one.
 std::vector<float> scaled(const std::vector<double>& numbers, double scale) {
   std::vector<float> all;
   for (const double number : numbers) all.push_back(static_cast<float>(number / scale));
@@ -41,7 +42,7 @@ std::vector<float> scaled(const std::vector<double>& numbers, double scale) {
 }
 
 double read_scale(ConfigFields& fields) {
-  constexpr double kRounding = 1e-6;  // of 1 / 255 in single precision
+  constexpr double kRounding = 1e-6;  // tolerance: files have 1 / 255 in single precision
   if (!fields.boolean("do_rescale", true)) return kWhite;
   const double scale = kWhite * fields.number("rescale_factor", 1 / kWhite);
   if (!(scale > 0) || !std::isfinite(scale)) fields.refuse("rescale_factor", "a number above 0");
@@ -84,7 +85,7 @@ std::string note_of_normalisation(const fs::path& folder, const ImageNormalisati
   for (std::vector<float>* numbers : {&theirs.mean, &theirs.std}) {
     if (numbers->size() == 1) numbers->resize(run.mean.size(), numbers->front());
   }
-  return fmt::format("{}: normalises images by {}; the run by {}",
+  return fmt::format("{}: normalises images with {}; the run with {}",
                      (folder / kPreprocessorFile).string(),
                      describe(theirs),
                      theirs == run ? "the same" : describe(run));
@@ -99,7 +100,7 @@ void write_preprocessor(const fs::path& folder,
   Json json = Json::object();
   if (has_file(like)) {
     json = read_json(like / kPreprocessorFile);
-    ConfigFields(json, (like / kPreprocessorFile).string());  // refuses what is no object
+    ConfigFields(json, (like / kPreprocessorFile).string());  // throws if it is not an object
   } else {
     json["image_processor_type"] = "ViTImageProcessor";
     json["do_resize"] = true;

@@ -1,5 +1,5 @@
 #pragma once
-// How a folder's images are brought to what its model sees: preprocessor_config.json.
+// preprocessor_config.json: how images are normalised for the folder's model.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,16 +11,18 @@ namespace lockstep::huggingface {
 
 inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
 
-// What the file says of bytes / 255, whatever its rescale_factor is: empty where there is no such
-// file, one number where all channels have the same. Throws ConfigError for values that are none.
+// The file's mean and std for bytes / 255, converted if its rescale_factor is another one. Empty if
+// there is no such file; one number if all channels have the same. Throws ConfigError for invalid
+// values.
 ImageNormalisation read_normalisation(const std::filesystem::path& folder);
 
-// What a person should know of the file where the run normalises so; empty: there is no such file.
+// A sentence for the log that compares the file with the run's normalisation; empty if there is no
+// such file.
 std::string note_of_normalisation(const std::filesystem::path& folder,
                                   const ImageNormalisation& run);
 
-// Writes the file into `folder`, for square images of `size` pixels. Other fields are those of the
-// file in `like`, if that has one. Throws ConfigError, IoError.
+// Writes the file into `folder`, for square images with sides of `size` pixels. Other fields are
+// copied from the file in `like`, if it has one. Throws ConfigError, IoError.
 void write_preprocessor(const std::filesystem::path& folder,
                         const std::filesystem::path& like,
                         int64_t size,

@@ -5,12 +5,12 @@ namespace {
 
 using Scaling = LlamaConfig::RopeScaling;
 
-// An object with the kind of scaling, and with theta in newer files.
+// Reads rope_scaling or rope_parameters: the kind of scaling and, in newer files, theta.
 void read_scaling(ConfigFields fields, int64_t context, RotaryFields& rotary) {
   rotary.theta = fields.number("rope_theta", rotary.theta);
   const char* kind = fields.has("rope_type") ? "rope_type" : "type";
   const std::string type = fields.text(kind, "default");
-  fields.pass_over({"rope_type", "type"});
+  fields.ignore({"rope_type", "type"});
   const int64_t original = fields.integer("original_max_position_embeddings", context);
   if (type == "default") return;
   rotary.factor = fields.number("factor");
@@ -18,7 +18,7 @@ void read_scaling(ConfigFields fields, int64_t context, RotaryFields& rotary) {
     rotary.scaling = Scaling::kLinear;
   } else if (type == "dynamic") {
     rotary.scaling = Scaling::kDynamic;
-    rotary.original_context = context;  // transformers takes no other, whatever the object says
+    rotary.original_context = context;  // transformers ignores the object's own field here
   } else if (type == "llama3") {
     rotary.scaling = Scaling::kLlama3;
     rotary.low_freq_factor = fields.number("low_freq_factor");
@@ -27,7 +27,7 @@ void read_scaling(ConfigFields fields, int64_t context, RotaryFields& rotary) {
   } else {
     fields.refuse(kind, "default, linear, dynamic, llama3");
   }
-  fields.check_known("rotary positions");
+  fields.require_known("rotary positions");
 }
 
 const char* type_of(Scaling scaling) {
@@ -46,7 +46,7 @@ RotaryFields read_rotary(ConfigFields& fields, int64_t context) {
   RotaryFields rotary;
   rotary.theta = fields.number("rope_theta", rotary.theta);
   if (fields.has("rope_scaling") && fields.has("rope_parameters"))
-    fields.refuse("rope_scaling", "null, where there are rope_parameters");
+    fields.refuse("rope_scaling", "null, because rope_parameters is set");
   if (fields.has("rope_scaling")) read_scaling(fields.object("rope_scaling"), context, rotary);
   if (fields.has("rope_parameters"))
     read_scaling(fields.object("rope_parameters"), context, rotary);

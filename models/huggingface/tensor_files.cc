@@ -12,10 +12,10 @@ namespace {
 
 constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
-constexpr size_t kMostIndexBytes = size_t{64} << 20;
+constexpr size_t kMaxIndexBytes = size_t{64} << 20;
 
 Json parse_index(const fs::path& path) {
-  const std::string text = read_file(path, kMostIndexBytes);
+  const std::string text = read_file(path, kMaxIndexBytes);
   if (is_lfs_pointer(text)) throw CheckpointError("{}: {}", path.string(), kLfsAdvice);
   try {
     return Json::parse(text);
@@ -28,20 +28,20 @@ bool is_file_name(const std::string& text) {
   return !text.empty() && text != "." && text != ".." && fs::path(text).filename() == text;
 }
 
-// Which file has which tensor.
+// The file of each tensor.
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const Json index = parse_index(path);
   const Json* const listed = index.find("weight_map");
   if (listed == nullptr || listed->kind() != Json::Kind::kObject)
     throw CheckpointError(
-        "{}: has no object weight_map, which says of each tensor the name of its file",
+        "{}: has no object weight_map, which maps each tensor to the name of its file",
         path.string());
   std::map<std::string, std::string> file_of;
   for (const std::string& name : listed->names()) {
     const Json& file = listed->at(name);
     if (!file.is_string() || !is_file_name(file.get<std::string>()))
       throw CheckpointError(
-          "{}: field weight_map: {} is said to be in {}; allowed: the name of a file in that folder",
+          "{}: field weight_map: the file of {} is {}; allowed: the name of a file in that folder",
           path.string(),
           quote_name(name),
           file.is_string() ? quote_name(file.get<std::string>()) : file.dump({.ascii = true}));
@@ -54,14 +54,13 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
     if (is_there(folder / other))
       throw CheckpointError(
-          "{}: has {}, which only Python reads, but no {}; write one with transformers: "
+          "{}: has {}, which only Python can read, but no {}; write one with transformers: "
           "AutoModel.from_pretrained(...).save_pretrained(...)",
           folder.string(),
           other,
           kOneFile);
   }
-  throw CheckpointError(
-      "{}: there is no {} and no {} in that folder", folder.string(), kOneFile, kIndex);
+  throw CheckpointError("{}: the folder has neither {} nor {}", folder.string(), kOneFile, kIndex);
 }
 
 }  // namespace
@@ -80,7 +79,7 @@ TensorFiles::TensorFiles(const fs::path& folder) {
   for (const auto& [name, file] : file_of) {
     if (!number_of.emplace(file, files_.size()).second) continue;
     if (!is_there(folder / file))
-      throw CheckpointError("{}: shard {} is missing, which {} names for tensor '{}'",
+      throw CheckpointError("{}: shard {} is missing, which {} lists for tensor '{}'",
                             folder.string(),
                             file,
                             kIndex,
@@ -92,7 +91,7 @@ TensorFiles::TensorFiles(const fs::path& folder) {
     const SafetensorsEntry* entry = file.find(name);
     if (entry == nullptr)
       throw CheckpointError(
-          "{}: there is no tensor '{}', which {} says it has", file.path(), name, kIndex);
+          "{}: there is no tensor '{}', although {} lists it", file.path(), name, kIndex);
     tensors_[name] = {&file, entry};
   }
 }

@@ -8,14 +8,14 @@ namespace lockstep::huggingface {
 namespace fs = std::filesystem;
 namespace {
 
-// Removes what it names unless it is told that all went well.
+// Creates a temporary folder and removes it, unless become() has renamed it.
 class Unfinished {
  public:
   explicit Unfinished(const fs::path& out)
       : path_(fmt::format("{}.{}.tmp", out.string(), ::getpid())) {
     for (const fs::path& path : {out, path_}) {
       if (fs::exists(path))
-        throw CheckpointError("{}: exists already; give the name of a new folder", path.string());
+        throw CheckpointError("{}: exists already; choose a new folder", path.string());
     }
     fs::create_directories(path_);
   }

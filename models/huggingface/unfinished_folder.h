@@ -1,5 +1,5 @@
 #pragma once
-// A folder that appears whole or not at all.
+// Creates a folder atomically: it appears complete or not at all.
 
 #include <filesystem>
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace lockstep::huggingface {
 
-// Has `fill` write into a new folder beside `out`, which then gets that name. Refuses an `out` that
-// exists (CheckpointError). Throws IoError.
+// Lets `fill` write into a temporary folder beside `out`, then renames it to `out`. Throws
+// CheckpointError if `out` exists, IoError if writing fails.
 WrittenFile make_folder(
     const std::filesystem::path& out,
     const std::function<WrittenFile(const std::filesystem::path& folder)>& fill);

@@ -1,4 +1,4 @@
-// Vision Transformer. What one product computes is one tensor here: query, key and value.
+// Vision Transformer. Query, key and value of the folder are one tensor of the model.
 #include <cmath>
 
 #include "models/huggingface/family.h"
@@ -10,7 +10,7 @@
 namespace lockstep::huggingface {
 namespace {
 
-const VitConfig& of(const ModelConfig& model) { return std::get<VitConfig>(model); }
+const VitConfig& config_of(const ModelConfig& model) { return std::get<VitConfig>(model); }
 
 const NamedSlice& find(const std::vector<NamedSlice>& slices, const std::string& name) {
   for (const NamedSlice& slice : slices) {
@@ -41,8 +41,8 @@ class Vit final : public Family {
     const std::string one_class = "single_label_classification";
     if (fields.text("problem_type", one_class) != one_class)
       fields.refuse("problem_type", "null or " + one_class);
-    // How many positions and channels there are the tensors tell.
-    fields.pass_over(
+    // The numbers of positions and channels are read from the tensors.
+    fields.ignore(
         {"encoder_stride", "image_size", "num_channels", "pooler_act", "pooler_output_size"});
     return vit;
   }
@@ -50,10 +50,10 @@ class Vit final : public Family {
   ImageNormalisation read_images(const std::filesystem::path& folder) const override {
     return read_normalisation(folder);
   }
-  void write_others(const ModelConfig& /*model*/,
-                    const FolderOptions& options,
-                    const Json& config,
-                    const std::filesystem::path& folder) const override {
+  void write_other_files(const ModelConfig& /*model*/,
+                         const FolderOptions& options,
+                         const Json& config,
+                         const std::filesystem::path& folder) const override {
     const auto channels = config.at("num_channels").get<int64_t>();
     write_preprocessor(folder,
                        options.like,
@@ -64,7 +64,7 @@ class Vit final : public Family {
   void write(const ModelConfig& model,
              const std::vector<NamedSlice>& slices,
              Json& config) const override {
-    const VitConfig& vit = of(model);
+    const VitConfig& vit = config_of(model);
     config["model_type"] = "vit";
     config["architectures"] = Json::array({Json("ViTForImageClassification")});
     config["num_hidden_layers"] = vit.layers;
@@ -120,19 +120,20 @@ class Vit final : public Family {
 
   bool is_head(const std::string& name) const override { return name.starts_with("classifier."); }
 
-  bool is_of_classes(const std::string& name) const override { return is_head(name); }
+  bool has_row_per_class(const std::string& name) const override { return is_head(name); }
 
-  // Of the body alone: a layer that the classifier does not use.
-  bool is_no_weight(const std::string& name) const override {
+  // The pooler is a layer of the body that the classifier does not use.
+  bool is_ignored_tensor(const std::string& name) const override {
     return name.starts_with("vit.pooler.") || name.starts_with("pooler.");
   }
 
  private:
-  // Of a body the data say it, and of a folder that names neither head nor classes.
+  // 0, which leaves the number to the data, if the folder is of a body alone or names neither head
+  // nor classes.
   static int64_t read_classes(ConfigFields& fields) {
     const std::vector<std::string> architectures = fields.texts("architectures");
     if (architectures.empty()) return read_labels(fields, 0);
-    const int64_t labels = read_labels(fields, kUsualLabels);
+    const int64_t labels = read_labels(fields, kDefaultLabels);
     return architectures[0].ends_with("ForImageClassification") ? labels : 0;
   }
 
@@ -141,8 +142,7 @@ class Vit final : public Family {
     const auto across = static_cast<int64_t>(std::lround(std::sqrt(patches)));
     if (across * across != patches)
       throw ConfigError(
-          "model.vit: {} patches are not those of a square image, which Hugging Face's "
-          "folders are for",
+          "model.vit: {} patches do not form a square image, which Hugging Face folders require",
           patches);
     return across * vit.patch;
   }

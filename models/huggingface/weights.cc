@@ -6,13 +6,13 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/transpose.h"
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 #include "runtime/checkpoint/match.h"
 
 namespace lockstep::huggingface {
 namespace {
 
-// How the folder's names differ from those of a whole model.
+// Maps names of tensors to those in the folder, which may lack the body's prefix or be older names.
 class NamesInFolder {
  public:
   NamesInFolder(const Family& family, const TensorFiles& files, const ModelConfig& model)
@@ -27,18 +27,18 @@ class NamesInFolder {
     const std::string older = family_.older_name(here);
     return !older.empty() && files_.find(older) != nullptr ? older : here;
   }
-  // Whether the folder's tensor lies beside the body: it is of a head.
-  bool is_beside_body(const std::string& name) const {
+  // Whether the folder's tensor belongs to a head rather than to the body.
+  bool is_outside_body(const std::string& name) const {
     return has_prefix_ && !name.starts_with(prefix_);
   }
-  // Of a name without or with the prefix the one without it.
+  // The name without the prefix, if it has one.
   std::string below_prefix(const std::string& name) const {
     return name.starts_with(prefix_) ? name.substr(prefix_.size()) : name;
   }
   const std::string& prefix() const { return prefix_; }
 
  private:
-  // Folders of a body alone lack the prefix, and so do names of a model without a head.
+  // Folders of a body alone lack the prefix, and so do the names of a model without a head.
   std::string with_or_without_prefix(const std::string& name) const {
     if (!has_prefix_) return below_prefix(name);
     return files_.find(name) == nullptr && files_.find(prefix_ + name) != nullptr ? prefix_ + name
@@ -51,7 +51,7 @@ class NamesInFolder {
   bool has_prefix_ = false;
 };
 
-// 0 where the model says none.
+// The model's number of classes; 0 if it has none.
 int64_t classes_of(const ModelConfig& model) {
   return std::visit(
       [](const auto& section) -> int64_t {
@@ -83,7 +83,7 @@ class Filler {
         model_(model),
         flat_(flat) {}
 
-  // All tensors are looked at before the first is read.
+  // All tensors are checked before the first one is read.
   WeightsRead fill(const std::vector<NamedSlice>& slices) {
     std::vector<Match> matches;
     for (const NamedSlice& slice : slices) matches.push_back(compare(slice));
@@ -92,52 +92,54 @@ class Filler {
     for (const Match& match : matches) {
       if (check(match)) found.push_back(match.slice);
     }
-    check_rest();
+    check_remaining();
     if (!mismatches_.empty())
-      throw CheckpointError("{}: {} of its tensors and the model's do not match: {}",
+      throw CheckpointError("{}: {} tensor{} not match the model's: {}",
                             origin_,
                             mismatches_.size(),
+                            mismatches_.size() == 1 ? " does" : "s do",
                             mismatches_.front());
     for (const NamedSlice* slice : found) {
-      for (const TensorPlace& place : places_of(family_, model_, *slice))
-        read_place(
-            *files_.find(names_.name_of(place.part.name)), *slice, place, flat_ + slice->offset);
+      for (const StoredPart& stored : stored_parts(family_, model_, *slice))
+        read_part(
+            *files_.find(names_.name_of(stored.part.name)), *slice, stored, flat_ + slice->offset);
     }
     return read_;
   }
 
  private:
-  // What the folder has of a tensor of the model.
+  // What the folder has for a tensor of the model.
   struct Match {
     const NamedSlice* slice;
-    bool is_whole = true;  // none of its parts is missing
+    bool is_complete = true;  // none of its parts is missing
     std::vector<std::string> mismatches;
   };
 
   Match compare(const NamedSlice& slice) {
-    ShapeByName expected, there;
-    const std::vector<TensorPart> stored = family_.parts(theirs_, slice.name);
+    ShapeByName expected, in_file;
+    const std::vector<TensorPart> in_folder = family_.parts(theirs_, slice.name);
     size_t number = 0;
-    for (TensorPlace place : places_of(family_, model_, slice)) {
-      const std::string name = names_.name_of(place.part.name);
-      const int64_t rows = stored[number++].stored_rows;
-      if (rows > place.rows) place.extents[0] = rows;
-      expected[name] = place.extents;
+    for (StoredPart stored : stored_parts(family_, model_, slice)) {
+      const std::string name = names_.name_of(stored.part.name);
+      const int64_t rows = in_folder[number++].stored_rows;
+      if (rows > stored.rows) stored.extents[0] = rows;
+      expected[name] = stored.extents;
       const TensorFiles::Tensor* tensor = files_.find(name);
       if (tensor == nullptr) continue;
       seen_.insert(name);
-      there[name] = tensor->entry->shape;
+      in_file[name] = tensor->entry->shape;
     }
-    if (!there.empty() && family_.is_head(slice.name)) heads_there_.insert(head_of(slice.name));
-    return {&slice, there.size() == expected.size(), list_mismatches(there, expected)};
+    if (!in_file.empty() && family_.is_head(slice.name)) heads_present_.insert(head_of(slice.name));
+    return {&slice, in_file.size() == expected.size(), list_mismatches(in_file, expected)};
   }
 
-  // Whether the folder has the tensor as the model needs it.
+  // Whether the tensor can be read from the folder. Otherwise records a note if it is of a new
+  // head, or else its mismatches.
   bool check(const Match& match) {
     if (match.mismatches.empty()) return true;
     if (is_new(match)) {
       read_.new_head = true;
-      read_.notes.push_back(fmt::format("{}: {} is new, with initial weights: {}",
+      read_.notes.push_back(fmt::format("{}: {} is initialised from scratch: {}",
                                         origin_,
                                         match.slice->name,
                                         match.mismatches.front()));
@@ -147,73 +149,74 @@ class Filler {
     return false;
   }
 
-  // A head that the folder has nothing of, or the layer of the classes where the folder has another
-  // number of them; else what does not fit is broken.
+  // Whether the tensor is of a head that the folder lacks, or of a classifier for another number of
+  // classes than the folder's. Any other mismatch is an error.
   bool is_new(const Match& match) const {
     const std::string& name = match.slice->name;
     if (!family_.is_head(name)) return false;
-    if (!heads_there_.contains(head_of(name))) return true;
-    return match.is_whole && family_.is_of_classes(name) &&
+    if (!heads_present_.contains(head_of(name))) return true;
+    return match.is_complete && family_.has_row_per_class(name) &&
            classes_of(theirs_) != classes_of(model_);
   }
 
-  // "cls" of "cls.predictions.bias", "pooler" of "bert.pooler.dense.bias".
+  // "cls" for "cls.predictions.bias", "pooler" for "bert.pooler.dense.bias".
   std::string head_of(const std::string& name) const {
     const std::string below = names_.below_prefix(name);
     return below.substr(0, below.find('.'));
   }
 
-  // Refuses a folder that has none of the body's tensors by the names that they may have.
+  // Rejects a folder that has none of the body's tensors by any of their possible names.
   void check_names(const std::vector<NamedSlice>& slices) const {
     const auto of_body = [&](const NamedSlice& slice) { return !family_.is_head(slice.name); };
     const auto body = std::find_if(slices.begin(), slices.end(), of_body);
     if (!seen_.empty() || body == slices.end()) return;
-    std::vector<std::string> there;
-    for (const auto& [name, tensor] : files_.tensors()) there.push_back(name);
+    std::vector<std::string> in_file;
+    for (const auto& [name, tensor] : files_.tensors()) in_file.push_back(name);
     const std::string name = names_.below_prefix(family_.parts(model_, body->name).front().name);
     throw CheckpointError(
-        "{}: has tensors {}; allowed: the model's, such as '{}{}', or '{}' in a folder of the body "
-        "alone",
+        "{}: has tensors {}; allowed: the model's, such as '{}{}', or '{}' if the folder has no "
+        "head",
         origin_,
-        there.empty() ? "none" : name_list(there),
+        in_file.empty() ? "none" : name_list(in_file),
         names_.prefix(),
         name,
         name);
   }
 
-  // What the model has not asked for.
-  void check_rest() {
+  // Checks the folder's tensors that the model does not have.
+  void check_remaining() {
     std::vector<std::string> left_out;
     for (const auto& [name, tensor] : files_.tensors()) {
-      if (seen_.count(name) > 0 || family_.is_no_weight(name)) continue;
+      if (seen_.count(name) > 0 || family_.is_ignored_tensor(name)) continue;
       const std::string tied = family_.tied_name(model_, name);
       if (!tied.empty()) {
         check_tied(name, tensor, names_.name_of(tied));
-      } else if (names_.is_beside_body(name)) {
+      } else if (names_.is_outside_body(name)) {
         left_out.push_back(name);  // of another head
       } else {
         mismatches_.push_back(fmt::format("the model has no tensor '{}'", name));
       }
     }
     if (!left_out.empty())
-      read_.notes.push_back(fmt::format("{}: left out: {}", origin_, name_list(left_out)));
+      read_.notes.push_back(fmt::format("{}: skipped: {}", origin_, name_list(left_out)));
   }
 
   void check_tied(const std::string& name,
                   const TensorFiles::Tensor& tensor,
                   const std::string& to_name) {
     const TensorFiles::Tensor* to = files_.find(to_name);
-    if (to == nullptr) return;  // which is a mismatch already
+    if (to == nullptr) return;  // reported as a mismatch already
     if (tensor.entry->shape == to->entry->shape && values(tensor) == values(*to)) return;
     if (family_.tied_name(theirs_, name).empty())
-      mismatches_.push_back(fmt::format(
-          "'{}' differs from '{}', as config.json says, but model.{}.tied_head is true; allowed: false",
-          name,
-          to_name,
-          name_of(model_)));
+      mismatches_.push_back(
+          fmt::format("'{}' differs from '{}' (config.json has tie_word_embeddings false), but "
+                      "model.{}.tied_head is true; allowed: false",
+                      name,
+                      to_name,
+                      name_of(model_)));
     else
-      mismatches_.push_back(fmt::format(
-          "config.json says that '{}' is tied to '{}', but they differ", name, to_name));
+      mismatches_.push_back(
+          fmt::format("config.json ties '{}' to '{}', but they differ", name, to_name));
   }
 
   const Family& family_;
@@ -222,24 +225,24 @@ class Filler {
   const NamesInFolder names_;
   const ModelConfig &theirs_, &model_;
   float* const flat_;
-  std::set<std::string> seen_;         // names in the folder
-  std::set<std::string> heads_there_;  // of which it has something
+  std::set<std::string> seen_;           // the folder's tensors that the model has
+  std::set<std::string> heads_present_;  // heads of which the folder has at least one tensor
   std::vector<std::string> mismatches_;
   WeightsRead read_;
 };
 
 }  // namespace
 
-void read_place(const TensorFiles::Tensor& tensor,
-                const NamedSlice& slice,
-                const TensorPlace& place,
-                float* parameter) {
-  float* const out = parameter + place.first * place.columns;
-  const int64_t elements = place.rows * place.columns;
-  if (place.reordered) {
+void read_part(const TensorFiles::Tensor& tensor,
+               const NamedSlice& slice,
+               const StoredPart& stored,
+               float* parameter) {
+  float* const out = parameter + stored.first * stored.columns;
+  const int64_t elements = stored.rows * stored.columns;
+  if (stored.reordered) {
     from_file_order(slice, values(tensor).data(), parameter);
-  } else if (place.part.transposed) {
-    transpose(values(tensor).data(), place.rows, place.columns, out);
+  } else if (stored.part.transposed) {
+    transpose(values(tensor).data(), stored.rows, stored.columns, out);
   } else if (tensor.entry->elements == elements) {
     read(tensor, out);
   } else {
@@ -247,27 +250,27 @@ void read_place(const TensorFiles::Tensor& tensor,
   }
 }
 
-std::vector<TensorPlace> places_of(const Family& family,
-                                   const ModelConfig& model,
-                                   const NamedSlice& slice) {
+std::vector<StoredPart> stored_parts(const Family& family,
+                                     const ModelConfig& model,
+                                     const NamedSlice& slice) {
   const Shape& shape = slice.shape;
-  std::vector<TensorPlace> places;
+  std::vector<StoredPart> parts;
   int64_t row = 0;
   for (const TensorPart& part : family.parts(model, slice.name)) {
-    TensorPlace place{.part = part, .extents = {}};
-    place.first = row;
-    place.rows = part.rows > 0 ? part.rows : shape[0] / part.equal_parts;
-    place.columns = shape.elements() / shape[0];
-    place.extents = file_extents(slice);
-    place.extents[0] = place.rows;
-    if (part.transposed) std::swap(place.extents[0], place.extents[1]);
-    place.extents.insert(place.extents.begin(), static_cast<size_t>(part.leading_ones), 1);
-    place.reordered = is_reordered(slice);
-    row += place.rows;
-    places.push_back(place);
+    StoredPart stored{.part = part, .extents = {}};
+    stored.first = row;
+    stored.rows = part.rows > 0 ? part.rows : shape[0] / part.equal_parts;
+    stored.columns = shape.elements() / shape[0];
+    stored.extents = file_extents(slice);
+    stored.extents[0] = stored.rows;
+    if (part.transposed) std::swap(stored.extents[0], stored.extents[1]);
+    stored.extents.insert(stored.extents.begin(), static_cast<size_t>(part.leading_ones), 1);
+    stored.reordered = is_reordered(slice);
+    row += stored.rows;
+    parts.push_back(stored);
   }
   LOCKSTEP_CHECK(row == shape[0], "{}: its parts have {} rows of {}", slice.name, row, shape[0]);
-  return places;
+  return parts;
 }
 
 std::optional<std::vector<int64_t>> extents_of(const Family& family,
@@ -279,12 +282,13 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
   for (const TensorPart& part : family.parts(model, name)) {
     const TensorFiles::Tensor* tensor = files.find(names.name_of(part.name));
     if (tensor == nullptr) return std::nullopt;
-    std::vector<int64_t> own = tensor->entry->shape;
-    const auto ones = std::min<size_t>(own.size(), static_cast<size_t>(part.leading_ones));
-    own.erase(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(ones));
-    if (part.transposed && own.size() == 2) std::swap(own[0], own[1]);
-    if (!extents.empty() && !own.empty()) own[0] += extents[0];
-    extents = own;
+    std::vector<int64_t> part_extents = tensor->entry->shape;
+    const auto ones = std::min<size_t>(part_extents.size(), static_cast<size_t>(part.leading_ones));
+    part_extents.erase(part_extents.begin(),
+                       part_extents.begin() + static_cast<std::ptrdiff_t>(ones));
+    if (part.transposed && part_extents.size() == 2) std::swap(part_extents[0], part_extents[1]);
+    if (!extents.empty() && !part_extents.empty()) part_extents[0] += extents[0];
+    extents = part_extents;
   }
   return extents;
 }

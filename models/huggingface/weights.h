@@ -1,5 +1,5 @@
 #pragma once
-// From the tensors of a folder to the parameters of a model.
+// Reads the tensors of a folder into the parameters of a model.
 
 #include <list>
 #include <optional>
@@ -13,40 +13,43 @@
 
 namespace lockstep::huggingface {
 
-// A part of one of our tensors: rows [first, first + rows) of (rows, columns).
-struct TensorPlace {
+// Rows [first, first + rows) of a parameter (rows, columns), as a folder stores them.
+struct StoredPart {
   TensorPart part;
   std::vector<int64_t> extents;  // in the folder
-  bool reordered = false;        // the whole tensor lies channels last here, channels first there
+  bool reordered = false;        // channels last in the model, channels first in the folder
   int64_t first = 0, rows = 0, columns = 1;
 };
 
-// Where a folder has the tensor, in the order of rows.
-std::vector<TensorPlace> places_of(const Family& family,
-                                   const ModelConfig& model,
-                                   const NamedSlice& slice);
+// The parts of the parameter in a folder, in the order of rows.
+std::vector<StoredPart> stored_parts(const Family& family,
+                                     const ModelConfig& model,
+                                     const NamedSlice& slice);
 
-// The extents of our tensor, as the folder's parts of it have them; none where it has no such parts.
+// The extents of the model's tensor `name`, put together from the folder's parts of it; none if a
+// part is missing.
 std::optional<std::vector<int64_t>> extents_of(const Family& family,
                                                const TensorFiles& files,
                                                const ModelConfig& model,
                                                const std::string& name);
 
-// Fills the place of `parameter`, which is the slice's, from the folder's tensor of its extents, or one
-// that has more rows behind.
-void read_place(const TensorFiles::Tensor& tensor,
-                const NamedSlice& slice,
-                const TensorPlace& place,
-                float* parameter);
+// Fills the rows of this part in `parameter`, the values of `slice`. The folder's tensor has the
+// part's extents, or more rows, of which the first are read.
+void read_part(const TensorFiles::Tensor& tensor,
+               const NamedSlice& slice,
+               const StoredPart& stored,
+               float* parameter);
 
-// What a folder has of the slice; those that are transposed are in `copies`.
+// The tensors that a folder has for the slice. They point into `flat`, or into `copies` if they had
+// to be transposed or reordered.
 std::vector<F32Tensor> folder_tensors(const Family& family,
                                       const ModelConfig& model,
                                       const NamedSlice& slice,
                                       const float* flat,
                                       std::list<std::vector<float>>& copies);
 
-// As read_weights() of folder.h; `origin` names the folder, and `theirs` is the model that it has.
+// Like read_weights() of folder.h. `origin` is the path of the folder, `theirs` the model of its
+// config.json.
 WeightsRead fill_weights(const Family& family,
                          const TensorFiles& files,
                          const std::string& origin,

@@ -14,7 +14,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/half.h"
 #include "runtime/base/transpose.h"
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 
 namespace lockstep::huggingface {
 namespace fs = std::filesystem;
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
-// What tokenizers, generation and preprocessing read.
+// Files of tokenizers, generation and preprocessing, which are copied from --like.
 constexpr std::array kOtherFiles = {"added_tokens.json",
                                     "chat_template.jinja",
                                     "chat_template.json",
@@ -38,7 +38,7 @@ constexpr std::array kOtherFiles = {"added_tokens.json",
                                     "vocab.json",
                                     "vocab.txt"};
 
-// The tensors as the folder has them; those that are transposed are copies.
+// The folder's tensors; those that are transposed or reordered point into `copies`.
 struct FolderTensors {
   std::vector<F32Tensor> tensors;
   std::list<std::vector<float>> copies;
@@ -56,21 +56,21 @@ FolderTensors tensors_of(const Family& family,
   return all;
 }
 
-// Whether the folder has weights that dtype_like() could go by.
+// Whether the folder has weights, so that dtype_like() can use their dtype.
 bool has_weights(const fs::path& folder) {
   std::error_code error;
   return fs::exists(folder / "model.safetensors", error) ||
          fs::exists(folder / "model.safetensors.index.json", error);
 }
 
-// Refuses numbers that the dtype, which the user asked for, would make infinite.
+// Throws ConfigError if a finite value would overflow in the dtype that the user chose.
 template <typename T>
 void check_range(const std::vector<F32Tensor>& tensors, const char* dtype) {
   for (const F32Tensor& tensor : tensors)
     for (const float x : tensor.values)
       if (std::isfinite(x) && !std::isfinite(to_float(round_to<T>(x))))
         throw ConfigError(
-            "--dtype: value is {}; allowed: f32, as '{}' has {}, which that cannot hold",
+            "--dtype: value is {}; allowed: f32, because '{}' has a value of {}, which overflows",
             dtype,
             tensor.name,
             x);
@@ -84,7 +84,8 @@ bool holds(const std::vector<F32Tensor>& tensors) {
   });
 }
 
-// The dtype of all weights of the folder, if it has weights of one dtype and that holds `tensors`.
+// The dtype of the folder's weights if they all have the same one and it holds `tensors` exactly;
+// otherwise F32.
 FileDtype dtype_like(const fs::path& folder,
                      const Family& family,
                      const std::vector<F32Tensor>& tensors) {
@@ -92,7 +93,7 @@ FileDtype dtype_like(const fs::path& folder,
   const TensorFiles files(folder);
   const auto all_are = [&](const std::string& dtype) {
     return std::all_of(files.tensors().begin(), files.tensors().end(), [&](const auto& tensor) {
-      return tensor.second.entry->dtype == dtype || family.is_no_weight(tensor.first);
+      return tensor.second.entry->dtype == dtype || family.is_ignored_tensor(tensor.first);
     });
   };
   if (all_are("BF16") && holds<BFloat16>(tensors)) return FileDtype::kBf16;
@@ -100,7 +101,7 @@ FileDtype dtype_like(const fs::path& folder,
   return FileDtype::kF32;
 }
 
-// The config.json of a folder of the same family: the fields of another would stay among its own.
+// The config.json of --like. It must be of the same family: fields of another one would remain.
 Json config_like(const fs::path& folder, const Family& family) {
   OpenConfig config(folder, "--like");
   if (config.family != &family)
@@ -114,7 +115,7 @@ bool is_number(const Json& value) {
          kind == Json::Kind::kDouble;
 }
 
-// How many a config.json has; 0: it does not say.
+// The number of positions in config.json; 0 if it has none.
 int64_t positions(const Json& config) {
   for (const char* name : {"max_position_embeddings", "n_positions"}) {
     const Json* const value = config.find(name);
@@ -132,7 +133,8 @@ int64_t context_of(const ModelConfig& model) {
       model);
 }
 
-// A model of fewer positions than that of the tokenizer: texts are cut to as many tokens.
+// If the model has fewer positions than the tokenizer allows, lowers the tokenizer's maximum
+// length.
 void lower_length(int64_t context, const fs::path& folder, WrittenFolder& written) {
   constexpr const char* kLength = "model_max_length";
   const fs::path path = folder / kTokenizerConfig;
@@ -145,7 +147,7 @@ void lower_length(int64_t context, const fs::path& folder, WrittenFolder& writte
   std::replace(written.copied.begin(),
                written.copied.end(),
                std::string(kTokenizerConfig),
-               fmt::format("{}, but for a {} of {},", kTokenizerConfig, kLength, context));
+               fmt::format("{} (with {} lowered to {})", kTokenizerConfig, kLength, context));
 }
 
 const char* torch_name(FileDtype dtype) {
@@ -165,19 +167,19 @@ std::vector<F32Tensor> folder_tensors(const Family& family,
                                       const float* flat,
                                       std::list<std::vector<float>>& copies) {
   std::vector<F32Tensor> tensors;
-  for (const TensorPlace& place : places_of(family, model, slice)) {
-    const float* values = flat + slice.offset + place.first * place.columns;
-    const auto elements = static_cast<size_t>(place.rows * place.columns);
-    if (place.part.transposed || place.reordered) {
+  for (const StoredPart& stored : stored_parts(family, model, slice)) {
+    const float* values = flat + slice.offset + stored.first * stored.columns;
+    const auto elements = static_cast<size_t>(stored.rows * stored.columns);
+    if (stored.part.transposed || stored.reordered) {
       std::vector<float>& copy = copies.emplace_back(elements);
-      if (place.reordered) {
+      if (stored.reordered) {
         to_file_order(slice, values, copy.data());
       } else {
-        transpose(values, place.columns, place.rows, copy.data());
+        transpose(values, stored.columns, stored.rows, copy.data());
       }
       values = copy.data();
     }
-    tensors.push_back({place.part.name, place.extents, {values, elements}});
+    tensors.push_back({stored.part.name, stored.extents, {values, elements}});
   }
   return tensors;
 }
@@ -200,15 +202,15 @@ WrittenFolder write_folder(const fs::path& out,
   if (written.dtype == FileDtype::kBf16) check_range<BFloat16>(all.tensors, "bf16");
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(written.dtype);
   std::map<std::string, std::string> metadata = options.metadata;
-  metadata["format"] = "pt";  // without it from_pretrained refuses the file
+  metadata["format"] = "pt";  // from_pretrained requires it
   if (!options.like.empty() && options.class_names.empty() && !label_names(config).empty())
     written.copied.push_back("id2label of config.json");
   written.weights = make_folder(out, [&](const fs::path& folder) {
     write_file_atomically(folder / kConfigFile, config.dump({.indent = 2}) + "\n");
-    family.write_others(model, options, config, folder);
+    family.write_other_files(model, options, config, folder);
     for (const char* name : kOtherFiles) {
       if (options.like.empty() || !is_file(options.like / name)) continue;
-      if (fs::exists(folder / name)) continue;  // the family's
+      if (fs::exists(folder / name)) continue;  // written by the family
       fs::copy_file(options.like / name, folder / name);
       written.copied.push_back(name);
     }

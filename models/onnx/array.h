@@ -1,5 +1,5 @@
 #pragma once
-// Values of an ONNX file that are known before the start.
+// Element types, extents, and arrays: tensors of an ONNX file whose elements are known.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lockstep::onnx {
 
-// The element types of ONNX that networks here may have; the others are refused where a file is read.
+// The supported element types of ONNX. read_file() rejects the others.
 enum class ElementType : uint8_t {
   kFloat,
   kDouble,
@@ -24,24 +24,25 @@ enum class ElementType : uint8_t {
   kInt64,
   kUint64,
   kBool,
-  kString,  // only as what a network ignores
+  kString,  // only for values that the network does not use
 };
 
-// Bytes of an element; 0 of a string.
+// Bytes of an element; 0 for a string.
 size_t size_of(ElementType type);
-// As ONNX writes it: "float", "int64", "bool".
+// ONNX's name of the type: "float", "int64", "bool".
 const char* name_of(ElementType type);
 bool is_floating(ElementType type);
 
 using Extents = std::vector<int64_t>;
 
-// Product of the extents; 1 of a scalar.
+// Product of the extents; 1 for a scalar.
 int64_t elements(const Extents& extents);
 // "(2, 3)".
 std::string to_string(const Extents& extents);
 
-// A tensor whose elements are known: row-major, in the host's byte order. Its elements never change
-// and are shared by copies; they may lie in a mapped file, which they then keep open.
+// A tensor whose elements are known: row-major, in the host's byte order. The elements are
+// immutable, and copies share them. They may be part of a mapped file, which stays open as long as
+// they live.
 struct Array {
   ElementType type = ElementType::kFloat;
   Extents extents;
@@ -53,24 +54,23 @@ struct Array {
   const T* as() const {
     return reinterpret_cast<const T*>(data.get());
   }
-  // All elements in another type: integers and truth values (bool: 0 or 1) as int64, numbers as double or
-  // float. Rounds as a cast does.
+  // All elements, converted as by a C++ cast; bool becomes 0 or 1.
   std::vector<int64_t> as_int64() const;
   std::vector<double> as_double() const;
   std::vector<float> as_float() const;
 };
 
-// An array of `elements(extents)` uninitialised elements, and where to write them.
+// A new array whose elements are uninitialised, and the pointer for writing them.
 struct NewArray {
   Array array;
   std::byte* data;
 };
 NewArray make_array(ElementType type, Extents extents);
-// Of values, converted to `type`.
+// Makes an array of the values, converted to `type`.
 Array array_of(ElementType type, Extents extents, const std::vector<double>& values);
 Array array_of_int64(Extents extents, const std::vector<int64_t>& values);
 
-// (N) int64.
+// Makes an array (N) int64.
 Array list_of(const std::vector<int64_t>& values);
 
 }  // namespace lockstep::onnx

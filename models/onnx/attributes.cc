@@ -19,7 +19,7 @@ bool has(const Attributes& attributes, const std::string& name) {
              attributes.unsupported.end();
 }
 
-// Files of the first versions do not tell the type: what is there is it.
+// Early versions of the format have no type field; then the field that is set gives the type.
 Proto::AttributeType type_of(const Proto& attribute) {
   if (attribute.type() != Proto::UNDEFINED) return attribute.type();
   if (attribute.has_f()) return Proto::FLOAT;
@@ -51,7 +51,7 @@ void add_attribute(Attributes& attributes,
                    const std::string& what) {
   const std::string& name = attribute.name();
   if (name.empty() || has(attributes, name))
-    throw ConfigError("{}: {}: two attributes are called {}; names must be there, and differ",
+    throw ConfigError("{}: {}: attribute name {} is empty or occurs twice; names must be unique",
                       path,
                       what,
                       quote_name(name));
@@ -96,7 +96,7 @@ Attributes read_attributes(const schema::NodeProto& node,
     }
     if (call == nullptr)
       throw ConfigError(
-          "{}: {}: attribute {} refers to one of a call; may do so in a function alone",
+          "{}: {}: attribute {} refers to an attribute of a call; only functions may do that",
           path,
           what,
           quote_name(attribute.name()));

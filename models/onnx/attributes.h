@@ -1,5 +1,5 @@
 #pragma once
-// Attributes of the nodes of an ONNX file.
+// Reads the attributes of nodes of an ONNX file.
 
 #include <map>
 #include <string>
@@ -17,19 +17,20 @@ class NodeProto;
 
 struct Attributes {
   std::map<std::string, Attribute> known;
-  std::vector<std::string> unsupported;  // graphs, sparse tensors and the like, by name
+  std::vector<std::string> unsupported;  // names of graphs, sparse tensors and the like
 };
 
-// Adds one attribute of what `what` describes. Throws ConfigError where its name stands there already
-// or its type is none of the format's.
+// Adds one attribute. `what` describes its node, for error messages. Throws ConfigError if its name
+// exists already or it has no type.
 void add_attribute(Attributes& attributes,
                    const schema::AttributeProto& attribute,
                    TensorReader& tensors,
                    const std::string& path,
                    const std::string& what);
 
-// Those of a node. In a function, what refers to an attribute of the call is that one, and absent
-// where `call` has none; `call` is null outside.
+// The attributes of a node. In a function, `call` has the attributes of the call: an attribute that
+// refers to one of them takes its value, or is absent if the call has no such attribute. Outside of
+// functions `call` is null.
 Attributes read_attributes(const schema::NodeProto& node,
                            const Attributes* call,
                            TensorReader& tensors,

@@ -1,5 +1,5 @@
-// Sequences: lists of values that are known before the start. Ops on them leave no node but Split,
-// Concat and the like.
+// Ops on sequences are resolved at bind time: the binder tracks a sequence as a list of values. The
+// network keeps only ordinary nodes, such as Split and Concat.
 
 #include "models/onnx/binder.h"
 #include "models/onnx/rules/strided.h"
@@ -8,7 +8,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// Of the nodes that stand in the place of those of sequences.
+// The opset of the nodes that replace sequence ops.
 constexpr int64_t kOpset = 13;
 
 }  // namespace
@@ -45,17 +45,21 @@ int Binder::new_constant(const std::string& name, Array array) {
   return number;
 }
 
-Binder::Sequence& Binder::sequence(const NodeView& view, size_t place) {
-  const auto found = sequences_.find(view.node().input(place));
+Binder::Sequence& Binder::sequence(const NodeView& view, size_t input) {
+  const auto found = sequences_.find(view.node().input(input));
   if (found == sequences_.end())
-    view.refuse("its input {} is no sequence whose values are known before the start", place);
+    view.refuse("its input {} is not a sequence whose values are known at bind time", input);
   return found->second;
 }
 
-size_t Binder::place_in(const NodeView& view, size_t place, int64_t end, size_t length) const {
+size_t Binder::sequence_index(const NodeView& view,
+                              size_t input,
+                              int64_t end,
+                              size_t length) const {
   const auto count = static_cast<int64_t>(length);
-  int64_t index = view.has(place) ? view.known_integer(place) : end;
-  if (index < -count || index > end) view.refuse("index {} of a sequence of {}", index, length);
+  int64_t index = view.has(input) ? view.known_integer(input) : end;
+  if (index < -count || index > end)
+    view.refuse("index {} is outside a sequence of {} values", index, length);
   if (index < 0) index += count;
   return static_cast<size_t>(index);
 }
@@ -72,8 +76,8 @@ void Binder::split_to_sequence(const Node& node) {
   const bool each = !view.has(1);
   if (each || view.rank(1) == 0) {
     const int64_t part = each ? 1 : view.known_integer(1);
-    if (part < 1) view.refuse("parts of {}; must be 1 or more", part);
-    if (extent / part > kMostElements >> 26) view.refuse("{} parts are too many", extent / part);
+    if (part < 1) view.refuse("splits into parts of {}; must be 1 or more", part);
+    if (extent / part > kMaxElements >> 26) view.refuse("{} parts are too many", extent / part);
     for (int64_t rest = extent; rest > 0; rest -= part) parts.push_back(std::min(part, rest));
   } else {
     parts = view.known_integers(1);
@@ -107,12 +111,12 @@ void Binder::concat_from_sequence(const Node& node) {
   if (node.integer("new_axis", 0) != 0) {
     const int axes = new_constant(value(node.output(0)).name + ".axis", list_of({axis}));
     for (int& part : parts) {
-      const int longer = new_value(value(part).name + ".unsqueezed");
-      add_computation(node_like(node, "Unsqueeze", {part, axes}, {longer}));
-      part = longer;
+      const int unsqueezed = new_value(value(part).name + ".unsqueezed");
+      add_computation(node_like(node, "Unsqueeze", {part, axes}, {unsqueezed}));
+      part = unsqueezed;
     }
   }
-  if (parts.empty()) NodeView(node, network_.values).refuse("a sequence of no values");
+  if (parts.empty()) NodeView(node, network_.values).refuse("the sequence is empty");
   Node made = node_like(node, "Concat", parts, node.outputs);
   made.attributes["axis"] = axis;
   add_computation(made);
@@ -139,19 +143,19 @@ bool Binder::add_of_sequence(const Node& node) {
   } else if (node.op == "SequenceAt") {
     const Sequence& from = sequence(view, 0);
     const auto last = static_cast<int64_t>(from.size()) - 1;
-    copy_value(from[place_in(view, 1, last, from.size())], node.output(0), node);
+    copy_value(from[sequence_index(view, 1, last, from.size())], node.output(0), node);
   } else if (node.op == "SequenceInsert") {
-    Sequence longer = sequence(view, 0);
-    const auto end = static_cast<int64_t>(longer.size());
-    const size_t at = place_in(view, 2, end, longer.size());
-    longer.insert(longer.begin() + static_cast<int64_t>(at), node.input(1));
-    sequences_[node.output(0)] = std::move(longer);
+    Sequence result = sequence(view, 0);
+    const auto end = static_cast<int64_t>(result.size());
+    const size_t index = sequence_index(view, 2, end, result.size());
+    result.insert(result.begin() + static_cast<int64_t>(index), node.input(1));
+    sequences_[node.output(0)] = std::move(result);
   } else if (node.op == "SequenceErase") {
-    Sequence shorter = sequence(view, 0);
-    const auto last = static_cast<int64_t>(shorter.size()) - 1;
-    const size_t at = place_in(view, 1, last, shorter.size());
-    shorter.erase(shorter.begin() + static_cast<int64_t>(at));
-    sequences_[node.output(0)] = std::move(shorter);
+    Sequence result = sequence(view, 0);
+    const auto last = static_cast<int64_t>(result.size()) - 1;
+    const size_t index = sequence_index(view, 1, last, result.size());
+    result.erase(result.begin() + static_cast<int64_t>(index));
+    sequences_[node.output(0)] = std::move(result);
   } else if (node.op == "SequenceLength") {
     const auto length = static_cast<int64_t>(sequence(view, 0).size());
     Value& output = value(node.output(0));

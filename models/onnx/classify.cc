@@ -1,6 +1,25 @@
-// Which initializers may learn: those that the config names, those that the file declares and, where neither
-// says anything, those that stand in the place of a parameter of a node whose other inputs depend on the
-// network's.
+// classify(): which initializers (and Constant nodes) are parameters, that is, learn.
+//
+// An ONNX file does not distinguish parameters from constants. PyTorch's newer exporter declares
+// them in metadata, and the config may name them. Otherwise a rule guesses from the graph, in three
+// passes:
+//
+//   1. spread() goes from inputs to outputs and marks the values that depend on the network's
+//      inputs (varies_).
+//   2. spread_back() goes from outputs to inputs and marks the values that receive a gradient
+//      (flows_). A step such as Floor, a comparison or a cast to integers stops it.
+//   3. visit() takes each op whose output receives a gradient and looks at its slots, the inputs
+//      that hold parameters in usual networks, such as the weight of a Conv. If another input
+//      varies, mark() searches backwards from the slot, through ops that only move elements
+//      (kMoving: a weight may be transposed first) and functions of a parameter (kOfParameters),
+//      over values that do not vary. The initializers that it finds are parameters if may_learn()
+//      accepts them: exporters also write masks and numbers of the arithmetic as initializers,
+//      which can only be recognised by their elements and names. The search remembers pairs of
+//      value and slot, so that it visits each once, however many paths lead there.
+//
+// Overrides then replaces the rule's result by the file's declaration, and that by the config's
+// patterns. Running statistics of batch norms never are parameters. Classes::vector_nodes records
+// where a bias or gain is used, to find parameters that an exporter has merged.
 
 #include <algorithm>
 #include <set>
@@ -18,8 +37,8 @@ namespace {
 enum class Slot : uint8_t {
   kWeight,
   kVector,   // bias, gain, scale or bias of a normalization
-  kTable,    // rows are gathered from it
-  kOperand,  // of an op that adds, multiplies, puts together
+  kTable,    // of Gather
+  kOperand,  // of elementwise ops, Concat and Where
 };
 
 // Ops that only move or copy the elements of their input 0 (Concat: of all inputs).
@@ -38,12 +57,14 @@ const std::set<std::string_view> kMoving = {"Transpose",
                                             "Tile",
                                             "Gather"};
 
-// Functions of a parameter that stand for it, as of a temperature that is learned as its logarithm.
+// Functions that networks apply to a parameter before its use. For example, a temperature is
+// learned as its logarithm.
 const std::set<std::string_view> kOfParameters = {"Exp", "Neg", "Sigmoid", "Softplus", "Tanh"};
 
+// Ops whose outputs depend only on the extents of their inputs.
 const std::set<std::string_view> kOfExtents = {"Shape", "Size", "EyeLike"};
 
-// Through which no gradient comes: what they make only jumps.
+// Whether the node's output is piecewise constant, so that no gradient passes.
 bool is_step(const Node& node) {
   static const std::set<std::string_view> kSteps = {"ArgMax",
                                                     "ArgMin",
@@ -61,12 +82,13 @@ bool is_step(const Node& node) {
                                                     "Sign",
                                                     "Size"};
   if (kSteps.count(node.op) > 0) return true;
-  static const std::set<int64_t> kFloatingTypes = {1, 10, 11, 16};  // numbers in ONNX
+  static const std::set<int64_t> kFloatingTypes = {1, 10, 11, 16};  // ONNX's numbers of the types
   return node.op == "Cast" && node.has("to") && kFloatingTypes.count(node.integer("to", 1)) == 0;
 }
 
-// Names that PyTorch's exporters give what they computed themselves: "val_12", "/layer/Constant_output_0", and an
-// operation with a number, "unsqueeze_14". Not "embedding_2": the rows of a table of positions, which learn.
+// Whether PyTorch's exporters made up the name, for a value that they computed themselves:
+// "val_12", "/layer/Constant_output_0", or an operation with a number, "unsqueeze_14".
+// "embedding_2" is not among them: it may be rows of a table of positions, which learn.
 bool is_invented(const std::string& name, bool one_element) {
   static const std::set<std::string_view> kOperations = {
       "_to_copy", "add",    "alias",    "arange", "cat",       "clone",     "convert_element_type",
@@ -84,8 +106,9 @@ bool is_invented(const std::string& name, bool one_element) {
          has("tensor_constant") || (one_element && has("onnx::"));
 }
 
-// Names that the exporters of TensorFlow, Keras, JAX and PaddlePaddle give numbers of the arithmetic:
-// "gelu/mul/x:0", "jax2tf_f_/Const_2:0", "const_fold_opt__211", "Constant@3", "p2o.helper.constant.4".
+// Whether the value is a number of the arithmetic rather than a parameter, by the names of the
+// exporters of TensorFlow, Keras, JAX and PaddlePaddle: "gelu/mul/x:0", "jax2tf_f_/Const_2:0",
+// "const_fold_opt__211", "Constant@3", "p2o.helper.constant.4".
 bool is_number_of(const std::string& name, const Array& array) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   if (has("Constant@") || name.starts_with("p2o.helper.")) return true;
@@ -94,7 +117,8 @@ bool is_number_of(const std::string& name, const Array& array) {
   return name.starts_with("const_fold_opt__") || (scalar && has("/") && !has("ReadVariableOp"));
 }
 
-// Only 0 and what makes a softmax forget.
+// Whether the array is an attention mask: only 0 and at least one number that a softmax turns into
+// 0.
 bool is_mask(const Array& array) {
   bool forgets = false;
   for (const float x : array.as_float()) {
@@ -104,7 +128,7 @@ bool is_mask(const Array& array) {
   return forgets;
 }
 
-// At most one axis is longer than 1.
+// Whether at most one axis is longer than 1.
 bool is_vector(const Array& array) {
   return std::count_if(array.extents.begin(), array.extents.end(), [](int64_t extent) {
            return extent > 1;
@@ -136,7 +160,7 @@ class Classifier {
   }
 
  private:
-  // From inputs to outputs of nodes.
+  // Sets varies_, in the order of nodes.
   void spread() {
     for (const Node& node : file_.nodes) {
       if (kOfExtents.count(node.op) > 0) continue;
@@ -149,7 +173,7 @@ class Classifier {
     }
   }
 
-  // From outputs to inputs of nodes. What nothing reads counts as an output.
+  // Sets flows_, in reverse order of nodes. A value that no node reads counts as an output.
   void spread_back() {
     std::vector<bool> read(file_.values.size(), false);
     const auto for_inputs = [&](const Node& node, const auto& visit) {
@@ -171,18 +195,18 @@ class Classifier {
     });
   }
 
-  // Whether an input other than that at `place` depends on the network's inputs.
-  bool others_vary(const Node& node, size_t place) const {
+  // Whether another input than `index` depends on the network's inputs.
+  bool others_vary(const Node& node, size_t index) const {
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (i != place && node.inputs[i] >= 0 && varies_[static_cast<size_t>(node.inputs[i])])
+      if (i != index && node.inputs[i] >= 0 && varies_[static_cast<size_t>(node.inputs[i])])
         return true;
     return false;
   }
 
-  void slots(int number, std::initializer_list<size_t> places, Slot slot) {
+  void slots(int number, std::initializer_list<size_t> indices, Slot slot) {
     const Node& node = file_.nodes[static_cast<size_t>(number)];
-    for (const size_t place : places)
-      if (node.input(place) >= 0 && others_vary(node, place)) mark(node.input(place), number, slot);
+    for (const size_t index : indices)
+      if (node.input(index) >= 0 && others_vary(node, index)) mark(node.input(index), number, slot);
   }
 
   void visit(int number) {
@@ -214,20 +238,17 @@ class Classifier {
     } else if (op == "Gather") {
       slots(number, {0}, Slot::kTable);
     } else if (op == "Einsum") {
-      for (size_t place = 0; place < node.inputs.size(); ++place)
-        slots(number, {place}, Slot::kWeight);
+      for (size_t index = 0; index < node.inputs.size(); ++index)
+        slots(number, {index}, Slot::kWeight);
     } else if (is({"Add", "Sub", "Mul", "Div", "Sum", "Concat"})) {
-      for (size_t place = 0; place < node.inputs.size(); ++place)
-        slots(number, {place}, Slot::kOperand);
+      for (size_t index = 0; index < node.inputs.size(); ++index)
+        slots(number, {index}, Slot::kOperand);
     } else if (op == "Where") {
       slots(number, {1, 2}, Slot::kOperand);
     }
   }
 
-  // A value in a slot of a node: initializers that it is made of may learn, and so may Constant nodes, which
-  // hold weights in files of other exporters, and by their names in PaddlePaddle's all that learns, which is no scalar;
-  // PyTorch's has them for gains of 1 that no module has.
-  // Each value is looked at once for each slot, however many ways lead to it.
+  // Marks the parameters that `value`, which is in `slot` of `node`, is computed from.
   void mark(int value, int node, Slot slot) {
     std::set<std::pair<int, Slot>> seen;
     std::vector<std::pair<int, Slot>> waiting;
@@ -247,7 +268,10 @@ class Classifier {
     }
   }
 
-  // The elements of an initializer or Constant node that learns in such a slot.
+  // The elements of the value if it is an initializer or Constant node that learns in such a slot;
+  // otherwise null. Other exporters than PyTorch's write weights as Constant nodes, and
+  // PaddlePaddle's writes all parameters so, with names and never as scalars. PyTorch's exporter
+  // writes gains of 1 as Constant nodes that no module has as a parameter.
   const Array* learning_array(int value, Slot slot) const {
     const FileValue& known = file_.values[static_cast<size_t>(value)];
     if (known.initializer >= 0) {
@@ -263,7 +287,7 @@ class Classifier {
     return learns ? &*known.constant : nullptr;
   }
 
-  // The inputs of which the node's outputs are made.
+  // Calls meet(input, slot) for the inputs from which mark() continues its search.
   template <typename Meet>
   static void meet_inputs(const Node& source, Slot slot, const Meet& meet) {
     if (!source.domain.empty()) return;
@@ -286,9 +310,9 @@ class Classifier {
   void add(int value, int node, Slot slot, const Array& array) {
     classes_.parameter[static_cast<size_t>(value)] = true;
     const std::string& op = file_.nodes[static_cast<size_t>(node)].op;
-    const bool together = op == "Concat" || op == "Where";
+    const bool joins = op == "Concat" || op == "Where";
     const bool vector =
-        slot == Slot::kVector || (slot == Slot::kOperand && !together && is_vector(array));
+        slot == Slot::kVector || (slot == Slot::kOperand && !joins && is_vector(array));
     if (!vector) return;
     std::vector<int>& nodes = classes_.vector_nodes[value];
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), node);
@@ -296,15 +320,15 @@ class Classifier {
   }
 
   const File& file_;
-  bool declares_;             // and its word counts
+  bool declares_;             // whether the file declares its parameters, and this is used
   std::vector<int> source_;   // by value: the node that computes it, or -1
   std::vector<bool> varies_;  // by value: whether it depends on an input of the network
   std::vector<bool> flows_;   // by value: whether a gradient comes back to it
-  bool by_pytorch_;           // whether its exporter has written the file
+  bool by_pytorch_;           // whether PyTorch's exporter wrote the file
   Classes classes_;
 };
 
-// Null of what is computed.
+// The elements of an initializer or Constant node; null for a computed value.
 const Array* elements_of(const File& file, size_t number) {
   const FileValue& value = file.values[number];
   if (value.initializer >= 0)
@@ -312,8 +336,8 @@ const Array* elements_of(const File& file, size_t number) {
   return value.constant ? &*value.constant : nullptr;
 }
 
-// Whether a pattern may make the value learn: an initializer, or a Constant node that is no number of the
-// arithmetic.
+// Whether model.onnx.trainable may select the value: an initializer, or a Constant node that is not
+// a number of the arithmetic.
 bool may_be_chosen(const File& file, size_t number) {
   const FileValue& value = file.values[number];
   return value.initializer >= 0 ||
@@ -321,15 +345,15 @@ bool may_be_chosen(const File& file, size_t number) {
           !is_number_of(value.name, *value.constant));
 }
 
-// What the file and the config say, in the place of what the rule has found.
+// Applies the file's declarations and the config's patterns, which take precedence over the rule.
 class Overrides {
  public:
   Overrides(const File& file, const Selection& selection)
       : file_(file), selection_(selection), statistic_(file.values.size(), false) {
     for (const Node& node : file.nodes) {
       if (node.op != "BatchNormalization" || !node.domain.empty()) continue;
-      for (const size_t place : {size_t{3}, size_t{4}})
-        if (node.input(place) >= 0) statistic_[static_cast<size_t>(node.input(place))] = true;
+      for (const size_t index : {size_t{3}, size_t{4}})
+        if (node.input(index) >= 0) statistic_[static_cast<size_t>(node.input(index))] = true;
     }
   }
 
@@ -351,7 +375,8 @@ class Overrides {
   }
 
  private:
-  // The exporter may have merged declared parameters wherever they stand.
+  // Adds all nodes that read a declared vector to vector_nodes: an optimizing exporter may have
+  // merged declared parameters in any slot.
   void add_readers(Classes& classes) const {
     for (size_t i = 0; i < file_.nodes.size(); ++i) {
       for (const int input : file_.nodes[i].inputs) {

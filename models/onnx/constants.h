@@ -1,5 +1,5 @@
 #pragma once
-// What several stages ask of nodes and constants.
+// Helpers for nodes and constants that several stages use.
 
 #include <optional>
 #include <string_view>
@@ -8,15 +8,16 @@
 
 namespace lockstep::onnx {
 
-// Added to a score, it or less makes a softmax give nothing.
+// A mask's value for positions that attention leaves out: added to a score, this or less makes the
+// softmax 0.
 constexpr float kForgotten = -1e4f;
 
-// Whether there is a node, and it is this op of ONNX's own.
+// Whether `node` is not null and has this op of ONNX's standard domain.
 bool is_op(const Node* node, std::string_view op);
 
-// The number of a constant of one element.
+// The element of a constant with one element.
 std::optional<float> number_of(const Value& value);
-// The number that each element of a constant is.
+// The value of all elements of a constant, if they are equal.
 std::optional<float> filling_of(const Value& value);
 
 }  // namespace lockstep::onnx

@@ -21,7 +21,7 @@ bool is_read(const Network& network, int number) {
          });
 }
 
-// Inputs that have a number for each token of samples (B, T).
+// Makes the inputs that have a number for each token, (B, T).
 class TextInputs {
  public:
   TextInputs(GraphBuilder& builder, int64_t batch, int64_t tokens, bool next_token)
@@ -40,12 +40,12 @@ class TextInputs {
       case Meaning::kMask: return mask(input);
       default: break;
     }
-    LOCKSTEP_CHECK(false, "{} is not of tokens ", input.name);
+    LOCKSTEP_CHECK(false, "{} has no number for each token", input.name);
     return kNoTensor;
   }
 
  private:
-  // Padding has a document below 0.
+  // 1 for tokens, 0 for padding, whose document is below 0.
   TensorId mask(const Value& input) {
     PointwiseProgram program;
     const int zero = program.constant(0);
@@ -64,7 +64,8 @@ DataInputs::Input images_of(GraphBuilder& builder, const Value& input, const Mod
   return {ops::image_normalize(builder, "images.normalized", pixels, {io.mean, io.std}), true};
 }
 
-// Numbers as an input of the file has them, floats or whole ones.
+// Converts numbers to the type of the file's input: unchanged if it is floating-point, else
+// integers.
 TensorId as_typed(GraphBuilder& builder, const Value& input, TensorId numbers) {
   if (is_floating(input.type)) return numbers;
   PointwiseProgram identity;
@@ -72,7 +73,7 @@ TensorId as_typed(GraphBuilder& builder, const Value& input, TensorId numbers) {
   return ops::pointwise(builder, input.name + ".whole", {numbers}, identity, /*integers=*/true);
 }
 
-// The features of a sample are those of the inputs, one after the other.
+// The features of a sample are split among the inputs, in order.
 DataInputs feature_data(GraphBuilder& builder, const Network& network) {
   const auto value = [&](int number) -> const Value& {
     return network.values[static_cast<size_t>(number)];
@@ -86,7 +87,7 @@ DataInputs feature_data(GraphBuilder& builder, const Network& network) {
   for (const int number : network.inputs) {
     const Value& input = value(number);
     const int64_t count = elements(input.extents) / batch;
-    // Whole numbers are those of the data, and not rounded.
+    // Integers are taken from the data, without the cast to the compute type.
     TensorId part = is_floating(input.type) ? x : features;
     if (count < all)
       part = ops::slice(builder, input.name + ".columns", part, {0, first}, {1, 1}, {batch, count});
@@ -106,13 +107,13 @@ DataInputs denoiser_data(GraphBuilder& builder,
                          const Network& network,
                          const ModelIo& io,
                          int64_t classes) {
-  const auto value = [&](size_t place) -> const Value& {
-    return network.values[static_cast<size_t>(network.inputs[place])];
+  const auto value = [&](size_t index) -> const Value& {
+    return network.values[static_cast<size_t>(network.inputs[index])];
   };
   if (builder.options().compute != DType::kF32)
     refuse_value("execution.precision",
                  builder.options().compute == DType::kBF16 ? "BF16" : "FP16",
-                 "FP32 with model.onnx.diffusion, as times in 16 bits are not told apart");
+                 "FP32 with model.onnx.diffusion, because 16 bits cannot distinguish all times");
   const bool lose_classes = diffusion.label_dropout > 0 && inputs.has(Meaning::kClasses);
   DataInputs made;
   made.noised = denoiser_inputs(builder,
@@ -122,11 +123,11 @@ DataInputs denoiser_data(GraphBuilder& builder,
                                  .target = diffusion.target,
                                  .label_dropout = lose_classes ? diffusion.label_dropout : 0,
                                  .classes = classes});
-  for (size_t place = 0; place < network.inputs.size(); ++place) {
-    switch (inputs.meanings()[place]) {
+  for (size_t index = 0; index < network.inputs.size(); ++index) {
+    switch (inputs.meanings()[index]) {
       case Meaning::kImages: made.inputs.push_back({made.noised.images, true}); break;
       case Meaning::kTimes:
-        made.inputs.push_back({as_typed(builder, value(place), made.noised.times)});
+        made.inputs.push_back({as_typed(builder, value(index), made.noised.times)});
         break;
       default:
         made.inputs.push_back(
@@ -144,8 +145,8 @@ DataInputs append_data_inputs(GraphBuilder& builder,
                               const Network& network,
                               const ModelIo& io,
                               int64_t ids) {
-  const auto value = [&](size_t place) -> const Value& {
-    return network.values[static_cast<size_t>(network.inputs[place])];
+  const auto value = [&](size_t index) -> const Value& {
+    return network.values[static_cast<size_t>(network.inputs[index])];
   };
   if (config.diffusion) return denoiser_data(builder, *config.diffusion, inputs, network, io, ids);
   if (inputs.kind() == ModelInput::kImages) return {.inputs = {images_of(builder, value(0), io)}};
@@ -154,17 +155,17 @@ DataInputs append_data_inputs(GraphBuilder& builder,
   const bool next_token = config.task == OnnxConfig::Task::kNextToken;
   TextInputs text(builder, value(0).extents[0], tokens, next_token);
   DataInputs made;
-  made.of_tokens = true;
-  for (size_t place = 0; place < network.inputs.size(); ++place) {
-    const Meaning meaning = inputs.meanings()[place];
+  made.takes_tokens = true;
+  for (size_t index = 0; index < network.inputs.size(); ++index) {
+    const Meaning meaning = inputs.meanings()[index];
     DataInputs::Input input;
-    const bool known = value(place).kind == ValueKind::kConstant;
-    if (!known && is_read(network, network.inputs[place]))
-      input.tensor = text.tensor_of(meaning, value(place));
+    const bool known = value(index).kind == ValueKind::kConstant;
+    if (!known && is_read(network, network.inputs[index]))
+      input.tensor = text.tensor_of(meaning, value(index));
     if (meaning == Meaning::kMask) input.limit = 2;
     if (meaning == Meaning::kTokens) input.limit = ids;
     if (meaning == Meaning::kPositions) input.limit = tokens;
-    if (meaning == Meaning::kSegments) input.limit = fewest_rows(network, network.inputs[place]);
+    if (meaning == Meaning::kSegments) input.limit = fewest_rows(network, network.inputs[index]);
     made.inputs.push_back(input);
   }
   made.documents = text.documents();

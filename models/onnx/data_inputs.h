@@ -1,5 +1,5 @@
 #pragma once
-// The tensors that a network's inputs are, made of those that the loader fills.
+// Makes the tensors of a network's inputs from those that the loader fills.
 
 #include <vector>
 
@@ -12,19 +12,19 @@ namespace lockstep::onnx {
 
 struct DataInputs {
   struct Input {
-    TensorId tensor = kNoTensor;  // kNoTensor where it is known, or nothing reads it
+    TensorId tensor = kNoTensor;  // kNoTensor if it is constant or unused
     bool channels_last = false;
-    int64_t limit = 0;  // above 0: its elements lie in [0, limit)
+    int64_t limit = 0;  // if above 0, its elements are in [0, limit)
   };
-  std::vector<Input> inputs;  // by Network::inputs
-  bool of_tokens = false;
-  TensorId documents = kNoTensor;  // (N, T) i32, of padding below 0; of text whose samples say so
-  TensorId targets = kNoTensor;    // (N, T) i32 of what the next token is; none in inference
-  DenoiserInputs noised = {};      // of networks that take noise off images
+  std::vector<Input> inputs;  // in the order of Network::inputs
+  bool takes_tokens = false;
+  TensorId documents = kNoTensor;  // (N, T) i32, below 0 for padding; if the samples have them
+  TensorId targets = kNoTensor;    // (N, T) i32, the next tokens; kNoTensor in inference
+  DenoiserInputs noised = {};      // for networks that remove noise from images
 };
 
-// Appends them, for a network that NetworkInputs::bind() has made. `ids`: what tokens are below, or of
-// what takes noise off images the number of classes.
+// Appends the ops that make the inputs. `network` comes from NetworkInputs::bind(). Tokens are
+// below `ids`; for networks that remove noise from images it is the number of classes.
 DataInputs append_data_inputs(GraphBuilder& builder,
                               const OnnxConfig& config,
                               const NetworkInputs& inputs,

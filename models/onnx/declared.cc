@@ -35,8 +35,9 @@ Declared declared_by(std::string_view kind) {
 
 using Kinds = std::map<std::string, Declared>;  // by name
 
-// Lines such as "p_head_weight: PARAMETER target='head.weight'", before those of outputs. `names`: by "head.weight"
-// the name that nodes have for it, "p_head_weight".
+// Parses lines such as "p_head_weight: PARAMETER target='head.weight'", which precede those of
+// outputs. `kinds` maps "head.weight" to its kind, and `names` to the name that nodes use,
+// "p_head_weight".
 void read_signature(const std::string& text,
                     Kinds& kinds,
                     std::map<std::string, std::string>& names) {
@@ -57,14 +58,14 @@ void read_signature(const std::string& text,
   }
 }
 
-// The aten op that PyTorch has written the node for.
+// The aten op from which PyTorch's exporter made the node.
 std::string aten_op(const schema::NodeProto& node) {
   const std::vector<std::string> classes = texts_of(text_of(node, kHierarchy));
   return classes.empty() ? "" : classes.back();
 }
 
-// What the nodes read before the exporter's optimizer, as "%p_head_weight" in the texts of PyTorch's nodes. Nodes with
-// a batch norm folded into them are left out: FoldedNorm has these.
+// Names that nodes read before the exporter's optimizer ran: "%p_head_weight" in the text of the
+// PyTorch node. Nodes into which a batch norm was folded are skipped; FoldedNorm covers them.
 std::set<std::string> read_by_nodes(const schema::GraphProto& graph) {
   std::set<std::string> names;
   for (const schema::NodeProto& node : graph.node()) {
@@ -78,7 +79,7 @@ std::set<std::string> read_by_nodes(const schema::GraphProto& graph) {
   return names;
 }
 
-// The number behind "onnx::Conv_".
+// 12 for "onnx::Conv_12".
 std::optional<int64_t> number_of_conv(const std::string& name) {
   constexpr std::string_view kStem = "onnx::Conv_";
   int64_t number = 0;
@@ -113,7 +114,7 @@ void read_declarations(const schema::GraphProto& graph,
   file.declares = !kinds.empty();
   file.optimized = !folded.empty();
 
-  std::set<std::string> kept;  // parameters that the file has, or something that is made of them
+  std::set<std::string> kept;  // parameters that are still in the file, or were folded into a value
   for (const auto& [name, number] : by_name) {
     FileValue& value = file.values[number];
     if (value.initializer < 0 && !value.constant) continue;
@@ -151,8 +152,9 @@ bool has_folded_norm(const schema::NodeProto& node) {
          aten_op(node).find("batch_norm") != std::string::npos;
 }
 
-// A folded convolution has a weight N and a bias N + 1, and its output is N + 2. Weights and biases that are
-// multiplied by constants are numbered without gaps.
+// The exporter numbers values in sequence. A convolution with a folded norm has the weight N and
+// the bias N + 1, and N + 2 is its output, so that N - 1 and N + 2 are no weights. Weights and
+// biases that were multiplied by constants are numbered without such gaps.
 void find_folded_norms_by_names(File& file) {
   if (file.declares || !file.producer.starts_with("pytorch")) return;
   std::set<int64_t> numbers;

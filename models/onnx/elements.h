@@ -1,6 +1,6 @@
 #pragma once
-// The elements of arrays in C++'s types, whatever the array's own, and conversions that are defined for
-// every number.
+// Access to an array's elements by their C++ type, and conversions that are defined for every
+// value.
 
 #include <cmath>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace lockstep::onnx {
 
-// A truth value as it is stored.
+// A boolean element, as stored.
 struct Bool {
   uint8_t byte;
 };
@@ -24,7 +24,8 @@ struct Bool {
 template <typename T>
 constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-// Calls work(pointer to elements), with the type in which C++ has them. Never for strings.
+// Calls work(pointer to elements), typed as the C++ type of the elements. `type` must not be
+// kString.
 template <typename Elements, typename Work>
 void by_type(ElementType type, Elements* data, const Work& work) {
   const auto as = [&]<typename T>(T) {
@@ -52,7 +53,7 @@ void by_type(ElementType type, Elements* data, const Work& work) {
   LOCKSTEP_REQUIRE(type != ElementType::kString);
 }
 
-// The integer next to zero; the least and greatest ones for what lies beyond, 0 for NaN.
+// Rounds towards zero. Saturates at the smallest and largest int64_t; 0 for NaN.
 inline int64_t truncated(double x) {
   constexpr double kBeyond = 9223372036854775808.0;  // 2^63
   if (std::isnan(x)) return 0;
@@ -61,7 +62,7 @@ inline int64_t truncated(double x) {
   return static_cast<int64_t>(x);
 }
 
-// An element as a To (int64_t, double or float). Integers of 64 bits without a sign wrap in int64_t.
+// Converts an element to To (int64_t, double or float). uint64 wraps in int64_t.
 template <typename To, typename From>
 To read_element(From x) {
   if constexpr (std::is_same_v<From, Bool>)
@@ -74,8 +75,8 @@ To read_element(From x) {
     return static_cast<To>(x);
 }
 
-// A number (int64_t, double or float) as an element: numbers are rounded, integers wrap to the type,
-// truth values are whether it is not 0.
+// Converts a number (int64_t, double or float) to an element: floating-point types are rounded,
+// integers wrap, bool is whether the number is not 0.
 template <typename To, typename From>
 To write_element(From x) {
   if constexpr (std::is_same_v<To, Bool>)
@@ -92,7 +93,7 @@ To write_element(From x) {
     return static_cast<To>(x);
 }
 
-// From numbers or integers, written in `type`.
+// Makes an array of numbers or integers, converted to `type`.
 template <typename From>
 Array array_from(ElementType type, Extents extents, const std::vector<From>& values) {
   NewArray made = make_array(type, std::move(extents));

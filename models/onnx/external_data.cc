@@ -27,25 +27,26 @@ uint64_t number_of(const std::string& text, const std::string& key, const std::s
 
 constexpr size_t kMaxCopies = 2;
 
-// Whether `path` lies in `folder`, both without links.
-bool lies_in(const fs::path& path, const fs::path& folder) {
+// Whether `path` is in `folder`; both are canonical.
+bool is_inside(const fs::path& path, const fs::path& folder) {
   const auto [ours, theirs] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
   return ours == folder.end() && theirs != path.end();
 }
 
 }  // namespace
 
-ExternalPlace external_place_of(const schema::TensorProto& tensor, const std::string& what) {
-  ExternalPlace place;
+ExternalReference external_reference_of(const schema::TensorProto& tensor,
+                                        const std::string& what) {
+  ExternalReference reference;
   for (const schema::StringStringEntryProto& entry : tensor.external_data()) {
-    if (entry.key() == "location") place.location = entry.value();
-    if (entry.key() == "offset") place.offset = number_of(entry.value(), "offset", what);
-    if (entry.key() == "length") place.length = number_of(entry.value(), "length", what);
+    if (entry.key() == "location") reference.location = entry.value();
+    if (entry.key() == "offset") reference.offset = number_of(entry.value(), "offset", what);
+    if (entry.key() == "length") reference.length = number_of(entry.value(), "length", what);
   }
-  if (place.location.empty())
-    throw ConfigError("{}: its elements are external, but it names no file; must have a location",
+  if (reference.location.empty())
+    throw ConfigError("{}: its elements are external, but it has no location; must name a file",
                       what);
-  return place;
+  return reference;
 }
 
 ExternalData::ExternalData(const std::string& path) : folder_(fs::path(path).parent_path()) {
@@ -65,13 +66,14 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   std::error_code missing;
   const fs::path resolved = fs::canonical(path, missing);
   if (missing)
-    throw ConfigError("{}: its external data is in {}: {}; the file must lie beside the ONNX file",
+    throw ConfigError("{}: its external data is in {}: {}; the file must be beside the ONNX file",
                       what,
                       quote_name(path.string()),
                       missing.message());
-  if (!lies_in(resolved, fs::canonical(folder_, missing)))
+  if (!is_inside(resolved, fs::canonical(folder_, missing)))
     throw ConfigError(
-        "{}: its external data is in {}, a link that leaves the folder of the file; must be within it",
+        "{}: its external data is in {}, a link that leaves the folder of the file; must stay "
+        "within it",
         what,
         quote_name(location));
   std::shared_ptr<const MappedFile>& file = files_[resolved.string()];
@@ -83,36 +85,36 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   }
 }
 
-std::shared_ptr<const std::byte> ExternalData::read(const ExternalPlace& place,
+std::shared_ptr<const std::byte> ExternalData::read(const ExternalReference& reference,
                                                     size_t bytes,
                                                     size_t alignment,
                                                     const std::string& what) {
-  if (place.length && *place.length != bytes)
-    throw ConfigError("{}: its external data has {} bytes; must have {}, as its extents say",
+  if (reference.length && *reference.length != bytes)
+    throw ConfigError("{}: its external data has {} bytes; must have {} for its extents",
                       what,
-                      *place.length,
+                      *reference.length,
                       bytes);
-  const std::shared_ptr<const MappedFile> file = open(place.location, what);
+  const std::shared_ptr<const MappedFile> file = open(reference.location, what);
   const size_t size = file->bytes().size();
-  if (place.offset > size || bytes > size - place.offset)
+  if (reference.offset > size || bytes > size - reference.offset)
     throw ConfigError("{}: its external data is {} bytes at {} of {}, which has {} bytes",
                       what,
                       bytes,
-                      place.offset,
-                      quote_name(place.location),
+                      reference.offset,
+                      quote_name(reference.location),
                       size);
-  const std::byte* data = file->bytes().data() + place.offset;
-  if (place.offset % alignment == 0) return {file, data};
-  // Any number of tensors may name the same bytes.
+  const std::byte* data = file->bytes().data() + reference.offset;
+  if (reference.offset % alignment == 0) return {file, data};
+  // The limit is needed because any number of tensors may refer to the same bytes.
   size_t& copied = copied_bytes_[file.get()];
   copied += bytes;
   if (copied > kMaxCopies * size)
     throw ConfigError(
-        "{}: its external data is at {} of {}, no multiple of {}, and the copies that this needs take more than {} "
-        "times the file; must be aligned",
+        "{}: its external data is at offset {} of {}, which is not a multiple of {}; copies of "
+        "such unaligned data exceed {} times the file's size, so it must be aligned",
         what,
-        place.offset,
-        quote_name(place.location),
+        reference.offset,
+        quote_name(reference.location),
         alignment,
         kMaxCopies);
   const std::shared_ptr<std::byte[]> copy(new std::byte[bytes > 0 ? bytes : 1]);

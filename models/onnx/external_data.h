@@ -1,5 +1,5 @@
 #pragma once
-// Elements of tensors that lie in files beside an ONNX file.
+// Reads elements of tensors from files beside an ONNX file ("external data").
 
 #include <cstddef>
 #include <cstdint>
@@ -19,26 +19,26 @@ namespace schema {
 class TensorProto;
 }
 
-// Where a tensor says that its elements are.
-struct ExternalPlace {
-  std::string location;  // a path from the folder of the ONNX file
+// A tensor's reference to its external elements.
+struct ExternalReference {
+  std::string location;  // path relative to the folder of the ONNX file
   uint64_t offset = 0;
   std::optional<uint64_t> length;  // in bytes
 };
 
-// The place that the tensor `what` (with the file's path, for messages) tells. Throws ConfigError
-// where it tells none or no numbers.
-ExternalPlace external_place_of(const schema::TensorProto& tensor, const std::string& what);
+// The tensor's reference. `what` describes the tensor and its file, for error messages. Throws
+// ConfigError if it has no location, or offset or length are not numbers.
+ExternalReference external_reference_of(const schema::TensorProto& tensor, const std::string& what);
 
-// The mapped files of one ONNX file. A file must lie in its folder: no absolute path, no "..", no symbolic
-// link that leaves it.
+// The mapped external files of one ONNX file. They must be in its folder: absolute paths, ".." and
+// symbolic links that leave the folder are rejected.
 class ExternalData {
  public:
   explicit ExternalData(const std::string& path);
 
-  // `bytes` bytes at the place, which keep the map alive. They are copied where they lie at no multiple
-  // of `alignment`. Throws ConfigError, beginning with `what`.
-  std::shared_ptr<const std::byte> read(const ExternalPlace& place,
+  // Returns `bytes` bytes, which keep the mapped file alive. They are copied if their offset is not
+  // a multiple of `alignment`. Throws ConfigError, with `what` in front.
+  std::shared_ptr<const std::byte> read(const ExternalReference& reference,
                                         size_t bytes,
                                         size_t alignment,
                                         const std::string& what);
@@ -47,8 +47,8 @@ class ExternalData {
   std::shared_ptr<const MappedFile> open(const std::string& location, const std::string& what);
 
   std::filesystem::path folder_;
-  std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // by path, without links
-  std::map<const MappedFile*, size_t> copied_bytes_;                // of what lies at no multiple
+  std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // by canonical path
+  std::map<const MappedFile*, size_t> copied_bytes_;                // of unaligned elements
 };
 
 }  // namespace lockstep::onnx

@@ -16,10 +16,11 @@
 namespace lockstep::onnx {
 namespace {
 
-// Functions that call each other could make any number of nodes of a short file.
-constexpr size_t kMostNodes = 300'000;
-constexpr size_t kMostExpandedBytes = size_t{1} << 30;
-constexpr size_t kDeepestCalls = 64;
+// Limits for expanded functions: functions that call each other could expand a small file without
+// bound.
+constexpr size_t kMaxNodes = 300'000;
+constexpr size_t kMaxExpandedBytes = size_t{1} << 30;
+constexpr size_t kMaxCallDepth = 64;
 
 template <typename Imports>
 void import_opsets(const Imports& imports, Opsets& opsets) {
@@ -27,7 +28,7 @@ void import_opsets(const Imports& imports, Opsets& opsets) {
     opsets[domain_of(opset.domain())] = opset.version();
 }
 
-// What a Constant node gives, as one of its attributes says; nothing of a sparse one.
+// The value of a Constant node; none if it is sparse.
 std::optional<Array> constant_of(const Node& node) {
   if (node.attributes.size() != 1 || !node.unsupported_attributes.empty()) return std::nullopt;
   const auto& [name, value] = *node.attributes.begin();
@@ -63,7 +64,7 @@ std::vector<OpenExtent> fixed(const Extents& extents) {
 
 std::string domain_of(const std::string& written) { return written == "ai.onnx" ? "" : written; }
 
-void check_opset(int64_t version, const std::string& path, const std::string& what) {
+void require_opset(int64_t version, const std::string& path, const std::string& what) {
   if (version < 9 || version > 23)
     throw ConfigError("{}: {} has opset {} of ONNX; must be 9 to 23", path, what, version);
 }
@@ -77,7 +78,7 @@ NodeReader::NodeReader(const schema::ModelProto& model,
   for (const schema::FunctionProto& function : model.functions()) {
     const std::tuple key{domain_of(function.domain()), function.name(), function.overload()};
     if (!functions_.emplace(key, &function).second)
-      throw ConfigError("{}: two functions are called {}; names must differ",
+      throw ConfigError("{}: two functions are named {}; names must be unique",
                         file.path,
                         quote_name(function.domain() + "." + function.name()));
   }
@@ -85,10 +86,9 @@ NodeReader::NodeReader(const schema::ModelProto& model,
 
 void NodeReader::charge(size_t bytes) {
   expanded_bytes_ += bytes;
-  if (expanded_bytes_ > kMostExpandedBytes)
-    throw ConfigError(
-        "{}: its functions have more than 1 GiB of nodes once calls are replaced by them",
-        file_.path);
+  if (expanded_bytes_ > kMaxExpandedBytes)
+    throw ConfigError("{}: its functions take more than 1 GiB once their calls are expanded",
+                      file_.path);
 }
 
 int NodeReader::make_value(const Surroundings& around, const std::string& name) {
@@ -118,7 +118,7 @@ void NodeReader::give(int value, const std::string& what) {
   if (value < 0) return;
   const auto [first, only] = sources_.emplace(value, what);
   if (!only)
-    throw ConfigError("{}: value {} comes from {} and from {}; must come from one",
+    throw ConfigError("{}: value {} is defined by {} and by {}; must have one source",
                       file_.path,
                       quote_name(file_.values[static_cast<size_t>(value)].name),
                       first->second,
@@ -126,7 +126,7 @@ void NodeReader::give(int value, const std::string& what) {
 }
 
 void NodeReader::read(const schema::GraphProto& graph) {
-  // The graph's names first: those of values in functions must differ from them.
+  // Define the graph's names first: generated names of values in functions must differ from them.
   for (const schema::NodeProto& node : graph.node())
     for (const std::string& output : node.output()) value(output);
   for (const schema::NodeProto& node : graph.node()) read_node(graph_, node);
@@ -151,8 +151,8 @@ const schema::FunctionProto* NodeReader::function_of(const schema::NodeProto& no
 }
 
 void NodeReader::read_node(Surroundings& around, const schema::NodeProto& proto) {
-  if (++read_nodes_ > kMostNodes)
-    throw ConfigError("{}: it has more than {} nodes", file_.path, kMostNodes);
+  if (++read_nodes_ > kMaxNodes)
+    throw ConfigError("{}: it has more than {} nodes", file_.path, kMaxNodes);
   Node node = describe(around, proto);
   const std::string what = node.description();
   if (!around.prefix.empty()) {
@@ -162,15 +162,16 @@ void NodeReader::read_node(Surroundings& around, const schema::NodeProto& proto)
   }
   const schema::FunctionProto* function = function_of(proto);
   if (proto.op_type().empty())
-    throw ConfigError("{}: {}: it has no op; every node must have one", file_.path, what);
+    throw ConfigError("{}: {}: has no op; every node must have one", file_.path, what);
   if (function == nullptr && !node.domain.empty())
     throw ConfigError(
-        "{}: {}: its domain is {}; must be ONNX's own, or the file must define it as a function",
+        "{}: {}: its domain is {}; must be ONNX's standard domain, or a function of the file",
         file_.path,
         what,
         quote_name(node.domain));
   if (function == nullptr && node.opset == 0)
-    throw ConfigError("{}: {}: no opset of ONNX is imported; must be 9 to 23", file_.path, what);
+    throw ConfigError(
+        "{}: {}: the file imports no opset of ONNX; must be 9 to 23", file_.path, what);
   Attributes attributes = read_attributes(proto, around.call, tensors_, file_.path, what);
   node.attributes = std::move(attributes.known);
   node.unsupported_attributes = std::move(attributes.unsupported);
@@ -212,9 +213,9 @@ NodeReader::Surroundings NodeReader::inside(Surroundings& around,
   inner.opsets = graph_.opsets;
   import_opsets(function.opset_import(), inner.opsets);
   const std::string what = fmt::format("function {}", quote_name(function.name()));
-  const auto own = inner.opsets.find("");
-  if (own != inner.opsets.end()) check_opset(own->second, file_.path, what);
-  // A call without a name is told by what it gives.
+  const auto standard = inner.opsets.find("");
+  if (standard != inner.opsets.end()) require_opset(standard->second, file_.path, what);
+  // A call without a name is named after its first output.
   std::string name =
       proto.name().empty() && proto.output_size() > 0 ? proto.output(0) : proto.name();
   if (name.empty()) name = function.name();
@@ -225,7 +226,7 @@ NodeReader::Surroundings NodeReader::inside(Surroundings& around,
   inner.calls.push_back(&function);
   for (int i = 0; i < function.input_size(); ++i)
     if (!inner.values.emplace(function.input(i), call.input(static_cast<size_t>(i))).second)
-      throw ConfigError("{}: {}: two inputs are called {}; names must differ",
+      throw ConfigError("{}: {}: two inputs are named {}; names must be unique",
                         file_.path,
                         what,
                         quote_name(function.input(i)));
@@ -236,12 +237,13 @@ void NodeReader::expand(Surroundings& around, const schema::NodeProto& proto, co
   const schema::FunctionProto& function = *function_of(proto);
   const std::string what = call.description();
   if (std::find(around.calls.begin(), around.calls.end(), &function) != around.calls.end())
-    throw ConfigError("{}: {}: the function calls itself; no function may", file_.path, what);
-  if (around.calls.size() >= kDeepestCalls)
     throw ConfigError(
-        "{}: {}: functions call each other more than {} deep", file_.path, what, kDeepestCalls);
+        "{}: {}: the function calls itself; recursion is not allowed", file_.path, what);
+  if (around.calls.size() >= kMaxCallDepth)
+    throw ConfigError(
+        "{}: {}: calls of functions are nested more than {} deep", file_.path, what, kMaxCallDepth);
   if (proto.input_size() > function.input_size() || proto.output_size() > function.output_size())
-    throw ConfigError("{}: {}: it has {} inputs and {} outputs; the function has {} and {}",
+    throw ConfigError("{}: {}: has {} inputs and {} outputs; the function has {} and {}",
                       file_.path,
                       what,
                       proto.input_size(),
@@ -251,14 +253,15 @@ void NodeReader::expand(Surroundings& around, const schema::NodeProto& proto, co
   Attributes attributes{call.attributes, call.unsupported_attributes};
   for (const schema::AttributeProto& attribute : function.attribute_proto()) {
     const auto& unsupported = attributes.unsupported;
-    const bool told =
+    const bool given =
         attributes.known.count(attribute.name()) > 0 ||
         std::find(unsupported.begin(), unsupported.end(), attribute.name()) != unsupported.end();
-    if (!told) add_attribute(attributes, attribute, tensors_, file_.path, what);
+    if (!given) add_attribute(attributes, attribute, tensors_, file_.path, what);
   }
   Surroundings inner = inside(around, function, proto, call);
   inner.call = &attributes;
-  // An output that is an input too, or another output, is a copy of it.
+  // If an output of the function is also an input or another output, the call's output is a copy of
+  // it.
   std::vector<std::pair<int, std::string>> copies;
   for (int i = 0; i < proto.output_size(); ++i) {
     const int output = call.output(static_cast<size_t>(i));

@@ -1,6 +1,5 @@
 #pragma once
-// The nodes of an ONNX file, in which calls of the file's own functions are replaced by the functions'
-// nodes.
+// Reads the nodes of an ONNX file and expands calls of the functions that the file defines.
 
 #include <cstdint>
 #include <map>
@@ -25,10 +24,10 @@ class NodeProto;
 
 using Opsets = std::map<std::string, int64_t>;  // by domain
 
-// A domain as it is compared: ONNX's own may also be written "ai.onnx".
+// Normalises a domain: ONNX's standard domain is "", but may also be written "ai.onnx".
 std::string domain_of(const std::string& written);
 
-// Fills File::values and File::nodes. All throw ConfigError.
+// Fills File::values and File::nodes. All methods throw ConfigError.
 class NodeReader {
  public:
   NodeReader(const schema::ModelProto& model,
@@ -36,23 +35,23 @@ class NodeReader {
              TensorReader& tensors,
              File& file);
 
-  // The number of the graph's value of that name, made where there is none; -1 of "".
+  // The number of the graph's value of this name, which is added if there is none; -1 for "".
   int value(const std::string& name) { return value(graph_, name); }
-  // Says that `what` gives the value; nothing else may.
+  // Records `what` as the source of the value. Throws ConfigError if it has one already.
   void give(int value, const std::string& what);
   void read(const schema::GraphProto& graph);
-  // Whether something gives the value.
+  // Whether give() was called for the value.
   bool has_source(int value) const { return sources_.count(value) > 0; }
 
  private:
-  // What stands around nodes: the graph, or one call of a function.
+  // The scope of nodes: the graph, or one call of a function.
   struct Surroundings {
     std::unordered_map<std::string, int> values = {};
     Opsets opsets = {};
     const Attributes* call = nullptr;
     std::string prefix = {};  // of names; empty in the graph
     std::string scope = {};
-    std::vector<const schema::FunctionProto*> calls = {};  // that led here
+    std::vector<const schema::FunctionProto*> calls = {};  // the chain of calls
   };
 
   int value(Surroundings& around, const std::string& name);
@@ -74,12 +73,13 @@ class NodeReader {
   std::map<std::tuple<std::string, std::string, std::string>, const schema::FunctionProto*>
       functions_;                                 // by domain, name, overload
   std::unordered_set<std::string> names_;         // of all values
-  std::unordered_map<int, std::string> sources_;  // by value: what gives it
+  std::unordered_map<int, std::string> sources_;  // by value: see give()
   size_t read_nodes_ = 0;
   size_t expanded_bytes_ = 0;
 };
 
-// Throws ConfigError where `version` of ONNX's own opset, which `what` of the file imports, is not one of 9 to 23.
-void check_opset(int64_t version, const std::string& path, const std::string& what);
+// Throws ConfigError if `version` of ONNX's standard opset is not in 9 to 23. `what` (the file or a
+// function) imports it.
+void require_opset(int64_t version, const std::string& path, const std::string& what);
 
 }  // namespace lockstep::onnx

@@ -8,9 +8,8 @@
 namespace lockstep::onnx {
 namespace {
 
-// Whether a gradient of a number that the node computes comes back to its input at `place`. Nothing comes back
-// from whole numbers and truth.
-bool carries(const Node& node, size_t place) {
+// Whether the node passes a gradient of its floating-point outputs to its input `index`.
+bool carries(const Node& node, size_t index) {
   static const std::set<std::string_view> kSteps = {"Bernoulli",
                                                     "Ceil",
                                                     "EyeLike",
@@ -19,7 +18,7 @@ bool carries(const Node& node, size_t place) {
                                                     "RandomUniformLike",
                                                     "Round",
                                                     "Sign"};
-  // Inputs from this one on have no gradient.
+  // For these ops only the inputs before this index have a gradient.
   static const std::map<std::string_view, size_t> kOnlyBefore = {{"BatchNormalization", 3},
                                                                  {"CastLike", 1},
                                                                  {"Dropout", 1},
@@ -28,9 +27,9 @@ bool carries(const Node& node, size_t place) {
                                                                  {"Resize", 1},
                                                                  {"Upsample", 1}};
   if (node.detached || !node.domain.empty() || kSteps.contains(node.op)) return false;
-  if (node.op == "Where") return place > 0;
+  if (node.op == "Where") return index > 0;
   const auto found = kOnlyBefore.find(node.op);
-  return found == kOnlyBefore.end() || place < found->second;
+  return found == kOnlyBefore.end() || index < found->second;
 }
 
 }  // namespace
@@ -42,14 +41,14 @@ void hold_unreached(Network& network, const std::vector<size_t>& outputs) {
     const auto at = static_cast<size_t>(number);
     reached[at] = reached[at] || is_floating(network.values[at].type);
   };
-  for (size_t place = 0; place < network.outputs.size(); ++place)
-    if (outputs.empty() || std::ranges::count(outputs, place) > 0) reach(network.outputs[place]);
+  for (size_t index = 0; index < network.outputs.size(); ++index)
+    if (outputs.empty() || std::ranges::count(outputs, index) > 0) reach(network.outputs[index]);
   for (auto node = network.nodes.rbegin(); node != network.nodes.rend(); ++node) {
     const bool any = std::ranges::any_of(node->outputs, [&](int output) {
       return output >= 0 && reached[static_cast<size_t>(output)];
     });
-    for (size_t place = 0; any && place < node->inputs.size(); ++place)
-      if (carries(*node, place)) reach(node->inputs[place]);
+    for (size_t index = 0; any && index < node->inputs.size(); ++index)
+      if (carries(*node, index)) reach(node->inputs[index]);
   }
   for (size_t number = 0; number < network.values.size(); ++number) {
     Value& value = network.values[number];

@@ -1,5 +1,5 @@
 #pragma once
-// Which parameters of a network a gradient reaches.
+// Finds the parameters of a network that no gradient reaches.
 
 #include <cstddef>
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace lockstep::onnx {
 
-// Makes constants of the parameters that reach no output by a differentiable path, as those that are only
-// rounded, compared or counted, or that stand behind PyTorch's detach(). `outputs`: places of those that the
-// losses are of; none: all.
+// Turns parameters into constants if no differentiable path leads from them to an output: for
+// example, if they are only rounded or compared, or pass PyTorch's detach(). `outputs` has the
+// indices of the outputs with losses; empty: all.
 void hold_unreached(Network& network, const std::vector<size_t>& outputs);
 
 }  // namespace lockstep::onnx

@@ -1,5 +1,5 @@
 #pragma once
-// What the whole numbers of a network's inputs are indices into.
+// Which tables the integers of a network's inputs index.
 
 #include <vector>
 
@@ -7,14 +7,14 @@
 
 namespace lockstep::onnx {
 
-// Whether the node's output has elements of its first input, in any order and number: Reshape, Gather.
+// Whether the node only moves or copies elements of its first input: Reshape, Gather.
 bool moves_elements(const Node& node);
 
-// By value: the value whose elements it has, all or some of them, in any order and number; itself where
-// they are computed.
+// For each value, the value from which its elements were moved or copied, in any order and number.
+// It is the value itself if its elements are computed.
 std::vector<int> sources_of_elements(const Network& network);
 
-// The fewest rows of the tables that elements of an input pick rows of; 0: there is none.
+// The number of rows of the smallest table that elements of the input index; 0 if there is none.
 int64_t fewest_rows(const Network& network, int input);
 
 }  // namespace lockstep::onnx

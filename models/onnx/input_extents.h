@@ -1,5 +1,6 @@
 #pragma once
-// The extents of a file's inputs, from what the file leaves open and what is given for it.
+// Finds the extents of a file's inputs, with the options' values for axes that the file leaves
+// open.
 
 #include <vector>
 
@@ -7,8 +8,8 @@
 
 namespace lockstep::onnx {
 
-// In the order of File::inputs. Throws ConfigError: axes that stay open, a batch that the file fixes to
-// another size, names that the file does not have, all with what to give.
+// The extents in the order of File::inputs. Throws ConfigError if an axis stays open, the file
+// fixes another batch, or a name of the options is unknown; the message has the remedy.
 std::vector<Extents> input_extents(const File& file, const BindOptions& options);
 
 }  // namespace lockstep::onnx

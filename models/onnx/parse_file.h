@@ -8,11 +8,11 @@
 
 namespace lockstep::onnx {
 
-// An ONNX file has fewer bytes than 2 GiB: protobuf's limit.
+// Protobuf limits an ONNX file to less than 2 GiB.
 constexpr size_t kLargestFile = (size_t{1} << 31) - 1;
 
-// What read_file() gives for a file with these bytes at `path`, beside which external data is looked for. The
-// bytes may go afterwards.
+// Like read_file(), for the bytes of a file at `path`; external data is read from the folder of
+// `path`. The result does not refer to `bytes`.
 File parse_file(std::span<const std::byte> bytes, const std::string& path);
 
 }  // namespace lockstep::onnx

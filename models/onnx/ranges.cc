@@ -11,17 +11,18 @@ namespace {
 
 using Known = std::optional<Range>;
 
+// The smallest range that contains both.
 Range both(const Range& a, const Range& b) {
-  return {std::min(a.least, b.least), std::max(a.most, b.most), a.counts || b.counts};
+  return {std::min(a.min, b.min), std::max(a.max, b.max), a.counts || b.counts};
 }
 
-// The smallest and the largest of what `function` makes of the ends.
+// The range of function(x, y): its minimum and maximum over the ends of both ranges.
 template <typename Function>
 Range of_ends(const Range& a, const Range& b, const Function& function) {
-  const double ends[] = {function(a.least, b.least),
-                         function(a.least, b.most),
-                         function(a.most, b.least),
-                         function(a.most, b.most)};
+  const double ends[] = {function(a.min, b.min),
+                         function(a.min, b.max),
+                         function(a.max, b.min),
+                         function(a.max, b.max)};
   return {std::ranges::min(ends), std::ranges::max(ends), a.counts || b.counts};
 }
 
@@ -50,8 +51,8 @@ class Ranges {
   static Known of_constant(const Array& array) {
     const std::vector<double> elements = array.as_double();
     if (elements.empty()) return std::nullopt;
-    const auto [least, most] = std::ranges::minmax(elements);
-    return Range{least, most};
+    const auto [min, max] = std::ranges::minmax(elements);
+    return Range{min, max};
   }
 
   Known of_node(const Node& node) {
@@ -61,11 +62,11 @@ class Ranges {
       const Known each = of(node.input(0)), axis = of(node.input(1));
       if (!each || !axis) return std::nullopt;
       const Extents& extents = network_.values[static_cast<size_t>(node.input(0))].extents;
-      const auto place = static_cast<int64_t>(axis->most);
+      const auto axis_index = static_cast<int64_t>(axis->max);
       const auto rank = static_cast<int64_t>(extents.size());
-      const auto n =
-          static_cast<double>(extents[static_cast<size_t>(place < 0 ? place + rank : place)]);
-      return Range{std::min(0.0, each->least * n), std::max(0.0, each->most * n), true};
+      const auto n = static_cast<double>(
+          extents[static_cast<size_t>(axis_index < 0 ? axis_index + rank : axis_index)]);
+      return Range{std::min(0.0, each->min * n), std::max(0.0, each->max * n), true};
     }
     if (is_op(&node, "Where")) {
       const Known a = of(node.input(1)), b = of(node.input(2));
@@ -97,7 +98,7 @@ class Ranges {
   const Network& network_;
   const std::map<int, int64_t>& limits_;
   std::vector<const Node*> producers_;  // by value
-  int left_ = 200;                      // values that may still be looked at
+  int left_ = 200;                      // values that may still be visited: bounds the search
 };
 
 }  // namespace

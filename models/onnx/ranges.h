@@ -1,5 +1,5 @@
 #pragma once
-// Between what the numbers of a value lie, as far as it is known before the start.
+// Interval arithmetic: bounds for the elements of a value.
 
 #include <cstdint>
 #include <map>
@@ -10,13 +10,14 @@
 namespace lockstep::onnx {
 
 struct Range {
-  double least = 0, most = 0;
-  // Whether it comes of counting, as positions do that are computed of tokens: then there are samples that
-  // reach the end of the range.
+  double min = 0, max = 0;
+  // Whether it comes from a cumulative sum, like positions that are counted over tokens. Then
+  // samples exist that reach the end of the range.
   bool counts = false;
 };
 
-// `limits`: elements of these inputs lie in [0, limit).
+// The range of the elements of `value`, if it is known. `limits` maps inputs to their limits: their
+// elements are in [0, limit).
 std::optional<Range> range_of(const Network& network,
                               int value,
                               const std::map<int, int64_t>& limits);

@@ -21,16 +21,16 @@ std::shared_ptr<schema::ModelProto> parse(std::span<const std::byte> bytes,
                                           const std::string& path) {
   if (bytes.size() > kLargestFile)
     throw ConfigError(
-        "{}: it has {} bytes; an ONNX file must have fewer than 2 GiB, with larger tensors beside it",
+        "{}: has {} bytes; an ONNX file must be smaller than 2 GiB, with large tensors as external "
+        "data",
         path,
         bytes.size());
-  if (bytes.empty()) throw ConfigError("{}: it is empty; must be an ONNX file", path);
+  if (bytes.empty()) throw ConfigError("{}: is empty; must be an ONNX file", path);
   auto model = std::make_shared<schema::ModelProto>();
   if (!model->ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    throw ConfigError("{}: it is no ONNX file, or is damaged or cut short", path);
+    throw ConfigError("{}: not an ONNX file, or damaged or truncated", path);
   if (!model->has_ir_version() || model->ir_version() < 1 || !model->has_graph())
-    throw ConfigError("{}: it is no ONNX file: must have a version of the format and a graph",
-                      path);
+    throw ConfigError("{}: not an ONNX file: must have a version of the format and a graph", path);
   return model;
 }
 
@@ -38,10 +38,10 @@ Opsets opsets_of(const schema::ModelProto& model, const std::string& path) {
   Opsets opsets;
   for (const schema::OperatorSetIdProto& opset : model.opset_import()) {
     const std::string domain = domain_of(opset.domain());
-    if (domain.empty()) check_opset(opset.version(), path, "the file");
+    if (domain.empty()) require_opset(opset.version(), path, "the file");
     const auto [known, added] = opsets.emplace(domain, opset.version());
     if (!added && known->second != opset.version())
-      throw ConfigError("{}: it imports domain {} with opset {} and with opset {}; must be one",
+      throw ConfigError("{}: imports domain {} with opset {} and with opset {}; must be one",
                         path,
                         quote_name(domain),
                         known->second,
@@ -50,9 +50,9 @@ Opsets opsets_of(const schema::ModelProto& model, const std::string& path) {
   return opsets;
 }
 
-// Type and extents as the file tells them, as far as they are of a kind that is known.
+// Sets type and extents of the value from the file, if it is a tensor of a supported type.
 void describe(FileValue& value, const schema::ValueInfoProto& info) {
-  if (value.constant || value.initializer >= 0) return;  // these tell better themselves
+  if (value.constant || value.initializer >= 0) return;  // known from their elements
   const schema::TypeProto::Tensor& tensor = info.type().tensor_type();
   const std::optional<ElementType> type = element_type_of(tensor.elem_type());
   if (!info.type().has_tensor_type() || !type) return;
@@ -62,13 +62,13 @@ void describe(FileValue& value, const schema::ValueInfoProto& info) {
   value.extents.clear();
   for (const schema::TensorShapeProto::Dimension& dim : tensor.shape().dim()) {
     const bool open = !dim.has_dim_value() || dim.dim_value() < 0;
-    // Exporters write "?" for axes that have nothing in common.
+    // Exporters write "?" for unnamed axes, which need not have the same extent.
     const std::string name = dim.dim_param() == "?" ? "" : dim.dim_param();
     value.extents.push_back({open ? -1 : dim.dim_value(), name});
   }
 }
 
-// That an input or output is a tensor of a known type, where the file says what it is.
+// Throws ConfigError if the file gives an input or output a type that is not a supported tensor.
 void check_type(const schema::ValueInfoProto& info, const std::string& path, const char* what) {
   const schema::TypeProto& type = info.type();
   const char* kind = type.has_sequence_type()        ? "a sequence"
@@ -82,8 +82,8 @@ void check_type(const schema::ValueInfoProto& info, const std::string& path, con
   const int element = type.tensor_type().elem_type();
   if (type.has_tensor_type() && !element_type_of(element))
     throw ConfigError(
-        "{}: {} {} has elements of type {}; must be float, double, float16, bfloat16, int8 to int64, "
-        "uint8 to uint64, bool or string",
+        "{}: {} {} has elements of type {}; must be float, double, float16, bfloat16, int8 to "
+        "int64, uint8 to uint64, bool or string",
         path,
         what,
         name,
@@ -119,7 +119,7 @@ class Reader {
 
   void read_initializers() {
     if (graph_.sparse_initializer_size() > 0)
-      throw ConfigError("{}: it has sparse initializers; all must be dense", file_.path);
+      throw ConfigError("{}: has sparse initializers; all must be dense", file_.path);
     for (const schema::TensorProto& tensor : graph_.initializer()) {
       const std::string what = fmt::format("initializer {}", quote_name(tensor.name()));
       if (tensor.name().empty())
@@ -129,11 +129,11 @@ class Reader {
                        tensor.data_location() == schema::TensorProto::EXTERNAL};
       const int number = nodes_.value(tensor.name());
       nodes_.give(number, what);
-      FileValue& its = value(number);
-      its.typed = its.has_extents = true;
-      its.type = made.array.type;
-      for (const int64_t extent : made.array.extents) its.extents.push_back({extent, ""});
-      its.initializer = static_cast<int>(file_.initializers.size());
+      FileValue& v = value(number);
+      v.typed = v.has_extents = true;
+      v.type = made.array.type;
+      for (const int64_t extent : made.array.extents) v.extents.push_back({extent, ""});
+      v.initializer = static_cast<int>(file_.initializers.size());
       file_.initializers.push_back(std::move(made));
     }
   }
@@ -142,7 +142,7 @@ class Reader {
     std::set<std::string> names;
     for (const schema::ValueInfoProto& info : graph_.input()) {
       if (info.name().empty() || !names.insert(info.name()).second)
-        throw ConfigError("{}: two inputs are called {}; names must be there, and differ",
+        throw ConfigError("{}: input name {} is empty or occurs twice; names must be unique",
                           file_.path,
                           quote_name(info.name()));
       const int number = nodes_.value(info.name());
@@ -160,12 +160,12 @@ class Reader {
     std::set<std::string> names;
     for (const schema::ValueInfoProto& info : graph_.output()) {
       if (!names.insert(info.name()).second)
-        throw ConfigError("{}: two outputs are called {}; names must differ",
+        throw ConfigError("{}: two outputs are named {}; names must be unique",
                           file_.path,
                           quote_name(info.name()));
       const auto found = by_name_.find(info.name());
       if (found == by_name_.end() || !nodes_.has_source(static_cast<int>(found->second)))
-        throw ConfigError("{}: output {} comes from no node, input or initializer",
+        throw ConfigError("{}: output {} is not defined by a node, input or initializer",
                           file_.path,
                           quote_name(info.name()));
       check_type(info, file_.path, "output");
@@ -173,14 +173,14 @@ class Reader {
       file_.outputs.push_back(static_cast<int>(found->second));
     }
     if (file_.outputs.empty())
-      throw ConfigError("{}: its graph has no output; must have one or more", file_.path);
+      throw ConfigError("{}: the graph has no output; must have one or more", file_.path);
   }
 
   void check_sources() {
     for (const Node& node : file_.nodes)
       for (const int input : node.inputs)
         if (input >= 0 && !nodes_.has_source(input))
-          throw ConfigError("{}: {}: its input {} comes from no node, input or initializer",
+          throw ConfigError("{}: {}: its input {} is not defined by a node, input or initializer",
                             file_.path,
                             node.description(),
                             quote_name(value(input).name));
@@ -202,8 +202,8 @@ File parse_file(std::span<const std::byte> bytes, const std::string& path) {
   file.path = path;
   file.ir_version = model->ir_version();
   const Opsets opsets = opsets_of(*model, path);
-  const auto own = opsets.find("");
-  if (own != opsets.end()) file.opset = own->second;
+  const auto standard = opsets.find("");
+  if (standard != opsets.end()) file.opset = standard->second;
   file.producer = model->producer_name();
   if (!model->producer_version().empty()) file.producer += " " + model->producer_version();
   Reader(model, file).read();

@@ -14,9 +14,9 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr int kDeepestGraphs = 100;
+constexpr int kMaxGraphDepth = 100;
 
-// Fields of messages that may have external tensors in them and that are not read otherwise.
+// Fields that may contain external tensors but are not in the schema that this program reads.
 constexpr uint32_t kTrainingInfo = 20;       // of a model: graphs in its fields 1 and 2
 constexpr uint32_t kSparseInitializer = 15;  // of a graph: tensors in its fields 1 and 2
 
@@ -27,9 +27,9 @@ class Rewriter {
            TensorWriter& tensors)
       : path_(path), replaced_(replaced), tensors_(tensors) {}
 
-  Rope model(Bytes bytes) {
+  ByteChain model(Bytes bytes) {
     using Proto = schema::ModelProto;
-    Rope result = messages(bytes, [&](const WireField& field) -> std::optional<Rope> {
+    ByteChain result = messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       if (field.number == Proto::kGraphFieldNumber) return graph(field.value, true);
       if (field.number == Proto::kFunctionsFieldNumber) return function(field.value);
       if (field.number == kTrainingInfo) return pair_of_graphs(field.value);
@@ -38,25 +38,26 @@ class Rewriter {
     for (const auto& [name, elements] : replaced_)
       if (written_.count(name) == 0)
         throw ConfigError(
-            "{}: no initializer or Constant node of its graph gives {}", path_, quote_name(name));
+            "{}: its graph has no initializer or Constant node {}", path_, quote_name(name));
     return result;
   }
 
  private:
-  // The message with new values of those fields, messages or texts, for which `change` gives one.
-  static Rope messages(Bytes bytes, const Change& change) {
-    return rewrite_message(bytes, [&](const WireField& field) -> std::optional<Rope> {
+  // Copies a message, with new values for the length-delimited fields for which `change` returns
+  // one.
+  static ByteChain messages(Bytes bytes, const Change& change) {
+    return rewrite_message(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       if (field.type != WireType::kBytes) return std::nullopt;
-      std::optional<Rope> value = change(field);
+      std::optional<ByteChain> value = change(field);
       return value ? with_value(field, std::move(*value)) : std::nullopt;
     });
   }
 
-  Rope graph(Bytes bytes, bool outermost) {
+  ByteChain graph(Bytes bytes, bool outermost) {
     using Proto = schema::GraphProto;
-    if (++depth_ > kDeepestGraphs)
-      throw ConfigError("{}: graphs stand in each other more than {} deep", path_, kDeepestGraphs);
-    Rope result = messages(bytes, [&](const WireField& field) -> std::optional<Rope> {
+    if (++depth_ > kMaxGraphDepth)
+      throw ConfigError("{}: graphs are nested more than {} deep", path_, kMaxGraphDepth);
+    ByteChain result = messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       if (field.number == Proto::kNodeFieldNumber) return node(field.value, outermost);
       if (field.number == kSparseInitializer) return sparse(field.value);
       if (field.number != Proto::kInitializerFieldNumber) return std::nullopt;
@@ -68,40 +69,40 @@ class Rewriter {
     return result;
   }
 
-  Rope pair_of_graphs(Bytes bytes) {
-    return messages(bytes, [&](const WireField& field) -> std::optional<Rope> {
+  ByteChain pair_of_graphs(Bytes bytes) {
+    return messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       if (field.number > 2) return std::nullopt;
       return graph(field.value, false);
     });
   }
 
-  Rope function(Bytes bytes) {
+  ByteChain function(Bytes bytes) {
     using Proto = schema::FunctionProto;
-    return messages(bytes, [&](const WireField& field) -> std::optional<Rope> {
+    return messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       if (field.number == Proto::kNodeFieldNumber) return node(field.value, false);
       if (field.number == Proto::kAttributeProtoFieldNumber) return attribute(field.value, nullptr);
       return std::nullopt;
     });
   }
 
-  Rope node(Bytes bytes, bool outermost) {
+  ByteChain node(Bytes bytes, bool outermost) {
     using Proto = schema::NodeProto;
     const bool constant = outermost && text_of(bytes, Proto::kOpTypeFieldNumber) == "Constant" &&
                           domain_of(text_of(bytes, Proto::kDomainFieldNumber)).empty();
     const std::string name = constant ? text_of(bytes, Proto::kOutputFieldNumber) : "";
     const Array* elements = constant ? new_elements(name) : nullptr;
-    return messages(bytes, [&](const WireField& field) -> std::optional<Rope> {
+    return messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       if (field.number != Proto::kAttributeFieldNumber) return std::nullopt;
       return attribute(field.value, elements);
     });
   }
 
-  Rope attribute(Bytes bytes, const Array* elements) {
+  ByteChain attribute(Bytes bytes, const Array* elements) {
     using Proto = schema::AttributeProto;
     const std::string name = text_of(bytes, Proto::kNameFieldNumber);
     if (elements != nullptr && name != "value") return numbers(bytes, name, *elements);
     const std::string what = fmt::format("attribute {}", quote_name(name));
-    return messages(bytes, [&](const WireField& field) -> std::optional<Rope> {
+    return messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       switch (field.number) {
         case Proto::kTFieldNumber: return tensor(field.value, elements, what);
         case Proto::kTensorsFieldNumber: return tensor(field.value, nullptr, what);
@@ -114,8 +115,8 @@ class Rewriter {
     });
   }
 
-  // value_float and value_floats of a Constant node.
-  Rope numbers(Bytes bytes, const std::string& name, const Array& elements) {
+  // Replaces the attribute value_float or value_floats of a Constant node.
+  ByteChain numbers(Bytes bytes, const std::string& name, const Array& elements) {
     using Proto = schema::AttributeProto;
     const bool one = name == "value_float";
     const uint32_t number = one ? Proto::kFFieldNumber : Proto::kFloatsFieldNumber;
@@ -131,12 +132,14 @@ class Rewriter {
       written += text;
     }
     size_t bytes_before = 0;
-    Rope result = rewrite_message(bytes, [&](const WireField& field) -> std::optional<Rope> {
-      if (field.number != number) return std::nullopt;
-      Rope whole;  // all of them in the place of the first
-      if (std::exchange(bytes_before, bytes_before + field.value.size()) == 0) whole.own(written);
-      return whole;
-    });
+    ByteChain result =
+        rewrite_message(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
+          if (field.number != number) return std::nullopt;
+          ByteChain replacement;  // the first field becomes all numbers, the others nothing
+          if (std::exchange(bytes_before, bytes_before + field.value.size()) == 0)
+            replacement.own(written);
+          return replacement;
+        });
     if (bytes_before != floats.bytes() || floats.extents.size() != (one ? 0 : 1))
       throw ConfigError("{}: its new elements have extents {}; must be {} number{}",
                         what,
@@ -146,14 +149,14 @@ class Rewriter {
     return result;
   }
 
-  Rope sparse(Bytes bytes) {
-    return messages(bytes, [&](const WireField& field) -> std::optional<Rope> {
+  ByteChain sparse(Bytes bytes) {
+    return messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       if (field.number > 2) return std::nullopt;
       return tensor(field.value, nullptr, "a sparse tensor");
     });
   }
 
-  Rope tensor(Bytes bytes, const Array* elements, const std::string& what) {
+  ByteChain tensor(Bytes bytes, const Array* elements, const std::string& what) {
     return tensors_.rewrite(bytes, elements, fmt::format("{}: {}", path_, what));
   }
 
@@ -173,10 +176,10 @@ class Rewriter {
 
 }  // namespace
 
-Rope rewrite_model(Bytes model,
-                   const std::string& path,
-                   const std::map<std::string, Array>& replaced,
-                   TensorWriter& tensors) {
+ByteChain rewrite_model(Bytes model,
+                        const std::string& path,
+                        const std::map<std::string, Array>& replaced,
+                        TensorWriter& tensors) {
   return Rewriter(path, replaced, tensors).model(model);
 }
 

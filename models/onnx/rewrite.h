@@ -8,11 +8,12 @@
 
 namespace lockstep::onnx {
 
-// The bytes of an ONNX file with the elements of `replaced`, and what `tensors` puts outside. `path` is the
-// file's, for messages. Throws ConfigError.
-Rope rewrite_model(Bytes model,
-                   const std::string& path,
-                   const std::map<std::string, Array>& replaced,
-                   TensorWriter& tensors);
+// Copies the bytes of an ONNX file, with new elements for the tensors named in `replaced`.
+// `tensors` collects the external elements. `path` is the file's, for error messages. Throws
+// ConfigError.
+ByteChain rewrite_model(Bytes model,
+                        const std::string& path,
+                        const std::map<std::string, Array>& replaced,
+                        TensorWriter& tensors);
 
 }  // namespace lockstep::onnx

@@ -13,10 +13,10 @@ namespace {
 
 using Kind = InitializerRole::Kind;
 
-// "a, b, c and 3 more".
+// A list that is shortened if it is long: "a, b, c and 3 more".
 std::string some_of(const std::vector<std::string>& names) {
-  constexpr size_t kMostNames = 8;
-  const size_t shown = std::min(names.size(), kMostNames);
+  constexpr size_t kMaxNames = 8;
+  const size_t shown = std::min(names.size(), kMaxNames);
   const std::string text = escape_controls(fmt::format(
       "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ")));
   return shown == names.size() ? text : fmt::format("{} and {} more", text, names.size() - shown);
@@ -26,15 +26,16 @@ std::string counted(size_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-// For norms that the file no longer has.
+// The warning about norms that the exporter folded.
 std::string warning_of_folded_norms(const std::vector<FoldedNorm>& norms) {
   const FoldedNorm& first = norms.front();
   return escape_controls(fmt::format(
-      "the exporter has folded {} into the layers before, such as {}{}; the network is trained without "
-      "them. To train with them, export with torch.onnx.export(..., dynamo=True, optimize=False)",
+      "the exporter has folded {} into the preceding layers, such as {}{}; the network is trained "
+      "without them. To train with them, export with torch.onnx.export(..., dynamo=True, "
+      "optimize=False)",
       counted(norms.size(), "batch norm"),
       first.layer,
-      first.norm.empty() ? "" : fmt::format(", which stands for {}", first.norm)));
+      first.norm.empty() ? "" : fmt::format(", which includes {}", first.norm)));
 }
 
 }  // namespace
@@ -109,12 +110,14 @@ std::vector<std::string> lines_of(const FileRoles& roles) {
     add(Kind::kLearns, "learns, as the file declares", "learn, as the file declares");
   else if (roles.declares)
     add(Kind::kLearns,
-        "learns by its place, whatever the file declares (model.onnx.parameters: GUESSED)",
-        "learn by their places, whatever the file declares (model.onnx.parameters: GUESSED)");
+        "learns by its use in the graph; the file's declaration is ignored "
+        "(model.onnx.parameters: GUESSED)",
+        "learn by their use in the graph; the file's declarations are ignored "
+        "(model.onnx.parameters: GUESSED)");
   else
     add(Kind::kLearns,
-        "learns by its place, as the file does not declare its parameters",
-        "learn by their places, as the file does not declare its parameters");
+        "learns by its use in the graph, because the file does not declare its parameters",
+        "learn by their use in the graph, because the file does not declare its parameters");
   add(Kind::kConstant, "is constant", "are constant");
   add(Kind::kNoGradient,
       "is a parameter that no gradient reaches, and does not learn",
@@ -131,16 +134,17 @@ std::vector<std::string> warnings_of(const FileRoles& roles) {
       replaced.push_back(fmt::format("{} ({})", role.name, fmt::join(role.made_of, ", ")));
   if (!replaced.empty())
     warnings.push_back(fmt::format(
-        "the exporter has computed {} of parameters, and they learn in their place: {}; where they are more "
-        "than the parameters' elements in another order, the network learns otherwise than the module. To "
-        "train the parameters, export with torch.onnx.export(..., dynamo=True, optimize=False)",
+        "the exporter has computed {} from parameters, and they learn instead of the parameters: "
+        "{}; unless they are only the parameters' elements in another order, the network learns "
+        "differently from the module. To train the parameters, export with torch.onnx.export(..., "
+        "dynamo=True, optimize=False)",
         counted(replaced.size(), "initializer"),
         some_of(replaced)));
   if (const auto& dropped = roles.dropped_parameters; !dropped.empty())
     warnings.push_back(fmt::format(
-        "the exporter has left out {} of the module, and the network is trained without: {}; such as biases that "
-        "are 0 at first, or parameters equal to others. To train them, export with "
-        "torch.onnx.export(..., dynamo=True, optimize=False)",
+        "the exporter has dropped {} of the module, and the network is trained without: {}. "
+        "Exporters drop biases that are 0 at first and parameters that equal others. To train "
+        "them, export with torch.onnx.export(..., dynamo=True, optimize=False)",
         counted(dropped.size(), "parameter"),
         some_of(dropped)));
   return warnings;

@@ -1,5 +1,5 @@
 #pragma once
-// What training does with each initializer of a file, for the log and for `lockstep inspect`.
+// The role of each initializer in training, for the log and for `lockstep inspect`.
 
 #include <string>
 #include <vector>
@@ -13,14 +13,14 @@ namespace lockstep::onnx {
 struct InitializerRole {
   enum class Kind : uint8_t {
     kLearns,
-    kStatistic,  // follows the batches, as a running mean
+    kStatistic,  // a running statistic of a norm
     kConstant,
-    kNoGradient,  // would learn, but no gradient of the losses reaches it
+    kNoGradient,  // a parameter that no gradient of the losses reaches
   };
   std::string name;
   Kind kind = Kind::kConstant;
   Source source = Source::kRule;
-  bool numbers = false;                   // floating-point ones
+  bool numbers = false;                   // whether it is floating-point
   std::vector<std::string> made_of = {};  // see FileValue
 };
 
@@ -30,22 +30,22 @@ const char* name_of(InitializerRole::Kind kind);
 const char* name_of(Source source);
 
 struct FileRoles {
-  bool declares = false;  // the file does
-  bool declared = false;  // and what learns is what it declares
-  // In the file's order, and behind them Constant nodes that learn.
+  bool declares = false;  // whether the file declares its parameters
+  bool declared = false;  // whether these declarations are used
+  // Initializers in the file's order, then the Constant nodes that learn.
   std::vector<InitializerRole> initializers = {};
   std::vector<FoldedNorm> folded_norms = {};
   std::vector<std::string> dropped_parameters = {};  // see File
 };
 
-// `graph`: of the config's network, for training or evaluation.
+// `graph` is that of the config's network, for training or evaluation.
 FileRoles roles_of(const OnnxConfig& config, const Graph& graph);
 
-// What learns and what does not by name, some of them: a line for each kind.
+// Lines for the log: one for each kind, with the number of initializers and some of their names.
 std::vector<std::string> lines_of(const FileRoles& roles);
 
-// What the exporter has done to the network that changes how it is trained: norms that the file has no more,
-// parameters that were computed into others or left out.
+// Warnings about changes by the exporter that affect training: folded norms, and parameters that it
+// computed into other values or dropped.
 std::vector<std::string> warnings_of(const FileRoles& roles);
 
 }  // namespace lockstep::onnx

@@ -5,7 +5,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// From "/layer1/layer1.0/conv1/Conv": a module in a list repeats the list's name.
+// "layer1.0.conv1" for "/layer1/layer1.0/conv1/Conv": a module in a list repeats the list's name.
 std::string from_name(const std::string& name) {
   std::string scope;
   std::string last;
@@ -39,7 +39,7 @@ std::string scope_of(const schema::NodeProto& node) {
   for (const schema::StringStringEntryProto& entry : node.metadata_props()) {
     if (entry.key() != "pkg.torch.onnx.name_scopes") continue;
     const std::vector<std::string> scopes = texts_of(entry.value());
-    if (scopes.size() > 1) return scopes[scopes.size() - 2];  // the last one is the op's own name
+    if (scopes.size() > 1) return scopes[scopes.size() - 2];  // the last one is the op's name
   }
   return node.name().starts_with('/') ? from_name(node.name()) : "";
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Where a node stood in PyTorch's modules.
+// The PyTorch module that a node comes from.
 
 #include <string>
 #include <vector>
@@ -10,11 +10,12 @@ namespace schema {
 class NodeProto;
 }
 
-// The module's name: "layer1.0.conv1"; empty where the file does not tell. It stands in the node's metadata (torch.export's
-// exporter) or in its name, "/layer1/layer1.0/conv1/Conv" (TorchScript's).
+// The module's name, "layer1.0.conv1"; empty if the file does not have it. It is in the node's
+// metadata (exporter of torch.export) or in the node's name, "/layer1/layer1.0/conv1/Conv"
+// (TorchScript).
 std::string scope_of(const schema::NodeProto& node);
 
-// The texts of a list as Python prints it: ['', 'layer1', 'layer1.0', 'conv2d'].
+// Parses a list of strings as Python prints it: ['', 'layer1', 'layer1.0', 'conv2d'].
 std::vector<std::string> texts_of(const std::string& list);
 
 }  // namespace lockstep::onnx

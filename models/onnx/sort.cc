@@ -9,7 +9,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// By number of a value: the node that gives it, or -1.
+// For each value, the index of the node that computes it, or -1.
 std::vector<int> producers_of(const File& file) {
   std::vector<int> producers(file.values.size(), -1);
   for (size_t node = 0; node < file.nodes.size(); ++node)
@@ -32,7 +32,7 @@ void sort_nodes(File& file) {
       ++awaited[node];
     }
   }
-  // Of those that can be computed, the first in the file.
+  // Kahn's algorithm. Among the nodes that are ready, the first in the file is taken.
   std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
   for (size_t node = 0; node < file.nodes.size(); ++node)
     if (awaited[node] == 0) ready.push(node);
@@ -47,9 +47,10 @@ void sort_nodes(File& file) {
   }
   for (size_t node = 0; node < file.nodes.size(); ++node)
     if (awaited[node] > 0)
-      throw ConfigError("{}: {} is part of a cycle, or needs one; no node may need its own output",
-                        file.path,
-                        file.nodes[node].description());
+      throw ConfigError(
+          "{}: {} is part of a cycle or depends on one; the graph must have no cycles",
+          file.path,
+          file.nodes[node].description());
   file.nodes = std::move(sorted);
 }
 

@@ -4,8 +4,8 @@
 
 namespace lockstep::onnx {
 
-// Brings the nodes into an order in which everything is computed before it is used: the file's where
-// that is one. Throws ConfigError that names a node of a cycle.
+// Sorts the nodes topologically. If the file's order is topological, it stays. Throws ConfigError
+// if the nodes have a cycle.
 void sort_nodes(File& file);
 
 }  // namespace lockstep::onnx

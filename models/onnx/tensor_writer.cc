@@ -11,21 +11,21 @@ namespace {
 
 using Proto = schema::TensorProto;
 
-constexpr uint64_t kAlignment = 4096;    // a page: readers may map the elements alone
-constexpr uint64_t kLargestGap = 65536;  // up to which the places of the old file are kept
-constexpr size_t kSmallestOutside = 1024;
+constexpr uint64_t kAlignment = 4096;  // a page, so that readers can map single tensors
+constexpr uint64_t kMaxGap = 65536;    // larger gaps in the old file are closed
+constexpr size_t kMinOutsideBytes = 1024;
 
 bool has_elements(uint32_t field) {
   return (field >= Proto::kFloatDataFieldNumber && field <= Proto::kInt64DataFieldNumber) ||
          (field >= Proto::kRawDataFieldNumber && field <= Proto::kUint64DataFieldNumber);
 }
 
-// The tensor without its elements.
+// The parsed tensor, without its elements.
 Proto head_of(Bytes tensor) {
   std::string head;
   while (const auto field = next_field(tensor))
     if (!has_elements(field->number))
-      head.append(reinterpret_cast<const char*>(field->whole.data()), field->whole.size());
+      head.append(reinterpret_cast<const char*>(field->encoded.data()), field->encoded.size());
   Proto parsed;
   parsed.ParsePartialFromString(head);
   return parsed;
@@ -65,13 +65,13 @@ std::string entry_field(const std::string& key, const std::string& value) {
   return bytes_field(Proto::kExternalDataFieldNumber, bytes_field(1, key) + bytes_field(2, value));
 }
 
-Rope rope_of(std::string text) {
-  Rope rope;
-  rope.own(std::move(text));
-  return rope;
+ByteChain byte_chain_of(std::string text) {
+  ByteChain chain;
+  chain.own(std::move(text));
+  return chain;
 }
 
-// The raw elements; empty where there are none.
+// The raw elements; empty if there are none.
 Bytes raw_of(Bytes tensor) {
   Bytes raw;
   while (const auto field = next_field(tensor))
@@ -80,7 +80,8 @@ Bytes raw_of(Bytes tensor) {
   return raw;
 }
 
-// The new elements as the tensor has them.
+// The new elements, converted to the tensor's type. Throws ConfigError if extents or types do not
+// match.
 Array checked(const Array& elements, const Proto& head, const std::string& what) {
   const Extents extents(head.dims().begin(), head.dims().end());
   if (elements.extents != extents)
@@ -90,17 +91,19 @@ Array checked(const Array& elements, const Proto& head, const std::string& what)
                       to_string(extents));
   const std::optional<ElementType> type = element_type_of(head.data_type());
   if (!type || *type == ElementType::kString)
-    throw ConfigError("{}: its elements are no numbers and cannot be replaced", what);
+    throw ConfigError("{}: its elements are not numbers and cannot be replaced", what);
   return converted(elements, *type, what);
 }
 
-// Bytes of the elements of an external tensor.
-size_t external_bytes(const Proto& head, const ExternalPlace& place, const std::string& what) {
-  if (place.length) return *place.length;
+// Size of the elements of an external tensor.
+size_t external_bytes(const Proto& head,
+                      const ExternalReference& reference,
+                      const std::string& what) {
+  if (reference.length) return *reference.length;
   const std::optional<ElementType> type = element_type_of(head.data_type());
   if (!type)
     throw ConfigError(
-        "{}: its external data has no length; must have one, as its type is not known", what);
+        "{}: its external data has no length; must have one, because its type is unknown", what);
   return static_cast<size_t>(elements(extents_of(head, size_of(*type), what))) * size_of(*type);
 }
 
@@ -119,73 +122,77 @@ Array converted(const Array& array, ElementType type, const std::string& what) {
 TensorWriter::TensorWriter(const std::string& source, std::string location, bool move_outside)
     : location_(std::move(location)), move_outside_(move_outside), external_(source) {}
 
-Rope TensorWriter::rewrite(Bytes tensor, const Array* elements, const std::string& what) {
+ByteChain TensorWriter::rewrite(Bytes tensor, const Array* elements, const std::string& what) {
   const Proto head = head_of(tensor);
   if (elements != nullptr) kept_.push_back(checked(*elements, head, what));
   const Array* now = elements != nullptr ? &kept_.back() : nullptr;
   if (head.data_location() == Proto::EXTERNAL) {
-    const ExternalPlace old = external_place_of(head, what);
+    const ExternalReference old = external_reference_of(head, what);
     const size_t bytes = now != nullptr ? now->bytes() : external_bytes(head, old, what);
     auto data = now != nullptr ? now->data : external_.read(old, bytes, 1, what);
     return rewrite_external(tensor, old, std::move(data), bytes);
   }
   const Bytes raw = raw_of(tensor);
-  if (move_outside_ && now != nullptr && now->bytes() >= kSmallestOutside)
+  if (move_outside_ && now != nullptr && now->bytes() >= kMinOutsideBytes)
     return move_outside(tensor, now->data, now->bytes());
-  if (move_outside_ && raw.size() >= kSmallestOutside)
+  if (move_outside_ && raw.size() >= kMinOutsideBytes)
     return move_outside(tensor, {std::shared_ptr<const std::byte>(), raw.data()}, raw.size());
   if (now != nullptr) return rewrite_inside(tensor, *now);
-  Rope same;
+  ByteChain same;
   same.add(tensor);
   return same;
 }
 
-// In the field in which the elements were.
-Rope TensorWriter::rewrite_inside(Bytes tensor, const Array& elements) {
+// Writes the elements to the field in which they were.
+ByteChain TensorWriter::rewrite_inside(Bytes tensor, const Array& elements) {
   bool written = false;
-  return rewrite_message(tensor, [&](const WireField& field) -> std::optional<Rope> {
+  return rewrite_message(tensor, [&](const WireField& field) -> std::optional<ByteChain> {
     if (!has_elements(field.number)) return std::nullopt;
-    if (std::exchange(written, true)) return Rope();
+    if (std::exchange(written, true)) return ByteChain();
     if (field.number != Proto::kRawDataFieldNumber)
-      return rope_of(bytes_field(field.number, packed(elements)));
-    Rope raw, whole;
+      return byte_chain_of(bytes_field(field.number, packed(elements)));
+    ByteChain raw, replacement;
     raw.add({elements.data.get(), elements.bytes()});
-    whole.field(field.number, std::move(raw));
-    return whole;
+    replacement.field(field.number, std::move(raw));
+    return replacement;
   });
 }
 
-Rope TensorWriter::rewrite_external(Bytes tensor,
-                                    const ExternalPlace& old,
-                                    std::shared_ptr<const std::byte> data,
-                                    size_t bytes) {
+ByteChain TensorWriter::rewrite_external(Bytes tensor,
+                                         const ExternalReference& old,
+                                         std::shared_ptr<const std::byte> data,
+                                         size_t bytes) {
   const uint64_t offset = put_outside(std::move(data), bytes, &old);
-  bool tells_offset = false;
-  Rope result = rewrite_message(tensor, [&](const WireField& field) -> std::optional<Rope> {
-    if (field.number != Proto::kExternalDataFieldNumber) return std::nullopt;
-    const std::string key = text_of(field.value, 1);
-    const std::string value = text_of(field.value, 2);
-    if (key == "checksum") return Rope();  // of the old elements
-    std::string now = value;
-    if (key == "location") now = location_;
-    if (key == "offset") now = std::to_string(offset);
-    if (key == "length") now = std::to_string(bytes);
-    tells_offset = tells_offset || key == "offset";
-    if (now == value) return std::nullopt;
-    return rope_of(entry_field(key, now));
-  });
-  if (!tells_offset && offset > 0) result.own(entry_field("offset", std::to_string(offset)));
+  bool has_offset = false;
+  ByteChain result =
+      rewrite_message(tensor, [&](const WireField& field) -> std::optional<ByteChain> {
+        if (field.number != Proto::kExternalDataFieldNumber) return std::nullopt;
+        const std::string key = text_of(field.value, 1);
+        const std::string value = text_of(field.value, 2);
+        if (key == "checksum") return ByteChain();  // drops that of the old elements
+        std::string now = value;
+        if (key == "location") now = location_;
+        if (key == "offset") now = std::to_string(offset);
+        if (key == "length") now = std::to_string(bytes);
+        has_offset = has_offset || key == "offset";
+        if (now == value) return std::nullopt;
+        return byte_chain_of(entry_field(key, now));
+      });
+  if (!has_offset && offset > 0) result.own(entry_field("offset", std::to_string(offset)));
   return result;
 }
 
-Rope TensorWriter::move_outside(Bytes tensor, std::shared_ptr<const std::byte> data, size_t bytes) {
+ByteChain TensorWriter::move_outside(Bytes tensor,
+                                     std::shared_ptr<const std::byte> data,
+                                     size_t bytes) {
   const uint64_t offset = put_outside(std::move(data), bytes, nullptr);
-  Rope result = rewrite_message(tensor, [&](const WireField& field) -> std::optional<Rope> {
-    const bool goes = has_elements(field.number) ||
-                      field.number == Proto::kExternalDataFieldNumber ||
-                      field.number == Proto::kDataLocationFieldNumber;
-    return goes ? std::optional<Rope>(Rope()) : std::nullopt;
-  });
+  ByteChain result =
+      rewrite_message(tensor, [&](const WireField& field) -> std::optional<ByteChain> {
+        const bool dropped = has_elements(field.number) ||
+                             field.number == Proto::kExternalDataFieldNumber ||
+                             field.number == Proto::kDataLocationFieldNumber;
+        return dropped ? std::optional<ByteChain>(ByteChain()) : std::nullopt;
+      });
   result.own(entry_field("location", location_) + entry_field("offset", std::to_string(offset)) +
              entry_field("length", std::to_string(bytes)));
   std::string location;
@@ -195,15 +202,15 @@ Rope TensorWriter::move_outside(Bytes tensor, std::shared_ptr<const std::byte> d
   return result;
 }
 
-// A tensor keeps its offset where those before it end just before that: then a file that is written
-// again without a change is the same file.
+// A tensor keeps its offset if the preceding ones end shortly before it. So a file that is
+// rewritten without changes stays the same.
 uint64_t TensorWriter::put_outside(std::shared_ptr<const std::byte> data,
                                    size_t bytes,
-                                   const ExternalPlace* old) {
+                                   const ExternalReference* old) {
   uint64_t offset = (end_ + kAlignment - 1) / kAlignment * kAlignment;
   if (old != nullptr) {
     if (home_.empty()) home_ = old->location;
-    if (old->location == home_ && old->offset >= end_ && old->offset - end_ <= kLargestGap)
+    if (old->location == home_ && old->offset >= end_ && old->offset - end_ <= kMaxGap)
       offset = old->offset;
   }
   end_ = offset + bytes;

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of a file that is written again, with new elements or in a new external file.
+// Rewrites tensors of a file, with new elements or in a new external file.
 
 #include <cstdint>
 #include <list>
@@ -13,7 +13,7 @@
 
 namespace lockstep::onnx {
 
-// Elements in the external file.
+// Elements to be written to the external file.
 struct OutsideElements {
   uint64_t offset = 0;
   std::shared_ptr<const std::byte> data;
@@ -22,38 +22,40 @@ struct OutsideElements {
 
 class TensorWriter {
  public:
-  // `location` is the external file's name for those who read the new file. With `move_outside` raw elements
-  // of a kibibyte and more go there, too.
+  // `source` is the path of the old file, `location` the name of the new external file. With
+  // `move_outside`, raw elements of 1 KiB and more are moved there as well.
   TensorWriter(const std::string& source, std::string location, bool move_outside);
 
-  // The message of the tensor `what`, with these elements where `elements` is not null: of the tensor's
-  // own type, to which floating-point ones are rounded. The rope points to `tensor` and into this object.
-  // Throws ConfigError where extents or types differ.
-  Rope rewrite(Bytes tensor, const Array* elements, const std::string& what);
+  // Rewrites the message of a tensor. If `elements` is not null, they replace its elements;
+  // floating-point ones are rounded to the tensor's type. The result refers to `tensor` and to this
+  // object, which must outlive it. `what` describes the tensor, for error messages. Throws
+  // ConfigError if extents or types differ.
+  ByteChain rewrite(Bytes tensor, const Array* elements, const std::string& what);
 
   const std::vector<OutsideElements>& outside() const { return outside_; }
 
  private:
-  Rope rewrite_inside(Bytes tensor, const Array& elements);
-  Rope rewrite_external(Bytes tensor,
-                        const ExternalPlace& old,
-                        std::shared_ptr<const std::byte> data,
-                        size_t bytes);
-  Rope move_outside(Bytes tensor, std::shared_ptr<const std::byte> data, size_t bytes);
+  ByteChain rewrite_inside(Bytes tensor, const Array& elements);
+  ByteChain rewrite_external(Bytes tensor,
+                             const ExternalReference& old,
+                             std::shared_ptr<const std::byte> data,
+                             size_t bytes);
+  ByteChain move_outside(Bytes tensor, std::shared_ptr<const std::byte> data, size_t bytes);
   uint64_t put_outside(std::shared_ptr<const std::byte> data,
                        size_t bytes,
-                       const ExternalPlace* old);
+                       const ExternalReference* old);
 
   std::string location_;
   bool move_outside_;
   ExternalData external_;
-  std::string home_;  // the external file whose offsets are kept
+  std::string home_;  // the old external file, whose offsets are kept
   uint64_t end_ = 0;
   std::vector<OutsideElements> outside_;
-  std::list<Array> kept_;  // to which pieces of the ropes point
+  std::list<Array> kept_;  // to which the returned chains point
 };
 
-// `array` as one of `type`: floating-point elements rounded; others must have the type.
+// Converts the array to `type`: floating-point elements are rounded, others must have the type
+// already.
 Array converted(const Array& array, ElementType type, const std::string& what);
 
 }  // namespace lockstep::onnx

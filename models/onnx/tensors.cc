@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "raw_data is little-endian");
 
-// By the format's numbers.
+// The format's names of the types, by their number.
 constexpr const char* kFormatNames[] = {
     "undefined",      "float",    "uint8",        "int8",           "uint16",
     "int16",          "int32",    "int64",        "string",         "bool",
@@ -26,14 +26,14 @@ constexpr const char* kFormatNames[] = {
 
 void check_count(int64_t count, const Array& array, const std::string& what) {
   if (count != array.size())
-    throw ConfigError("{}: it has {} elements; must have {}, as its extents {} say",
+    throw ConfigError("{}: has {} elements; must have {} for its extents {}",
                       what,
                       count,
                       array.size(),
                       to_string(array.extents));
 }
 
-// Elements of a field of wider numbers, each of which must be a T.
+// Copies elements from a field of a wider type. Throws ConfigError if one does not fit in T.
 template <typename T, typename Field>
 void narrow(const Field& field, std::byte* to, const Array& array, const std::string& what) {
   for (int i = 0; i < field.size(); ++i) {
@@ -42,7 +42,7 @@ void narrow(const Field& field, std::byte* to, const Array& array, const std::st
     const bool truth = array.type != ElementType::kBool || value == 0 || value == 1;
     if (narrowed != value || !truth)
       throw ConfigError(
-          "{}: element {} is {}, which no {} is", what, i, value, name_of(array.type));
+          "{}: element {} is {}, which is not a valid {}", what, i, value, name_of(array.type));
     std::memcpy(to + static_cast<size_t>(i) * sizeof(T), &narrowed, sizeof(T));
   }
 }
@@ -58,7 +58,7 @@ int typed_elements(const schema::TensorProto& tensor) {
          tensor.double_data_size() + tensor.uint64_data_size() + tensor.string_data_size();
 }
 
-// How many elements stand in the field in which the type is stored.
+// The number of elements in the field that stores this type.
 int64_t stored_elements(const schema::TensorProto& tensor, ElementType type) {
   switch (type) {
     case ElementType::kFloat: return tensor.float_data_size();
@@ -76,7 +76,7 @@ void check_truth_values(const Array& array, const std::string& what) {
   const uint8_t* values = array.as<uint8_t>();
   for (int64_t i = 0; i < array.size(); ++i)
     if (values[i] > 1)
-      throw ConfigError("{}: element {} is {}, which no bool is", what, i, values[i]);
+      throw ConfigError("{}: element {} is {}, which is not a valid bool", what, i, values[i]);
 }
 
 }  // namespace
@@ -109,14 +109,14 @@ std::string type_text_of(int number) {
 
 Extents extents_of(const schema::TensorProto& tensor, size_t element, const std::string& what) {
   Extents extents(tensor.dims().begin(), tensor.dims().end());
-  // Without the zeros too, so that no product of some of them overflows either.
+  // Zeros count as 1, so that the product of the other extents must not overflow either.
   int64_t bytes = static_cast<int64_t>(std::max<size_t>(element, 1));
   for (const int64_t extent : extents) {
     if (extent < 0)
       throw ConfigError("{}: its extents are {}; none may be below 0", what, to_string(extents));
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes))
       throw ConfigError(
-          "{}: its extents are {}, more than fit in memory", what, to_string(extents));
+          "{}: its extents are {}, which is more than fits in memory", what, to_string(extents));
   }
   return extents;
 }
@@ -127,10 +127,10 @@ TensorReader::TensorReader(const std::string& path, std::shared_ptr<const schema
 Array TensorReader::read(const schema::TensorProto& tensor, const std::string& what) {
   const auto found = known_.find(&tensor);
   if (found != known_.end()) return found->second;
-  return known_[&tensor] = read_anew(tensor, fmt::format("{}: {}", path_, what));
+  return known_[&tensor] = read_uncached(tensor, fmt::format("{}: {}", path_, what));
 }
 
-Array TensorReader::read_anew(const schema::TensorProto& tensor, const std::string& what) {
+Array TensorReader::read_uncached(const schema::TensorProto& tensor, const std::string& what) {
   const std::optional<ElementType> type = element_type_of(tensor.data_type());
   if (!type)
     throw ConfigError(
@@ -139,16 +139,16 @@ Array TensorReader::read_anew(const schema::TensorProto& tensor, const std::stri
         what,
         type_text_of(tensor.data_type()));
   if (tensor.has_segment())
-    throw ConfigError("{}: it is a segment of a tensor; must be whole", what);
+    throw ConfigError("{}: it is a segment of a tensor; must be a complete tensor", what);
   Array array{*type, extents_of(tensor, size_of(*type), what), nullptr};
   const bool external = tensor.data_location() == schema::TensorProto::EXTERNAL;
   const int forms =
       (external ? 1 : 0) + (tensor.has_raw_data() ? 1 : 0) + (typed_elements(tensor) > 0 ? 1 : 0);
   if (forms > 1 && !(external && tensor.raw_data().empty() && typed_elements(tensor) == 0))
-    throw ConfigError("{}: it has elements in two places; must have them in one", what);
+    throw ConfigError("{}: has its elements in two fields; must have them in one", what);
   if (external && *type != ElementType::kString)
     array.data =
-        external_.read(external_place_of(tensor, what), array.bytes(), size_of(*type), what);
+        external_.read(external_reference_of(tensor, what), array.bytes(), size_of(*type), what);
   else if (tensor.has_raw_data() && *type != ElementType::kString)
     array.data = raw_data(tensor, array, what);
   else
@@ -162,7 +162,7 @@ std::shared_ptr<const std::byte> TensorReader::raw_data(const schema::TensorProt
                                                         const std::string& what) const {
   const std::string& raw = tensor.raw_data();
   if (raw.size() != array.bytes())
-    throw ConfigError("{}: its raw data has {} bytes; must have {}, as its extents {} say",
+    throw ConfigError("{}: its raw data has {} bytes; must have {} for its extents {}",
                       what,
                       raw.size(),
                       array.bytes(),
@@ -176,7 +176,7 @@ Array TensorReader::from_fields(const schema::TensorProto& tensor,
   check_count(stored_elements(tensor, array.type), array, what);
   if (typed_elements(tensor) != stored_elements(tensor, array.type))
     throw ConfigError(
-        "{}: it has elements of another type; all must be {}", what, name_of(array.type));
+        "{}: has elements of another type; all must be {}", what, name_of(array.type));
   if (array.type == ElementType::kString) return array;
   const NewArray made = make_array(array.type, array.extents);
   const auto& small = tensor.int32_data();

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of an ONNX file as arrays.
+// Reads tensors of an ONNX file as arrays.
 
 #include <map>
 #include <memory>
@@ -16,28 +16,29 @@ class ModelProto;
 class TensorProto;
 }  // namespace schema
 
-// The type of a number of the format; nothing where networks here have no such type.
+// The element type with this number in the format; none if it is not supported.
 std::optional<ElementType> element_type_of(int number);
-// The number, and what the format calls it: "17 (float8e4m3fn)".
+// The number and the format's name of the type: "17 (float8e4m3fn)".
 std::string type_text_of(int number);
 
-// The tensor's extents. Throws ConfigError, beginning with `what`, where one is below 0 or so many elements of
-// `element` bytes are beyond memory.
+// The tensor's extents. Throws ConfigError, with `what` in front, if one is below 0, or if that
+// many elements of `element` bytes overflow an int64_t.
 Extents extents_of(const schema::TensorProto& tensor, size_t element, const std::string& what);
 
-// Reads tensors of one model. Elements that the model has as they are in memory are not copied: the
-// arrays keep the model, or the map of the external file.
+// Reads tensors of one model. Raw and external elements are not copied: the arrays keep the model
+// or the mapped external file alive.
 class TensorReader {
  public:
   TensorReader(const std::string& path, std::shared_ptr<const schema::ModelProto> model);
 
-  // `what` is the tensor for messages: "initializer 'conv1.weight'". Throws ConfigError: types that are
-  // not known; extents below 0 or beyond memory; elements that are not as many as the extents say or
-  // are no values of the type; external data as external_data.h says. Texts have no data.
+  // `what` describes the tensor, for error messages: "initializer 'conv1.weight'". Throws
+  // ConfigError for unsupported types, extents below 0 or too large for memory, elements that do
+  // not match the extents or are not valid values of the type, and the errors of external_data.h.
+  // Arrays of strings have no data.
   Array read(const schema::TensorProto& tensor, const std::string& what);
 
  private:
-  Array read_anew(const schema::TensorProto& tensor, const std::string& what);
+  Array read_uncached(const schema::TensorProto& tensor, const std::string& what);
   std::shared_ptr<const std::byte> raw_data(const schema::TensorProto& tensor,
                                             const Array& array,
                                             const std::string& what) const;
@@ -46,7 +47,7 @@ class TensorReader {
   std::string path_;
   std::shared_ptr<const schema::ModelProto> model_;
   ExternalData external_;
-  // A function's tensor is read with each of its calls.
+  // A tensor in a function is requested for each call, but read once.
   std::map<const schema::TensorProto*, Array> known_;
 };
 

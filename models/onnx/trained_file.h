@@ -1,5 +1,5 @@
 #pragma once
-// The way back: a network's file with the weights that a run has found.
+// Writes a network's ONNX file with trained weights.
 
 #include <functional>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace lockstep::onnx {
 
-// The elements of a parameter by its name, as the graph has them. Throws where there is none.
+// Returns the elements of a parameter by its name, in the graph's layout. Throws if there is none.
 using TrainedElements = std::function<const float*(const std::string& name)>;
 
-// Writes the config's file to `path` with these elements in its initializers, running statistics of norms
-// among them; all else is as it was, and so are the types. Throws ConfigError and IoError, and leaves no
-// unfinished file.
+// Writes the config's file to `path` with these elements in its initializers, including running
+// statistics of norms. Everything else stays, and so do the types. Throws ConfigError and IoError,
+// and leaves no unfinished file.
 void write_trained(const OnnxConfig& config,
                    const std::string& path,
                    const TrainedElements& elements);

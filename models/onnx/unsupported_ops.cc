@@ -28,16 +28,16 @@ const std::set<std::string_view> kLosses = {"NegativeLogLikelihoodLoss", "Softma
 
 const std::set<std::string_view> kOfData = {"Unique", "Compress", "NonMaxSuppression"};
 
-// Whose outputs depend on the extents of their inputs alone.
+// Ops whose outputs depend only on the extents of their inputs.
 const std::set<std::string_view> kOfExtents = {"EyeLike", "Shape", "Size"};
 
-// Which bind() resolves.
+// Whether it is a sequence op that bind() resolves.
 bool is_of_sequences(const Node& node) {
   return node.domain.empty() && node.op.find("Sequence") != std::string::npos &&
          node.op != "SequenceMap";
 }
 
-// By value: whether it depends on the network's inputs, or is drawn.
+// For each value, whether it depends on the network's inputs or is random.
 std::vector<bool> varying(const File& file) {
   std::vector<bool> varies(file.values.size(), false);
   for (const int input : file.inputs) varies[static_cast<size_t>(input)] = true;
@@ -53,10 +53,10 @@ std::vector<bool> varying(const File& file) {
   return varies;
 }
 
-// By value: whether the outputs need it.
+// For each value, whether these outputs depend on it.
 std::vector<bool> needed(const File& file, const std::vector<size_t>& outputs) {
   std::vector<bool> needs(file.values.size(), false);
-  for (const size_t place : outputs) needs[static_cast<size_t>(file.outputs[place])] = true;
+  for (const size_t index : outputs) needs[static_cast<size_t>(file.outputs[index])] = true;
   for (auto node = file.nodes.rbegin(); node != file.nodes.rend(); ++node) {
     const bool any = std::ranges::any_of(node->outputs, [&](int output) {
       return output >= 0 && needs[static_cast<size_t>(output)];
@@ -71,24 +71,24 @@ std::vector<bool> needed(const File& file, const std::vector<size_t>& outputs) {
 
 std::string why_unknown(const Node& node) {
   if (!node.domain.empty())
-    return fmt::format("ops of the domain {} are not known; export with ops of ONNX's own alone",
+    return fmt::format("ops of domain {} are not supported; export with ONNX's standard ops only",
                        node.domain);
   if (kControlFlow.count(node.op) > 0)
-    return "control flow is not known; export with static control flow: torch.onnx.export(..., "
+    return "control flow is not supported; export with static control flow: torch.onnx.export(..., "
            "dynamo=True) of a model whose branches and loops do not depend on tensors";
   if (kQuantized.count(node.op) > 0)
-    return "quantized networks do not train; export the network before it is quantized";
+    return "quantized networks cannot be trained; export the network before it is quantized";
   if (kLosses.count(node.op) > 0)
-    return "a loss is no part of a network here; export the network without its loss";
+    return "losses in the network are not supported; export the network without its loss";
   if (kOfData.count(node.op) > 0)
-    return "the extents of its output depend on data; they must be known before the start";
-  return "the op is not known";
+    return "the extents of its output depend on data; they must be known before training starts";
+  return "the op is not supported";
 }
 
 std::vector<std::string> unsupported_ops(const File& file, const std::vector<size_t>& outputs) {
   const std::vector<bool> varies = varying(file), needs = needed(file, outputs);
-  std::map<std::pair<std::string, std::string>, size_t> place_of;  // by domain and op
-  std::vector<std::pair<std::string, int>> found;                  // with how many more there are
+  std::map<std::pair<std::string, std::string>, size_t> index_of;  // by domain and op
+  std::vector<std::pair<std::string, int>> found;  // and how many more nodes have it
   for (const Node& node : file.nodes) {
     if (is_of_sequences(node)) continue;
     const bool known = find_op(node) != nullptr;
@@ -98,12 +98,11 @@ std::vector<std::string> unsupported_ops(const File& file, const std::vector<siz
              needs[static_cast<size_t>(output)];
     });
     if (known && (!trains || passes || lower_of(node) != nullptr)) continue;
-    const auto [at, first] = place_of.emplace(std::pair(node.domain, node.op), found.size());
+    const auto [at, first] = index_of.emplace(std::pair(node.domain, node.op), found.size());
     if (first)
       found.emplace_back(
-          fmt::format("{}: {}",
-                      node.description(),
-                      known ? "cannot be trained: there is no such op here" : why_unknown(node)),
+          fmt::format(
+              "{}: {}", node.description(), known ? "the op cannot be trained" : why_unknown(node)),
           0);
     else
       ++found[at->second].second;

@@ -1,5 +1,5 @@
 #pragma once
-// Ops of a file that there is nothing here for.
+// Finds the ops of a file that are not supported.
 
 #include <string>
 #include <vector>
@@ -8,11 +8,12 @@
 
 namespace lockstep::onnx {
 
-// Why there is no rule for the op of a node.
+// Why the node's op is not supported.
 std::string why_unknown(const Node& node);
 
-// One sentence for each op of the file that cannot be trained, with its first node: that is not known, or that these
-// outputs need and that depends on the network's inputs.
+// A sentence for each op of the file that is unknown, or that cannot be trained although these
+// outputs depend on it and it depends on the network's inputs. Each sentence names the op's first
+// node.
 std::vector<std::string> unsupported_ops(const File& file, const std::vector<size_t>& outputs);
 
 }  // namespace lockstep::onnx

@@ -20,7 +20,7 @@ std::optional<uint64_t> take_varint(Bytes& rest) {
   return std::nullopt;
 }
 
-// Bytes of the value that follows the tag; of kBytes its length is taken too.
+// The number of bytes of the value after the tag. For kBytes, takes the length prefix from `rest`.
 std::optional<uint64_t> take_length(Bytes& rest, uint64_t type) {
   switch (type) {
     case 0: {
@@ -44,13 +44,13 @@ std::optional<WireField> next_field(Bytes& rest) {
   const std::optional<uint64_t> length = tag ? take_length(rest, *tag & 7) : std::nullopt;
   if (!length || *length > rest.size())
     throw ConfigError(
-        "a message of the file is damaged, or has a field of a kind that cannot be copied");
+        "a message of the file is damaged, or has a field of an unsupported wire type");
   WireField field;
   field.number = static_cast<uint32_t>(*tag >> 3);
   field.type = static_cast<WireType>(*tag & 7);
   field.value = rest.first(*length);
   rest = rest.subspan(*length);
-  field.whole = begin.first(begin.size() - rest.size());
+  field.encoded = begin.first(begin.size() - rest.size());
   return field;
 }
 
@@ -77,7 +77,7 @@ std::string bytes_field(uint32_t number, std::string_view value) {
   return field.append(value);
 }
 
-void Rope::add(Bytes piece) {
+void ByteChain::add(Bytes piece) {
   if (piece.empty()) return;
   size_ += piece.size();
   if (!pieces_.empty() && pieces_.back().data() + pieces_.back().size() == piece.data())
@@ -86,17 +86,17 @@ void Rope::add(Bytes piece) {
     pieces_.push_back(piece);
 }
 
-void Rope::own(std::string text) {
+void ByteChain::own(std::string text) {
   owned_.push_back(std::move(text));
   add(std::as_bytes(std::span(owned_.back())));
 }
 
-void Rope::append(Rope other) {
+void ByteChain::append(ByteChain other) {
   owned_.splice(owned_.end(), other.owned_);
   for (const Bytes piece : other.pieces_) add(piece);
 }
 
-void Rope::field(uint32_t number, Rope value) {
+void ByteChain::field(uint32_t number, ByteChain value) {
   std::string head;
   append_tag(head, number, WireType::kBytes);
   append_varint(head, value.size());
@@ -104,26 +104,26 @@ void Rope::field(uint32_t number, Rope value) {
   append(std::move(value));
 }
 
-bool Rope::is(Bytes bytes) const {
+bool ByteChain::is(Bytes bytes) const {
   if (bytes.empty() || pieces_.empty()) return bytes.empty() && pieces_.empty();
   return pieces_.size() == 1 && pieces_[0].data() == bytes.data() &&
          pieces_[0].size() == bytes.size();
 }
 
-Rope rewrite_message(Bytes message, const Change& change) {
-  Rope result;
+ByteChain rewrite_message(Bytes message, const Change& change) {
+  ByteChain result;
   while (const auto field = next_field(message)) {
-    if (std::optional<Rope> changed = change(*field))
+    if (std::optional<ByteChain> changed = change(*field))
       result.append(std::move(*changed));
     else
-      result.add(field->whole);
+      result.add(field->encoded);
   }
   return result;
 }
 
-std::optional<Rope> with_value(const WireField& field, Rope value) {
+std::optional<ByteChain> with_value(const WireField& field, ByteChain value) {
   if (value.is(field.value)) return std::nullopt;
-  Rope changed;
+  ByteChain changed;
   changed.field(field.number, std::move(value));
   return changed;
 }

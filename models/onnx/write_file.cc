@@ -1,3 +1,20 @@
+// write_file(): a copy of an ONNX file with new elements in some tensors.
+//
+// The old file is mapped and copied message by message (wire.h), so fields that this program does
+// not know stay as they are. rewrite.cc walks from the model through graphs, functions and nodes to
+// the tensors and finds those named in `replaced`. TensorWriter decides where a tensor's elements
+// go:
+//
+//   - elements inside the file stay in the field in which they were;
+//   - external elements go to the one file TARGET.data, at their old offset if the layout permits;
+//   - if the result exceeds `limit_bytes` (protobuf reads at most 2 GiB), it is made a second time
+//     with `move_outside`: then tensors of 1 KiB and more become external, too.
+//
+// The result is a chain of pieces that point into the mapped file and into `replaced`; the elements
+// are not copied before they are written. `target` may be `source`: the new file replaces the old
+// one by a rename, and the old one stays mapped until then. TARGET.data is renamed before TARGET,
+// so TARGET never names a file that does not exist yet. parse_file() checks the old file before
+// anything is written.
 #include "models/onnx/write_file.h"
 
 #include <algorithm>
@@ -43,21 +60,20 @@ void write_file(const std::string& source,
   const std::filesystem::path data = target + ".data";
   const std::string location = data.filename().string();
   auto tensors = std::make_unique<TensorWriter>(source, location, false);
-  Rope rope = rewrite_model(file.bytes(), source, replaced, *tensors);
-  if (rope.size() > limit_bytes) {
+  ByteChain model = rewrite_model(file.bytes(), source, replaced, *tensors);
+  if (model.size() > limit_bytes) {
     tensors = std::make_unique<TensorWriter>(source, location, true);
-    rope = rewrite_model(file.bytes(), source, replaced, *tensors);
+    model = rewrite_model(file.bytes(), source, replaced, *tensors);
   }
-  if (rope.size() > limit_bytes)
+  if (model.size() > limit_bytes)
     throw ConfigError(
-        "{}: would have {} bytes without its tensors; an ONNX file must have {} at most",
+        "{}: would have {} bytes without its tensors; an ONNX file must have at most {}",
         target,
-        rope.size(),
+        model.size(),
         limit_bytes);
-  // The elements appear before the file that needs them, and both once both are whole.
   replace_file(target, [&](const std::filesystem::path& unfinished) {
     FileWriter writer(unfinished);
-    for (const Bytes piece : rope.pieces()) writer.write(piece.data(), piece.size());
+    for (const Bytes piece : model.pieces()) writer.write(piece.data(), piece.size());
     writer.finish();
     if (tensors->outside().empty()) return;
     replace_file(

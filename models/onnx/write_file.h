@@ -1,5 +1,5 @@
 #pragma once
-// ONNX files with new elements.
+// Writes ONNX files with new elements.
 
 #include <map>
 #include <string>
@@ -9,13 +9,12 @@
 
 namespace lockstep::onnx {
 
-// Writes the model of the file `source` to `target`, with the elements of `replaced` in the initializers and
-// Constant nodes' outputs of these names, of the graph itself. All else is copied byte for byte. Types stay:
-// floating-point elements are rounded to the tensor's own. What lay beside `source` is written beside
-// `target`, to TARGET.data; so are tensors of a kibibyte and more where the file would be larger than
-// `limit_bytes`. Both files appear whole; `target` may be `source`.
-// Throws ConfigError as read_file() does, for names that are not there, and for extents and types that are
-// not the tensor's; IoError where a file cannot be written.
+// Copies the file `source` to `target`, with new elements for the graph's initializers and Constant
+// nodes named in `replaced`. Everything else is copied byte for byte. Types stay: floating-point
+// elements are rounded to the tensor's type. External data goes to TARGET.data; if the file would
+// exceed `limit_bytes`, so do tensors of 1 KiB and more. Both files appear complete or not at all;
+// `target` may be `source`. Throws ConfigError like read_file(), and for unknown names and for
+// other extents or types than the tensor's; IoError if a file cannot be written.
 void write_file(const std::string& source,
                 const std::string& target,
                 const std::map<std::string, Array>& replaced,

@@ -1,4 +1,4 @@
-// Attention and the rotary embedding of positions.
+// The ops Attention and RotaryEmbedding.
 #include "models/onnx/lowering/attention.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 namespace lockstep::onnx {
 
 TensorId in_order(Lowering& lowering, int number, const std::vector<int>& order) {
-  const auto [tensor, permutation] = lowering.as_it_lies(number);
+  const auto [tensor, permutation] = lowering.physical_layout(number);
   std::vector<int> composed;
   for (const int axis : order) composed.push_back(permutation[static_cast<size_t>(axis)]);
   if (std::ranges::is_sorted(composed)) return tensor;
@@ -44,7 +44,8 @@ TensorId append_self_attention(Lowering& lowering,
   attributes.heads = q[2];
   attributes.kv_heads = builder.shape(by_tokens[1])[2];
   attributes.causal = mask.causal;
-  attributes.padding_sees = mask.padding;  // a file's mask hides it, and nothing from it
+  // A file's mask hides padding, but padding sees all tokens.
+  attributes.padding_sees = mask.padding;
   attributes.dropout = builder.training() ? dropout : 0;
   const TensorId qkv = ops::concat(builder, name + ".qkv", parts, 2);
   const TensorId y = ops::attention(
@@ -56,7 +57,7 @@ namespace {
 
 using F = PointwiseFunction;
 
-const std::vector<int> kHeadsAndTokens = {0, 2, 1, 3};  // (B, T, H, D) and (B, H, T, D)
+const std::vector<int> kHeadsAndTokens = {0, 2, 1, 3};  // swaps (B, T, H, D) and (B, H, T, D)
 
 // A value (B, H, T, D), or (B, T, H D), as (B, T, H, D).
 TensorId by_tokens(Lowering& lowering, int number, int64_t heads) {
@@ -68,7 +69,7 @@ TensorId by_tokens(Lowering& lowering, int number, int64_t heads) {
                       {extents[0], extents[1], heads, extents[2] / heads});
 }
 
-// The same as (B, H, T, D).
+// The same value as (B, H, T, D).
 TensorId by_heads(Lowering& lowering, int number, int64_t heads) {
   if (lowering.value(number).extents.size() == 4) return lowering.plain(number);
   return ops::transpose(lowering.builder(),
@@ -77,7 +78,7 @@ TensorId by_heads(Lowering& lowering, int number, int64_t heads) {
                         kHeadsAndTokens);
 }
 
-// Says that the output of a node, of as many axes as its input, is x (B, T, H, D).
+// Sets the node's output, which has as many axes as its input, to x (B, T, H, D).
 void set_by_tokens(Lowering& lowering, const Node& node, TensorId x) {
   const Shape shape = shape_of(lowering.value(node.output(0)));
   if (shape.rank() == 4) return lowering.set_transposed(node.output(0), x, kHeadsAndTokens);
@@ -97,19 +98,18 @@ class AttentionLowering {
         softcap_(node.number("softcap", 0)),
         causal_(node.integer("is_causal", 0) != 0),
         masked_(node.input(3) >= 0) {
-    if (node.input(6) >= 0) refuse(node, "nonpad_kv_seqlen: is not known here");
+    if (node.input(6) >= 0) refuse(node, "nonpad_kv_seqlen: is not supported");
     head_size_ = shape_of(lowering.value(node.input(0))).columns();
     if (lowering.value(node.input(0)).extents.size() == 3) head_size_ /= heads_;
     scale_ = node.number("scale", 1 / std::sqrt(static_cast<float>(head_size_)));
     fused_ = {.known = !masked_, .causal = causal_};
-    if (!masked_ || node.input(4) >= 0)
-      return;  // with keys from before, the diagonal lies elsewhere
+    if (!masked_ || node.input(4) >= 0) return;  // past keys shift the diagonal of a causal mask
     const Extents& mask = lowering.value(node.input(3)).extents;
-    const auto tokens = [&](size_t place) {
-      const Extents& extents = lowering.value(node.input(place)).extents;
+    const auto tokens = [&](size_t index) {
+      const Extents& extents = lowering.value(node.input(index)).extents;
       return extents[extents.size() - 2];
     };
-    // What a mask does not reach is hidden.
+    // Keys that a short mask does not cover are hidden, so the mask must cover all keys here.
     const MaskForm form = lowering.mask_form(node.input(3));
     if (!form.known || mask.back() != tokens(1) ||
         (form.causal && mask[mask.size() - 2] != tokens(0)))
@@ -127,8 +127,8 @@ class AttentionLowering {
   }
 
  private:
-  int64_t heads_of(size_t place, const char* attribute) const {
-    const Extents& extents = lowering_.value(node_.input(place)).extents;
+  int64_t heads_of(size_t index, const char* attribute) const {
+    const Extents& extents = lowering_.value(node_.input(index)).extents;
     return extents.size() == 4 ? extents[1] : node_.integer(attribute, 1);
   }
   bool is_read(size_t output) const {
@@ -136,16 +136,17 @@ class AttentionLowering {
   }
 
   bool is_plain_self_attention() const {
-    const auto tokens = [&](size_t place) {
-      const Extents& extents = lowering_.value(node_.input(place)).extents;
+    const auto tokens = [&](size_t index) {
+      const Extents& extents = lowering_.value(node_.input(index)).extents;
       return extents[extents.size() - 2];
     };
     const Extents& v = lowering_.value(node_.input(2)).extents;
     const int64_t v_size = v.size() == 4 ? v[3] : v[2] / kv_heads_;
-    const float usual = 1 / std::sqrt(static_cast<float>(head_size_));
+    const float expected = 1 / std::sqrt(static_cast<float>(head_size_));
     return fused_.known && node_.input(4) < 0 && node_.input(5) < 0 && softcap_ == 0 &&
            tokens(0) == tokens(1) && v_size == head_size_ &&
-           std::abs(scale_ - usual) <= 1e-6f * usual && !is_read(1) && !is_read(2) && !is_read(3);
+           std::abs(scale_ - expected) <= 1e-6f * expected && !is_read(1) && !is_read(2) &&
+           !is_read(3);
   }
 
   void run_fused() {
@@ -160,9 +161,9 @@ class AttentionLowering {
                                         /*dropout=*/0));
   }
 
-  // With what earlier steps have left in front of it.
-  TensorId with_past(size_t place, size_t past, size_t present) {
-    TensorId x = by_heads(lowering_, node_.input(place), kv_heads_);
+  // The keys or values, with the past ones in front, if there are any.
+  TensorId with_past(size_t index, size_t past, size_t present) {
+    TensorId x = by_heads(lowering_, node_.input(index), kv_heads_);
     if (node_.input(past) >= 0)
       x = ops::concat(
           builder_, name_ + ".present", {lowering_.plain(node_.input(past)), x}, /*axis=*/2);
@@ -170,7 +171,7 @@ class AttentionLowering {
     return x;
   }
 
-  // Heads that share one of k and v have an axis of their own.
+  // Grouped-query attention: splits the heads into (kv_heads, heads of a group).
   TensorId grouped(TensorId x) {
     const Shape shape = builder_.shape(x);
     if (heads_ == kv_heads_) return x;
@@ -180,7 +181,7 @@ class AttentionLowering {
                         {shape[0], kv_heads_, shape[1] / kv_heads_, shape[2], shape[3]});
   }
 
-  // (B or 1, H or 1, T, S), with groups as scores have them.
+  // The mask (B or 1, H or 1, T, S), with heads split into groups like the scores.
   TensorId mask(int64_t keys) {
     const Value& value = lowering_.value(node_.input(3));
     TensorId x = lowering_.plain(node_.input(3));
@@ -193,15 +194,15 @@ class AttentionLowering {
       shape = builder_.shape(x);
     }
     if (heads_ == kv_heads_ || shape.rank() < 3) return x;
-    const int64_t batch = shape.rank() == 4 ? shape[0] : 1, own = shape[shape.rank() - 3];
-    const int64_t kv = own == 1 ? 1 : kv_heads_;
+    const int64_t batch = shape.rank() == 4 ? shape[0] : 1, heads = shape[shape.rank() - 3];
+    const int64_t kv = heads == 1 ? 1 : kv_heads_;
     return ops::reshape(builder_,
                         name_ + ".mask_groups",
                         x,
-                        {batch, kv, own / kv, shape[shape.rank() - 2], shape.columns()});
+                        {batch, kv, heads / kv, shape[shape.rank() - 2], shape.columns()});
   }
 
-  // Which keys come before a query or are its own; `past` keys do in any case.
+  // A query sees its own key and earlier ones, and all `past` keys.
   TensorId causal_mask(int64_t queries, int64_t keys, int64_t past) {
     std::vector<float> seen;
     for (int64_t q = 0; q < queries; ++q)
@@ -221,23 +222,23 @@ class AttentionLowering {
     }
     const int hidden = program.constant(-std::numeric_limits<float>::infinity());
     if (masked_) {
-      const int of = program.input(static_cast<int>(inputs.size()));
+      const int operand = program.input(static_cast<int>(inputs.size()));
       inputs.push_back(mask(keys));
       x = is_floating(lowering_.value(node_.input(3)).type)
-              ? program.append(F::kAdd, x, of)
-              : program.append(F::kWhere, of, x, hidden);
+              ? program.append(F::kAdd, x, operand)
+              : program.append(F::kWhere, operand, x, hidden);
     }
     if (causal_) {
-      const int of = program.input(static_cast<int>(inputs.size()));
+      const int operand = program.input(static_cast<int>(inputs.size()));
       inputs.push_back(causal_mask(queries, keys, past));
-      x = program.append(F::kWhere, of, x, hidden);
+      x = program.append(F::kWhere, operand, x, hidden);
     }
     program.set_result(x);
     if (softcap_ == 0 && inputs.size() == 1) return scores;
     return ops::pointwise(builder_, name_ + ".masked", inputs, program);
   }
 
-  // An output that has no axis for groups.
+  // Sets an output to the scores, without the axis for groups.
   void set_scores(size_t output, TensorId scores) {
     const Shape shape = shape_of(lowering_.value(node_.output(output)));
     lowering_.set(node_.output(output), ops::reshape(builder_, name_ + ".scores", scores, shape));
@@ -251,10 +252,10 @@ class AttentionLowering {
         ops::batched_matmul(builder_, name_ + ".products", q, k, false, true, scale_);
     const TensorId shares = ops::softmax(
         builder_, name_ + ".softmax", masked(scores, past), SoftmaxForm::kSharesOrZero);
-    const int64_t shown = node_.integer("qk_matmul_output_mode", 0);
-    if (is_read(3) && shown != 0 && shown != 3)
-      refuse(node_, fmt::format("qk_matmul_output_mode: value is {}; allowed: 0 or 3", shown));
-    if (is_read(3)) set_scores(3, shown == 0 ? scores : shares);
+    const int64_t mode = node_.integer("qk_matmul_output_mode", 0);
+    if (is_read(3) && mode != 0 && mode != 3)
+      refuse(node_, fmt::format("qk_matmul_output_mode: value is {}; allowed: 0 or 3", mode));
+    if (is_read(3)) set_scores(3, mode == 0 ? scores : shares);
     TensorId y = ops::batched_matmul(builder_, name_, shares, v, false, false, 1);
     const Shape shape = builder_.shape(y);
     const int64_t tokens = shape[shape.rank() - 2];
@@ -272,32 +273,32 @@ class AttentionLowering {
   int64_t heads_, kv_heads_, head_size_ = 0;
   float softcap_, scale_ = 1;
   bool causal_, masked_;
-  MaskForm fused_;  // where known: what the op's mask is
+  MaskForm fused_;  // the mask of the native op, if `known`
 };
 
 }  // namespace
 
-// Self-attention that sees all tokens but padding, or of these its own and those before it, is one op; else it is products and a
-// softmax.
+// Self-attention becomes one native op if its mask hides only padding, later tokens, or both.
+// Otherwise it is lowered to products and a softmax.
 void lower_attention(Lowering& lowering, const Node& node) {
   AttentionLowering(lowering, node).run();
 }
 
-// Pairs (a, b) become (a cos - b sin, a sin + b cos).
+// Rotates pairs: (a, b) becomes (a cos - b sin, a sin + b cos).
 void lower_rotary_embedding(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const TensorId x = by_tokens(lowering, node.input(0), node.integer("num_heads", 1));
   const Shape shape = builder.shape(x);
-  const auto table = [&](size_t place) {
-    TensorId of = lowering.plain(node.input(place));
+  const auto table = [&](size_t index) {
+    TensorId rows = lowering.plain(node.input(index));
     if (node.input(3) >= 0)
-      of = ops::gather(builder, name + ".table", of, lowering.plain(node.input(3)), 0);
-    const Shape found = builder.shape(of);
-    return ops::reshape(builder, name + ".angles", of, {found[0], found[1], 1, found[2]});
+      rows = ops::gather(builder, name + ".table", rows, lowering.plain(node.input(3)), 0);
+    const Shape found = builder.shape(rows);
+    return ops::reshape(builder, name + ".angles", rows, {found[0], found[1], 1, found[2]});
   };
   const TensorId cosines = table(1), sines = table(2);
-  const int64_t pairs = builder.shape(cosines).columns(), turned = 2 * pairs;
+  const int64_t pairs = builder.shape(cosines).columns(), rotated = 2 * pairs;
   const bool interleaved = node.integer("interleaved", 0) != 0;
   const auto part = [&](int64_t start, int64_t step, int64_t count) {
     return ops::slice(builder,
@@ -310,22 +311,22 @@ void lower_rotary_embedding(Lowering& lowering, const Node& node) {
   const int64_t step = interleaved ? 2 : 1;
   const std::vector<TensorId> inputs = {
       part(0, step, pairs), part(interleaved ? 1 : pairs, step, pairs), cosines, sines};
-  const auto turn = [&](F function, int first, int second) {
+  const auto rotate = [&](F function, int first, int second) {
     PointwiseProgram program;
     const int a = program.append(F::kMul, program.input(0), program.input(first));
     const int b = program.append(F::kMul, program.input(1), program.input(second));
     program.append(function, a, b);
     return ops::pointwise(builder, name + ".turned", inputs, program);
   };
-  std::vector<TensorId> parts = {turn(F::kSub, 2, 3), turn(F::kAdd, 3, 2)};
+  std::vector<TensorId> parts = {rotate(F::kSub, 2, 3), rotate(F::kAdd, 3, 2)};
   if (interleaved) {
     for (TensorId& one : parts)
       one = ops::reshape(builder, name + ".pairs", one, {shape[0], shape[1], shape[2], pairs, 1});
     const TensorId both = ops::concat(builder, name + ".both", parts, -1);
-    parts = {
-        ops::reshape(builder, name + ".interleaved", both, {shape[0], shape[1], shape[2], turned})};
+    parts = {ops::reshape(
+        builder, name + ".interleaved", both, {shape[0], shape[1], shape[2], rotated})};
   }
-  if (turned < shape[3]) parts.push_back(part(turned, 1, shape[3] - turned));
+  if (rotated < shape[3]) parts.push_back(part(rotated, 1, shape[3] - rotated));
   set_by_tokens(
       lowering, node, parts.size() == 1 ? parts[0] : ops::concat(builder, name, parts, -1));
 }

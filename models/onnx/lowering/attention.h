@@ -1,5 +1,5 @@
 #pragma once
-// What the node Attention and attention that is written as products and a softmax share.
+// Helpers for the op Attention, and for attention that exporters decompose into other ops.
 
 #include <string>
 #include <vector>
@@ -9,33 +9,34 @@
 
 namespace lockstep::onnx {
 
-// The value with its axes in this order.
+// The value, with its axes transposed to this order.
 TensorId in_order(Lowering& lowering, int number, const std::vector<int>& order);
 
-// Attention of q (B, T, H, D), k and v (B, T, K, D) -> (B, T, H, D) with such a mask.
+// Appends attention of q (B, T, H, D), k and v (B, T, K, D) with this mask. Returns (B, T, H, D).
 TensorId append_self_attention(Lowering& lowering,
                                const std::string& name,
                                const std::vector<TensorId>& by_tokens,
                                const MaskForm& mask,
                                float dropout);
 
-// Whether the product begins attention that is written as products and a softmax, perhaps with a scale, a
-// mask that is causal or of padding, and dropout; if so all of it is appended as one op.
-bool lower_written_attention(Lowering& lowering, const Node& product);
+// Matches decomposed attention that begins with this product: two products and a softmax,
+// optionally with a scale, a mask that is causal or hides padding, and dropout. If it matches,
+// appends one attention op, marks the nodes as fused and returns true.
+bool lower_decomposed_attention(Lowering& lowering, const Node& product);
 
-// The two nodes that put 0 for NaN in a value, as exporters write it behind attention's softmax: a row of which
-// a mask hides all is then 0.
+// The two nodes that replace NaN in a value by 0. Exporters write them after attention's softmax,
+// so that a row that a mask hides completely becomes 0.
 struct ZerosForNan {
-  const Node* test = nullptr;    // null: there are none
-  const Node* choice = nullptr;  // its output stands for the value
+  const Node* test = nullptr;    // IsNaN; null if there are no such nodes
+  const Node* choice = nullptr;  // Where; its output replaces the value
 };
 ZerosForNan zeros_for_nan(const Lowering& lowering, int value);
 
-// The sum that a softmax reads, of scores and a mask, where it is that of PyTorch's
-// scaled_dot_product_attention: its exporters alone multiply q and k each by the root of the scale. Of a mask of
-// numbers they leave the zeros for NaN out.
+// The scores and the mask whose sum a softmax reads, if they come from PyTorch's
+// scaled_dot_product_attention. They are recognised because only PyTorch's exporters multiply both
+// q and k by the square root of the scale. For floating-point masks they omit the zeros for NaN.
 struct TorchScores {
-  int scores = -1;  // below 0: it is not
+  int scores = -1;  // below 0: no match
   int mask = -1;
 };
 TorchScores torch_scores(const Lowering& lowering, const Node& softmax);

@@ -7,20 +7,20 @@
 
 namespace lockstep::onnx {
 
-// Counted from the end where it is below 0.
+// An axis below 0 counts from the end.
 inline int axis_of(int64_t axis, size_t rank) {
   return static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
 }
 
 // The elements of an input, which must be a constant.
-std::vector<int64_t> constant_list(Lowering& lowering, const Node& node, size_t place);
-// The attribute, or the input at `place` where there is one.
+std::vector<int64_t> constant_list(Lowering& lowering, const Node& node, size_t index);
+// The elements of the input `index` if it is present, otherwise the attribute.
 std::vector<int64_t> list_of(Lowering& lowering,
                              const Node& node,
                              const std::string& attribute,
-                             size_t place);
+                             size_t index);
 
-// Where axis `axis` of (N, C, ...) is in (N, ..., C).
+// The index in (N, ..., C) of an axis of (N, C, ...).
 inline int axis_in_last(int axis, size_t rank) {
   return axis == 0 ? 0 : axis == 1 ? static_cast<int>(rank) - 1 : axis - 1;
 }

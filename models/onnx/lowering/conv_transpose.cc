@@ -16,54 +16,57 @@
 namespace lockstep::onnx {
 namespace {
 
-// Along an axis the kernel reaches `whole` places, of which `before` are left out before the output.
+// Along an axis, the unpadded transposed convolution has `full` elements. The first `before` of
+// them are not in the output.
 struct Reach {
-  int64_t whole, before;
+  int64_t full, before;
 };
 
-// What is left over is shared out where the attributes say so.
+// With auto_pad SAME or output_shape, the surplus is cut off at both ends; otherwise the pads
+// specify where.
 std::array<Reach, 3> reaches_of(const Node& node, const Window& window, size_t axes) {
   const std::string automatic = node.text("auto_pad", "NOTSET");
   const std::array<int64_t, 3> more = by_axis(node, "output_padding", axes, 0);
   std::array<Reach, 3> reaches;
   for (size_t i = 0; i < reaches.size(); ++i) {
     const AxisWindow& axis = window[i];
-    const int64_t whole = (axis.from - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
-    const int64_t over = std::max<int64_t>(0, whole + more[i] - axis.to);
-    const bool shared = automatic.starts_with("SAME") || node.has("output_shape");
-    reaches[i] = {whole, axis.before};
-    if (shared) reaches[i].before = automatic == "SAME_UPPER" ? over / 2 : over - over / 2;
+    const int64_t full = (axis.from - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+    const int64_t surplus = std::max<int64_t>(0, full + more[i] - axis.to);
+    const bool both_ends = automatic.starts_with("SAME") || node.has("output_shape");
+    reaches[i] = {full, axis.before};
+    if (both_ends)
+      reaches[i].before = automatic == "SAME_UPPER" ? surplus / 2 : surplus - surplus / 2;
   }
   return reaches;
 }
 
-// One axis: the op's padding, the same on both sides, its output's extent, and how many places of that
-// are left out before the node's.
+// The native op along one axis: its padding, which is the same at both ends, the extent of its
+// output, and how many elements must be cut off before the node's output begins.
 struct OpAxis {
   int64_t padding, extent, before;
 };
 
-// The op makes the places from its padding on, less the padding at the end, and up to stride - 1 more.
+// The native op computes the elements between the paddings, and up to stride - 1 more at the end.
 OpAxis op_axis(const Node& node, const Reach& reach, const AxisWindow& window) {
-  const auto& [whole, before] = reach;
+  const auto& [full, before] = reach;
   OpAxis axis{before, 0, 0};
-  const int64_t most = whole - 2 * before + window.stride - 1;
-  if (window.to > most) {  // with less padding, of which the beginning is cut off
-    axis.before = window.to - most;
+  const int64_t max_extent = full - 2 * before + window.stride - 1;
+  if (window.to > max_extent) {  // use less padding, and cut off the additional elements
+    axis.before = window.to - max_extent;
     axis.padding -= axis.before;
   }
   if (before < 0 || axis.padding < 0)
     refuse(node,
-           fmt::format("output_padding: the output has {} places behind those that the kernel "
+           fmt::format("output_padding: the output has {} elements after those that the kernel "
                        "reaches; allowed: fewer than the stride of {}",
-                       window.to + before - whole,
+                       window.to + before - full,
                        window.stride));
-  const int64_t least = std::max<int64_t>(1, whole - 2 * axis.padding);
-  axis.extent = std::max(least, axis.before + window.to);
+  const int64_t min_extent = std::max<int64_t>(1, full - 2 * axis.padding);
+  axis.extent = std::max(min_extent, axis.before + window.to);
   return axis;
 }
 
-// The transposed convolution of images over height and width.
+// Appends the transposed convolution of images over height and width.
 TensorId append_images(Lowering& lowering,
                        const Node& node,
                        TensorId x,
@@ -88,8 +91,9 @@ TensorId append_images(Lowering& lowering,
       builder, name + ".cut", y, {0, down.before, across.before, 0}, {1, 1, 1, 1}, wanted);
 }
 
-// y (N, D, P, groups, KD, O): of P pixels what each depth of x gives to the depths that its window
-// reaches. Added up where they meet: (N, D', P, groups O).
+// The last step of a convolution of volumes (col2im along the depth). y (N, D, P, groups, KD, O)
+// has, for P pixels, the contribution of each depth of x to the KD depths that its window covers.
+// Contributions to the same depth are added: (N, D', P, groups O).
 TensorId add_depths(GraphBuilder& builder,
                     const std::string& name,
                     TensorId y,
@@ -98,7 +102,7 @@ TensorId add_depths(GraphBuilder& builder,
   const Shape s = builder.shape(y);
   const int64_t pixels = s[2], channels = s[3] * s[5], stride = depth.stride;
   const Shape result = {s[0], depth.to, pixels, channels};
-  if (depth.kernel == stride && depth.dilation == 1 && depth.to == reach.whole)
+  if (depth.kernel == stride && depth.dilation == 1 && depth.to == reach.full)
     return ops::reshape(builder,
                         name + ".depths",
                         ops::transpose(builder, name + ".apart", y, {0, 1, 4, 2, 3, 5}),
@@ -126,7 +130,8 @@ TensorId add_depths(GraphBuilder& builder,
   return sum;
 }
 
-// Images with a kernel whose depths lie beside the channels, and then what they give to each depth.
+// A transposed convolution of volumes: first one of images, with the kernel's depths as output
+// channels, then add_depths().
 TensorId append_volumes(Lowering& lowering,
                         const Node& node,
                         TensorId x,
@@ -161,7 +166,7 @@ TensorId append_volumes(Lowering& lowering,
 
 void lower_conv_transpose(Lowering& lowering, const Node& node) {
   require_images(lowering, node);
-  shape_of(lowering.value(node.output(0)));  // has an element
+  shape_of(lowering.value(node.output(0)));  // throws if the output is empty
   const TensorId weight = weight_of_images(lowering, node);
   const Extents& kernel = lowering.value(node.input(1)).extents;
   const Window window = window_of(lowering, node, {kernel.begin() + 2, kernel.end()});

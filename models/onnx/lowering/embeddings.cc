@@ -1,4 +1,4 @@
-// Rows of tables that learn.
+// Gather from a table that is a parameter: an embedding.
 #include <fmt/format.h>
 
 #include "models/onnx/lowering/layers.h"
@@ -11,7 +11,7 @@ namespace {
 
 using F = PointwiseFunction;
 
-// Constants, counted from the first row.
+// Constant ids, with negative ones counted from the end.
 std::vector<int32_t> known_ids(const Node& node, const Value& value, int64_t rows) {
   std::vector<int32_t> ids;
   for (const int64_t id : value.array.as_int64()) {
@@ -22,38 +22,38 @@ std::vector<int32_t> known_ids(const Node& node, const Value& value, int64_t row
   return ids;
 }
 
-// Those below 0 counted from the end, and all others within the table: the op trusts its ids.
-PointwiseProgram within(int64_t rows) {
+// Counts ids below 0 from the end and clamps all to the table: the native op does not check them.
+PointwiseProgram clamped_to(int64_t rows) {
   PointwiseProgram program;
   const int id = program.input(0), zero = program.constant(0);
   const int last = program.constant(static_cast<float>(rows - 1));
   const int from_end = program.append(F::kAdd, id, program.constant(static_cast<float>(rows)));
-  const int placed = program.append(F::kWhere, program.append(F::kLess, id, zero), from_end, id);
-  program.append(F::kMin, program.append(F::kMax, placed, zero), last);
+  const int counted = program.append(F::kWhere, program.append(F::kLess, id, zero), from_end, id);
+  program.append(F::kMin, program.append(F::kMax, counted, zero), last);
   return program;
 }
 
-// (A, B) i32, whatever axes the file's have.
+// The ids as (A, B) i32, regardless of their axes in the file.
 TensorId ids_of(Lowering& lowering, const Node& node, int64_t rows) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node) + ".ids";
   const Value& value = lowering.value(lowering.origin_of(node.input(1)));
-  const Shape own = shape_of(value);
-  const Shape shape = own.rank() == 2 ? own : Shape{1, own.elements()};
+  const Shape file_shape = shape_of(value);
+  const Shape shape = file_shape.rank() == 2 ? file_shape : Shape{1, file_shape.elements()};
   if (value.kind == ValueKind::kConstant)
     return builder.constant(name, shape, known_ids(node, value, rows));
   TensorId ids = lowering.plain(node.input(1));
-  if (own != shape) ids = ops::reshape(builder, name, ids, shape);
+  if (file_shape != shape) ids = ops::reshape(builder, name, ids, shape);
   const auto range = lowering.range_of(node.input(1));
-  if (range && range->counts && range->most >= static_cast<double>(rows))
+  if (range && range->counts && range->max >= static_cast<double>(rows))
     refuse(
         node,
-        fmt::format("indices: are counted up to {}, as positions are; the table has {} rows. Give "
-                    "samples fewer tokens",
-                    range->most,
+        fmt::format("indices: are positions up to {}, but the table has {} rows; use samples with "
+                    "fewer tokens",
+                    range->max,
                     rows));
-  if (range && range->least >= 0 && range->most < static_cast<double>(rows)) return ids;
-  return ops::pointwise(builder, name + ".within", {ids}, within(rows), /*integers=*/true);
+  if (range && range->min >= 0 && range->max < static_cast<double>(rows)) return ids;
+  return ops::pointwise(builder, name + ".within", {ids}, clamped_to(rows), /*integers=*/true);
 }
 
 }  // namespace

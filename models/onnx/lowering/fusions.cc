@@ -10,13 +10,14 @@
 namespace lockstep::onnx {
 namespace {
 
-// x / sqrt(mean(x^2) + epsilon) * gain, over the last axis, read from its end.
+// Matches an RMS norm that is written node by node, x / sqrt(mean(x^2) + epsilon) * gain over the
+// last axis. The match begins at its last node and goes backwards.
 class RmsNorm {
  public:
   RmsNorm(Lowering& lowering, const Node& last) : lowering_(lowering), last_(last) {}
 
-  // Whether the node is the end of one; then it is taken.
-  bool take() {
+  // If the node is the last one of an RMS norm, replaces all its nodes by the native op.
+  bool fuse() {
     if (!is_op(&last_, "Mul")) return false;
     for (const auto& [gain, normed] : orders(last_)) {
       nodes_.clear();
@@ -24,7 +25,7 @@ class RmsNorm {
       if (gain_ < 0 || lowering_.only_reader(gain) != &last_ || !find_quotient(normed)) continue;
       const Extents& extents = lowering_.value(x_).extents;
       if (extents.empty() || lowering_.value(gain_).extents != Extents{extents.back()}) continue;
-      for (const Node* node : nodes_) lowering_.pass_over(*node);
+      for (const Node* node : nodes_) lowering_.mark_fused(*node);
       lowering_.replace(
           last_, [x = x_, gain = gain_, epsilon = epsilon_](Lowering& lowering, const Node& node) {
             const auto [sum, y] = ops::rms_norm(lowering.builder(),
@@ -45,24 +46,25 @@ class RmsNorm {
     return {std::pair(node.input(0), node.input(1)), std::pair(node.input(1), node.input(0))};
   }
 
-  // The node that computes the value for `reader` alone; null where it is another op.
+  // The node that computes the value, if it is this op and only `reader` reads the value; else
+  // null.
   const Node* peek(const Node& reader, int number, const char* op) const {
     number = lowering_.origin_of(number);
     const Node* const node = lowering_.producer(number);
     return is_op(node, op) && lowering_.only_reader(number) == &reader ? node : nullptr;
   }
-  // The same, which is one of the nodes then.
+  // The same, and adds the node to the match.
   const Node* step(const Node& reader, int number, const char* op) {
     const Node* const node = peek(reader, number, op);
     if (node != nullptr) nodes_.push_back(node);
     return node;
   }
 
-  std::optional<float> number(int place) const {
-    return number_of(lowering_.value(lowering_.origin_of(place)));
+  std::optional<float> number(int value) const {
+    return number_of(lowering_.value(lowering_.origin_of(value)));
   }
 
-  // x / root, or x times 1 / root.
+  // Matches x / root, or x times 1 / root.
   bool find_quotient(int normed) {
     if (const Node* const quotient = step(last_, normed, "Div"))
       return find_root(*quotient, quotient->input(0), quotient->input(1));
@@ -79,7 +81,7 @@ class RmsNorm {
     return false;
   }
 
-  // sqrt(mean(x^2) + epsilon)
+  // Matches sqrt(mean(x^2) + epsilon).
   bool find_root(const Node& reader, int x, int root) {
     x_ = lowering_.origin_of(x);
     const Node* const square_root = step(reader, root, "Sqrt");
@@ -120,13 +122,13 @@ class RmsNorm {
   const Node& last_;
   int x_ = -1, gain_ = -1;
   float epsilon_ = 0;
-  std::vector<const Node*> nodes_;  // before the last one
+  std::vector<const Node*> nodes_;  // all nodes of the match but the last one
 };
 
 }  // namespace
 
 void fuse_nodes(Lowering& lowering) {
-  for (const Node& node : lowering.network().nodes) RmsNorm(lowering, node).take();
+  for (const Node& node : lowering.network().nodes) RmsNorm(lowering, node).fuse();
 }
 
 }  // namespace lockstep::onnx

@@ -1,11 +1,11 @@
 #pragma once
-// Nodes that together are one op of the house.
+// Fuses groups of nodes into one native op.
 
 #include "models/onnx/lowering/lowering.h"
 
 namespace lockstep::onnx {
 
-// Takes the RMS norms that exporters write node by node. Lowering::run() begins with it.
+// Fuses RMS norms that exporters write node by node. Lowering::run() begins with it.
 void fuse_nodes(Lowering& lowering);
 
 }  // namespace lockstep::onnx

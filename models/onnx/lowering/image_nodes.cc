@@ -9,14 +9,14 @@
 
 namespace lockstep::onnx {
 
-void require_images(Lowering& lowering, const Node& node, size_t most_axes) {
+void require_images(Lowering& lowering, const Node& node, size_t max_axes) {
   const size_t rank = lowering.value(node.input(0)).extents.size();
-  if (rank < 3 || rank > most_axes)
+  if (rank < 3 || rank > max_axes)
     refuse(node,
-           fmt::format("takes {} axes; only images (N, C, L){} (N, C, H, W){} are known here",
+           fmt::format("its input has {} axes; allowed: images (N, C, L){} (N, C, H, W){}",
                        rank,
-                       most_axes == 5 ? "," : " and",
-                       most_axes == 5 ? " and (N, C, D, H, W)" : ""));
+                       max_axes == 5 ? "," : " and",
+                       max_axes == 5 ? " and (N, C, D, H, W)" : ""));
 }
 
 std::array<int64_t, 3> by_axis(const Node& node,
@@ -43,11 +43,11 @@ Window window_of(Lowering& lowering, const Node& node, const std::vector<int64_t
   pads.resize(2 * axes, 0);
   Window window;
   for (size_t i = 0; i < axes; ++i) {
-    const size_t place = 3 - axes + i;
-    AxisWindow& axis = window[place];
+    const size_t dimension = 3 - axes + i;  // of depth, height, width
+    AxisWindow& axis = window[dimension];
     axis = {.kernel = kernel[i],
-            .stride = strides[place],
-            .dilation = dilations[place],
+            .stride = strides[dimension],
+            .dilation = dilations[dimension],
             .from = from[2 + i],
             .to = to[2 + i]};
     if (automatic == "NOTSET") {
@@ -82,14 +82,14 @@ void set_images(Lowering& lowering, const Node& node, TensorId y) {
 
 namespace {
 
-// A kernel that is computed, (O, I, ...), as a parameter would lie.
+// A computed kernel (O, I, ...), in the layout of a parameter.
 TensorId computed_kernel(Lowering& lowering, int number) {
   GraphBuilder& builder = lowering.builder();
   const Value& value = lowering.value(number);
   const TensorId plain = lowering.plain(number);
   const std::string name = value.name + ".kernel";
   const auto rank = static_cast<int>(value.extents.size());
-  std::vector<int> order = {0};  // the depth of a volume lies beside the channels
+  std::vector<int> order = {0};  // the depth of a volume becomes adjacent to the channels
   for (int axis = rank == 5 ? 3 : 2; axis < rank; ++axis) order.push_back(axis);
   if (rank == 5) order.push_back(2);
   order.push_back(1);

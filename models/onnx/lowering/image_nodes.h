@@ -1,6 +1,6 @@
 #pragma once
-// What nodes that work on images have in common: (N, C, L), (N, C, H, W) or (N, C, D, H, W). Ops take
-// (N, H, W, C), so that L is a width, and the depth is for the functions here to deal with.
+// Helpers for nodes on images (N, C, L), (N, C, H, W) or (N, C, D, H, W). Native ops take
+// (N, H, W, C): L becomes the width, and the functions here fold the depth into other axes.
 
 #include <array>
 #include <cstdint>
@@ -11,43 +11,43 @@
 
 namespace lockstep::onnx {
 
-// A window along an axis of an image. As it is here it changes nothing.
+// A window along one axis of an image. The default window changes nothing.
 struct AxisWindow {
   int64_t kernel = 1, stride = 1, dilation = 1;
   int64_t before = 0, after = 0;  // of padding
-  int64_t from = 1, to = 1;       // extents of the image and of what comes of it
+  int64_t from = 1, to = 1;       // extents of the input and of the output
 
   bool changes_nothing() const { return kernel == 1 && stride == 1 && before == 0 && after == 0; }
-  // One window, which sees all pixels and no padding.
-  bool is_whole() const { return to == 1 && kernel == from && before == 0 && after == 0; }
+  // Whether there is a single window, which covers all pixels and no padding.
+  bool covers_axis() const { return to == 1 && kernel == from && before == 0 && after == 0; }
 };
-// Of depth, height and width.
+// The windows along depth, height and width.
 using Window = std::array<AxisWindow, 3>;
 
-// Refuses a node whose first input has fewer or more axes.
-void require_images(Lowering& lowering, const Node& node, size_t most_axes = 5);
+// Throws ConfigError unless the first input has 3 to `max_axes` axes.
+void require_images(Lowering& lowering, const Node& node, size_t max_axes = 5);
 
-// An attribute with one number for each axis of depth, height and width; `otherwise` where there is none,
-// and of axes that the image does not have.
+// An attribute with a number for each spatial axis, as numbers for depth, height and width.
+// `otherwise` stands for a missing attribute and for axes that the image does not have.
 std::array<int64_t, 3> by_axis(const Node& node,
                                const std::string& attribute,
                                size_t axes,
                                int64_t otherwise);
 
-// As the attributes say, for a kernel of these extents. What auto_pad adds follows from the extents of
-// the output.
+// The window of a node's attributes, for a kernel of these extents. The padding of auto_pad is
+// computed from the extents of the output.
 Window window_of(Lowering& lowering, const Node& node, const std::vector<int64_t>& kernel);
 
-// A value as (N, H, W, C), of one axis with a height of 1; of three as (N, D, H, W, C).
+// A value as (N, H, W, C), with height 1 if it has one spatial axis. Volumes are (N, D, H, W, C).
 TensorId images_of(Lowering& lowering, int number);
-// Says that the output of a node is y, as images_of() would give it.
+// Sets the node's output to y, which has the layout of images_of().
 void set_images(Lowering& lowering, const Node& node, TensorId y);
 
-// The second input (O, I, ...), a parameter of the file, as Storage::kKernel has it.
+// The second input, a kernel (O, I, ...), in the layout of Storage::kKernel.
 TensorId weight_of_images(Lowering& lowering, const Node& node);
 
-// The third input, a parameter of the file; kNoTensor where there is none, or zeros, as exporters write
-// where a layer has no bias.
+// The third input, the bias. kNoTensor if it is absent or zeros: exporters write zeros for layers
+// without a bias.
 TensorId bias_of_images(Lowering& lowering, const Node& node);
 
 }  // namespace lockstep::onnx

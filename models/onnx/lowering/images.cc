@@ -1,4 +1,4 @@
-// Convolutions, their norms and pools.
+// Convolutions, batch norms and pooling.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr int64_t kMostPixels = 256;  // of a largest one's window: which it was is kept in a byte
+constexpr int64_t kMaxPixels = 256;  // of a max pool's window, whose argmax is stored in a byte
 
-// x ([N, D,] H, W, C) with the padding around it that a convolution does not have, and the window with
-// no more of it: that of the depth, and that of height and width where both sides differ.
+// Pads x ([N, D,] H, W, C) as far as the native convolution cannot: along the depth, and along
+// height and width if the padding differs at both ends. Removes that padding from the window.
 TensorId pad_images(Lowering& lowering, const Node& node, TensorId x, Window& window) {
   const bool uneven = window[1].before != window[1].after || window[2].before != window[2].after;
   const auto rank = static_cast<size_t>(lowering.builder().shape(x).rank());
@@ -36,14 +36,15 @@ TensorId pad_images(Lowering& lowering, const Node& node, TensorId x, Window& wi
   return ops::pad(lowering.builder(), lowering.name_of(node) + ".padded", x, before, after, 0);
 }
 
-// x (N, D, H, W, C) as (N D', H, W, KD C): in each group of channels those of all depths that a window
-// sees, so that a convolution of images is one of volumes.
+// Turns a convolution of volumes into one of images (im2col along the depth): x (N, D, H, W, C)
+// becomes (N D', H, W, KD C), where each group of channels has the channels of all KD depths in a
+// window.
 TensorId depths_beside_channels(
     Lowering& lowering, const Node& node, TensorId x, const AxisWindow& depth, int64_t groups) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Shape shape = builder.shape(x);
-  const int64_t images = shape[0] * depth.to, own = shape[4] / groups;
+  const int64_t images = shape[0] * depth.to, group_channels = shape[4] / groups;
   std::vector<TensorId> taps;
   for (int64_t tap = 0; tap < depth.kernel; ++tap) {
     const TensorId seen = depth.kernel == 1 && depth.stride == 1
@@ -54,8 +55,8 @@ TensorId depths_beside_channels(
                                            {0, tap * depth.dilation, 0, 0, 0},
                                            {1, depth.stride, 1, 1, 1},
                                            {shape[0], depth.to, shape[2], shape[3], shape[4]});
-    taps.push_back(
-        ops::reshape(builder, name + ".groups", seen, {images, shape[2], shape[3], groups, own}));
+    taps.push_back(ops::reshape(
+        builder, name + ".groups", seen, {images, shape[2], shape[3], groups, group_channels}));
   }
   const TensorId all = taps.size() == 1 ? taps[0] : ops::concat(builder, name + ".depths", taps, 4);
   return ops::reshape(
@@ -66,24 +67,24 @@ PoolAttributes pool_of(const Node& node, const AxisWindow& down, const AxisWindo
   for (const AxisWindow& axis : {down, across})
     if (!windows_see_pixels(
             axis.from, axis.to, axis.kernel, axis.stride, axis.dilation, axis.before))
-      refuse(node, "pads or ceil_mode: a window would lie in the padding alone");
+      refuse(node, "pads or ceil_mode: a window would cover only padding");
   PoolAttributes attributes;
   attributes.kernel = {down.kernel, across.kernel};
   attributes.stride = {down.stride, across.stride};
   attributes.dilation = {down.dilation, across.dilation};
   attributes.padding = {down.before, across.before};
   attributes.behind = {down.after, across.after};
-  // Windows may reach beyond the padding where ceil_mode says so.
+  // With ceil_mode, windows may extend beyond the padding.
   attributes.outputs = {down.to, across.to};
   attributes.count_include_pad = node.integer("count_include_pad", 0) != 0;
   if (node.op != "MaxPool" && attributes.dilation != Extent2d{})
-    refuse(node, "dilations: must be 1; means over others are not known here");
+    refuse(node, "dilations: must be 1; average pooling with others is not supported");
   if (const int64_t pixels = down.kernel * across.kernel;
-      node.op == "MaxPool" && pixels > kMostPixels)
+      node.op == "MaxPool" && pixels > kMaxPixels)
     refuse(node,
-           fmt::format("kernel_shape: has {} pixels; allowed: at most {}, or the whole image",
+           fmt::format("kernel_shape: has {} pixels; allowed: at most {}, or the complete image",
                        pixels,
-                       kMostPixels));
+                       kMaxPixels));
   return attributes;
 }
 
@@ -93,16 +94,17 @@ TensorId append_pool(Lowering& lowering,
                      const AxisWindow& down,
                      const AxisWindow& across) {
   const auto pool = node.op == "MaxPool" ? ops::max_pool : ops::avg_pool;
-  if (node.op == "MaxPool" && down.kernel * across.kernel > kMostPixels && down.is_whole() &&
-      across.is_whole()) {
+  if (node.op == "MaxPool" && down.kernel * across.kernel > kMaxPixels && down.covers_axis() &&
+      across.covers_axis()) {
     return ops::reduce(
         lowering.builder(), lowering.name_of(node), x, ReduceKind::kMax, {1, 2}, /*keep=*/true);
   }
   return pool(lowering.builder(), lowering.name_of(node), x, pool_of(node, down, across));
 }
 
-// The largest one of a volume is the largest of those of its images, and so are means: the same share of
-// a window's depths lies in the padding for all of its pixels.
+// Pools height and width first, then the depth. For maxima that equals pooling the volume. So it
+// does for means, because the share of a window's depths in the padding is the same for all its
+// pixels.
 TensorId append_pool_of_volumes(Lowering& lowering,
                                 const Node& node,
                                 TensorId x,
@@ -155,17 +157,18 @@ void lower_conv(Lowering& lowering, const Node& node) {
 
 namespace {
 
-// One number for each channel: a parameter that is this norm's alone, or what is computed or known.
+// A vector with a number for each channel: a parameter if this norm is its only reader, else any
+// tensor.
 TensorId norm_vector(Lowering& lowering, int number) {
   const Lowering::Source source = lowering.source_of(number);
-  const bool own = source.value >= 0 && lowering.can_have(source.value, Storage::kAsInFile) &&
-                   lowering.only_reader(source.value) != nullptr;
-  return own ? lowering.unshared_parameter(source.value) : lowering.plain(number);
+  const bool unshared = source.value >= 0 && lowering.can_have(source.value, Storage::kAsInFile) &&
+                        lowering.only_reader(source.value) != nullptr;
+  return unshared ? lowering.unshared_parameter(source.value) : lowering.plain(number);
 }
 
 }  // namespace
 
-// With the activation that alone reads it, where that is ReLU.
+// Fuses a ReLU that is the only reader.
 void lower_batch_normalization(Lowering& lowering, const Node& node) {
   const float momentum = 1 - node.number("momentum", 0.9f);
   if (!(momentum > 0 && momentum <= 1))
@@ -188,7 +191,7 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
   const Node* reader = lowering.only_reader(output);
   if (is_op(reader, "Relu")) {
     attributes.activation = Activation::kRelu;
-    lowering.pass_over(*reader);
+    lowering.mark_fused(*reader);
     output = reader->output(0);
   }
   const bool images = lowering.value(node.input(0)).extents.size() > 2;
@@ -198,7 +201,7 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
   lowering.set(output, y, images);
 }
 
-// The largest ones, and means.
+// Max and average pooling.
 void lower_pool(Lowering& lowering, const Node& node) {
   require_images(lowering, node);
   const Window window = window_of(lowering, node, node.integers("kernel_shape"));

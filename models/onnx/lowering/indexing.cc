@@ -1,4 +1,4 @@
-// What indices name, and blocks of pixels.
+// Gathering and scattering by indices, and rearranging blocks of pixels.
 #include <fmt/format.h>
 
 #include <limits>
@@ -24,7 +24,7 @@ void lower_gather(Lowering& lowering, const Node& node) {
                            static_cast<int>(node.integer("axis", 0))));
 }
 
-// Of x as many elements along other axes as there are indices.
+// Along the other axes, x is first cut to the extents of the indices.
 void lower_gather_elements(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -47,13 +47,14 @@ void lower_gather_elements(Lowering& lowering, const Node& node) {
 
 namespace {
 
-// The rows of x, (batch axes, first K axes behind them; the rest), that indices (..., K) name.
+// GatherND and ScatterND as a gather of rows: x is reshaped to (rows, inner), where a row is given
+// by the batch axes and the K axes that an index (..., K) covers.
 struct NamedRows {
   int64_t batch = 1, inner = 1;
   std::vector<int64_t> extents;  // of the K axes
   int64_t count = 1;             // of indices
 
-  int64_t places() const {
+  int64_t total() const {
     return std::accumulate(extents.begin(), extents.end(), batch, std::multiplies<>());
   }
 };
@@ -73,7 +74,7 @@ NamedRows named_rows(const Extents& from, const Extents& indices, size_t batch_a
   return rows;
 }
 
-// Numbers of rows of known indices.
+// The row numbers of constant indices.
 std::vector<int32_t> row_numbers(const NamedRows& rows, const std::vector<int64_t>& indices) {
   std::vector<int32_t> numbers;
   for (int64_t i = 0; i < rows.count; ++i) {
@@ -87,7 +88,7 @@ std::vector<int32_t> row_numbers(const NamedRows& rows, const std::vector<int64_
   return numbers;
 }
 
-// The same of indices that are computed.
+// The same for computed indices.
 TensorId computed_row_numbers(GraphBuilder& builder,
                               const std::string& name,
                               const NamedRows& rows,
@@ -127,21 +128,21 @@ void lower_gather_nd(Lowering& lowering, const Node& node) {
                                     indices.extents,
                                     static_cast<size_t>(node.integer("batch_dims", 0)));
   const bool known = indices.kind == ValueKind::kConstant;
-  // Computed ones are numbers of single precision on the way.
-  const int64_t most = known ? std::numeric_limits<int32_t>::max() : int64_t{1} << 24;
-  if (rows.places() > most || (!known && rows.extents.size() >= PointwiseProgram::kMostInputs))
+  // Computed row numbers are float32 in between, which is exact up to 2^24.
+  const int64_t max_rows = known ? std::numeric_limits<int32_t>::max() : int64_t{1} << 24;
+  if (rows.total() > max_rows || (!known && rows.extents.size() >= PointwiseProgram::kMaxInputs))
     refuse(node,
-           fmt::format("names {} places by {} indices; allowed: at most {} by {}",
-                       rows.places(),
+           fmt::format("addresses {} rows by {} indices; allowed: at most {} by {}",
+                       rows.total(),
                        rows.extents.size(),
-                       most,
-                       PointwiseProgram::kMostInputs - 1));
+                       max_rows,
+                       PointwiseProgram::kMaxInputs - 1));
   const TensorId numbers =
       known ? builder.constant(
                   name + ".places", {rows.count}, row_numbers(rows, indices.array.as_int64()))
             : computed_row_numbers(builder, name, rows, lowering.plain(node.input(1)));
   const TensorId x = ops::reshape(
-      builder, name + ".rows", lowering.plain(node.input(0)), {rows.places(), rows.inner});
+      builder, name + ".rows", lowering.plain(node.input(0)), {rows.total(), rows.inner});
   lowering.set(node.output(0),
                ops::reshape(builder,
                             name + ".extents",
@@ -149,7 +150,7 @@ void lower_gather_nd(Lowering& lowering, const Node& node) {
                             shape_of(lowering.value(node.output(0)))));
 }
 
-// Rows of x, some of which give way to those of the updates: each row of the result is picked of both.
+// Gathers the rows of the result from x and the updates, which are concatenated.
 void lower_scatter_nd(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -157,25 +158,25 @@ void lower_scatter_nd(Lowering& lowering, const Node& node) {
   if (indices.kind != ValueKind::kConstant)
     refuse(node, "indices: are computed; must be a constant");
   if (node.text("reduction", "none") != "none")
-    refuse(node, fmt::format("reduction: {}; allowed: none", node.text("reduction", "")));
+    refuse(node, fmt::format("reduction: value is {}; allowed: none", node.text("reduction", "")));
   const NamedRows rows =
       named_rows(lowering.value(node.input(0)).extents, indices.extents, /*batch_axes=*/0);
-  if (rows.places() + rows.count > std::numeric_limits<int32_t>::max())
-    refuse(node, fmt::format("names {} places; allowed: fewer than 2^31", rows.places()));
-  std::vector<int32_t> picked(static_cast<size_t>(rows.places()));
+  if (rows.total() + rows.count > std::numeric_limits<int32_t>::max())
+    refuse(node, fmt::format("addresses {} rows; allowed: fewer than 2^31", rows.total()));
+  std::vector<int32_t> picked(static_cast<size_t>(rows.total()));
   std::iota(picked.begin(), picked.end(), 0);
-  auto update = static_cast<int32_t>(rows.places());
+  auto update = static_cast<int32_t>(rows.total());
   for (const int32_t row : row_numbers(rows, indices.array.as_int64()))
     picked[static_cast<size_t>(row)] = update++;
   const TensorId x = ops::reshape(builder,
                                   name + ".rows",
                                   lowering.plain(node.input(0)),
-                                  {rows.places(), rows.inner}),
+                                  {rows.total(), rows.inner}),
                  updates = ops::reshape(builder,
                                         name + ".updates",
                                         lowering.plain(node.input(2)),
                                         {rows.count, rows.inner});
-  const TensorId numbers = builder.constant(name + ".places", {rows.places()}, picked);
+  const TensorId numbers = builder.constant(name + ".places", {rows.total()}, picked);
   const TensorId both = ops::concat(builder, name + ".both", {x, updates}, 0);
   lowering.set(node.output(0),
                ops::reshape(builder,
@@ -184,7 +185,7 @@ void lower_scatter_nd(Lowering& lowering, const Node& node) {
                             shape_of(lowering.value(node.output(0)))));
 }
 
-// values[1] where an element of the new axis has the index's number, else values[0].
+// values[1] at the position of the index along the new axis, else values[0].
 void lower_one_hot(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -202,12 +203,12 @@ void lower_one_hot(Lowering& lowering, const Node& node) {
   std::vector<int32_t> count(static_cast<size_t>(shape[axis]));
   std::iota(count.begin(), count.end(), 0);
   PointwiseProgram program;
-  const int index = program.input(0), place = program.input(1);
+  const int index = program.input(0), position = program.input(1);
   const int below = program.append(PointwiseFunction::kLess, index, program.constant(0));
   const int depth = program.constant(static_cast<float>(shape[axis]));
   const int from_end = program.append(PointwiseFunction::kAdd, index, depth);
   const int from_start = program.append(PointwiseFunction::kWhere, below, from_end, index);
-  const int hit = program.append(PointwiseFunction::kEqual, from_start, place);
+  const int hit = program.append(PointwiseFunction::kEqual, from_start, position);
   program.append(
       PointwiseFunction::kWhere, hit, program.constant(off_on[1]), program.constant(off_on[0]));
   const TensorId indices =
@@ -217,7 +218,7 @@ void lower_one_hot(Lowering& lowering, const Node& node) {
                               name,
                               {indices, builder.constant(name + ".places", along, count)},
                               program,
-                              is_whole(to.type)));
+                              is_integer(to.type)));
 }
 
 void lower_tile(Lowering& lowering, const Node& node) {
@@ -236,19 +237,19 @@ void lower_depth_to_space(Lowering& lowering, const Node& node) {
   const Shape shape = builder.shape(x);
   const int64_t block = node.integer("blocksize", 1), channels = shape[3] / (block * block);
   const bool channels_first = node.text("mode", "DCR") == "CRD";
-  const Shape apart = channels_first ? Shape{shape[0], shape[1], shape[2], channels, block, block}
+  const Shape split = channels_first ? Shape{shape[0], shape[1], shape[2], channels, block, block}
                                      : Shape{shape[0], shape[1], shape[2], block, block, channels};
   const std::vector<int> order =
       channels_first ? std::vector<int>{0, 1, 4, 2, 5, 3} : std::vector<int>{0, 1, 3, 2, 4, 5};
   const TensorId blocks =
-      ops::transpose(builder, name, ops::reshape(builder, name + ".apart", x, apart), order);
-  const Shape together = {shape[0], shape[1] * block, shape[2] * block, channels};
+      ops::transpose(builder, name, ops::reshape(builder, name + ".apart", x, split), order);
+  const Shape merged = {shape[0], shape[1] * block, shape[2] * block, channels};
   lowering.set(node.output(0),
-               ops::reshape(builder, name + ".extents", blocks, together),
+               ops::reshape(builder, name + ".extents", blocks, merged),
                /*channels_last=*/true);
 }
 
-// The other way.
+// The inverse of DepthToSpace with mode DCR.
 void lower_space_to_depth(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -256,16 +257,16 @@ void lower_space_to_depth(Lowering& lowering, const Node& node) {
   const Shape shape = builder.shape(x);
   const int64_t block = node.integer("blocksize", 1);
   const int64_t height = shape[1] / block, width = shape[2] / block;
-  const TensorId apart =
+  const TensorId split =
       ops::reshape(builder, name + ".apart", x, {shape[0], height, block, width, block, shape[3]});
-  const TensorId blocks = ops::transpose(builder, name, apart, {0, 1, 3, 2, 4, 5});
-  const Shape together = {shape[0], height, width, block * block * shape[3]};
+  const TensorId blocks = ops::transpose(builder, name, split, {0, 1, 3, 2, 4, 5});
+  const Shape merged = {shape[0], height, width, block * block * shape[3]};
   lowering.set(node.output(0),
-               ops::reshape(builder, name + ".extents", blocks, together),
+               ops::reshape(builder, name + ".extents", blocks, merged),
                /*channels_last=*/true);
 }
 
-// Zero on one side of a diagonal.
+// Sets the elements on one side of a diagonal to 0.
 void lower_trilu(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const Extents& extents = lowering.value(node.output(0)).extents;
@@ -291,7 +292,7 @@ void lower_trilu(Lowering& lowering, const Node& node) {
                               name,
                               {mask, lowering.plain(node.input(0))},
                               program,
-                              is_whole(lowering.value(node.output(0)).type)));
+                              is_integer(lowering.value(node.output(0)).type)));
 }
 
 }  // namespace lockstep::onnx

@@ -1,4 +1,4 @@
-// Products with parameters.
+// Products with parameters: linear layers.
 #include "models/onnx/lowering/layers.h"
 
 #include <optional>
@@ -10,8 +10,8 @@
 namespace lockstep::onnx {
 namespace {
 
-// How the matrix (O, I) of a product with a matrix of parameters lies; none where the value is no such
-// matrix, or another op has it in another way.
+// The storage of a linear layer's weight (O, I). None if the value is not a matrix of parameters,
+// or if another op uses it with another storage.
 std::optional<Storage> matrix_storage(const Lowering& lowering,
                                       int number,
                                       bool transposed_by_node) {
@@ -23,7 +23,7 @@ std::optional<Storage> matrix_storage(const Lowering& lowering,
   return storage;
 }
 
-// Of so many elements; kNoTensor where the value is no such parameter.
+// The bias with this many elements; kNoTensor if the value is not such a parameter.
 TensorId bias_of(Lowering& lowering, int number, int64_t outputs) {
   if (number < 0) return kNoTensor;
   const Lowering::Source source = lowering.source_of(number);
@@ -32,14 +32,14 @@ TensorId bias_of(Lowering& lowering, int number, int64_t outputs) {
   return lowering.parameter(source.value);
 }
 
-// x weight^T + bias as the value `output`.
+// Appends x weight^T + bias, as the value `output`.
 void append_linear(
     Lowering& lowering, const Node& node, int x, TensorId weight, TensorId bias, int output) {
   GraphBuilder& builder = lowering.builder();
   TensorId input = lowering.plain(x);
   const std::string name = lowering.name_of(node);
   const Shape shape = shape_of(lowering.value(output));
-  // As rows: of more axes linear might take a sample as one row.
+  // The op linear may read a sample of more than 2 axes as one row, so it gets rows.
   if (builder.shape(input).rank() != 2)
     input = ops::reshape(builder,
                          name + ".rows",
@@ -64,7 +64,7 @@ void lower_gemm(Lowering& lowering, const Node& node) {
   append_linear(lowering, node, node.input(0), weight, bias, node.output(0));
 }
 
-// With the bias that the only reader adds.
+// Fuses the addition of a bias, if that is the only reader.
 void lower_mat_mul(Lowering& lowering, const Node& node) {
   const auto storage = matrix_storage(lowering, node.input(1), false);
   if (!storage) return lower_batched_mat_mul(lowering, node);
@@ -75,7 +75,7 @@ void lower_mat_mul(Lowering& lowering, const Node& node) {
     const int other = reader->input(lowering.origin_of(reader->input(0)) == node.output(0) ? 1 : 0);
     const TensorId bias = bias_of(lowering, other, outputs);
     if (bias != kNoTensor) {
-      lowering.pass_over(*reader);
+      lowering.mark_fused(*reader);
       return append_linear(lowering, node, node.input(0), weight, bias, reader->output(0));
     }
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The functions of nodes, by family; lowering.h says what they do.
+// The functions that lower nodes (LowerNode in lowering.h), by the file that defines them.
 
 #include "models/onnx/lowering/lowering.h"
 
@@ -33,7 +33,7 @@ void lower_space_to_depth(Lowering& lowering, const Node& node);
 void lower_trilu(Lowering& lowering, const Node& node);
 
 // embeddings.cc
-// Of a Gather: whether its rows are those of a matrix of parameters; then it is done.
+// Lowers a Gather if its table is a matrix of parameters, and returns whether it is.
 bool lower_embedding(Lowering& lowering, const Node& node);
 
 // images.cc
@@ -61,8 +61,8 @@ void lower_pointwise(Lowering& lowering, const Node& node);
 void lower_group_normalization(Lowering& lowering, const Node& node);
 void lower_instance_normalization(Lowering& lowering, const Node& node);
 void lower_local_response_norm(Lowering& lowering, const Node& node);
-// Where the node, a Reshape, begins what exporters write for a norm by groups (an instance norm between
-// two reshapes, and the gains and biases behind them), appends that and is true.
+// If the node, a Reshape, begins a group norm as exporters write it (an instance norm between two
+// reshapes, followed by gains and biases), lowers all of it and returns true.
 bool lower_as_group_norm(Lowering& lowering, const Node& node);
 
 // resizing.cc

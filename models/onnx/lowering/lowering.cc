@@ -18,7 +18,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// (N, C, ...) to (N, ..., C).
+// The permutation from (N, C, ...) to (N, ..., C).
 std::vector<int> to_channels_last(int rank) {
   std::vector<int> permutation(static_cast<size_t>(rank));
   std::iota(permutation.begin(), permutation.end(), 0);
@@ -40,17 +40,18 @@ std::vector<int> last_two_swapped(int rank) {
   return permutation;
 }
 
-// Types of floats are all one here, and counts and ids are.
+// Whether the node leaves its elements as they are in the graph, where all floating-point types are
+// the compute type and all integer types are i32.
 bool is_copy(const Node& node, const Value& from, const Value& to) {
   if (!node.domain.empty()) return false;
   if (node.op == "Reshape" || node.op == "Expand" || node.op == "Flatten")
     return from.extents == to.extents && from.type == to.type;
   return node.op == "Identity" || ((node.op == "Cast" || node.op == "CastLike") &&
                                    is_floating(from.type) == is_floating(to.type) &&
-                                   is_whole(from.type) == is_whole(to.type));
+                                   is_integer(from.type) == is_integer(to.type));
 }
 
-// A copy through which no gradient comes back.
+// Whether the node is a copy that passes no gradient.
 bool stops_gradient(const Node& node, const Value& to) {
   return node.detached && is_floating(to.type);
 }
@@ -60,7 +61,7 @@ bool is_plain_transpose(const Node& node, size_t rank) {
          node.integers("perm", {1, 0}) == std::vector<int64_t>{1, 0};
 }
 
-// Whether (N, C, ...) and (N, ..., C) have their elements in one order.
+// Whether (N, C, ...) and (N, ..., C) have their elements in the same order.
 bool same_in_both_orders(const Extents& extents) {
   return extents[1] == 1 || elements({extents.begin() + 2, extents.end()}) == 1;
 }
@@ -81,13 +82,13 @@ void refuse(const Node& node, const std::string& what) {
 Lowering::Lowering(const Network& network, GraphBuilder& builder)
     : network_(network),
       builder_(builder),
-      places_(network.values.size()),
+      layouts_(network.values.size()),
       sources_(network.values.size()),
       origins_(network.values.size()),
       readers_(network.values.size()),
       producers_(network.values.size(), -1),
       learns_(network.values.size(), false),
-      passed_over_(network.nodes.size(), false),
+      fused_(network.nodes.size(), false),
       lowered_(network.nodes.size(), false),
       token_masks_(network) {
   std::iota(origins_.begin(), origins_.end(), 0);
@@ -99,7 +100,7 @@ Lowering::Lowering(const Network& network, GraphBuilder& builder)
   for (size_t i = 0; i < network.nodes.size(); ++i) trace(i);
 }
 
-// Where the node's outputs come from.
+// Records the producer, readers, origin and source of the node's inputs and outputs.
 void Lowering::trace(size_t number) {
   const Node& node = network_.nodes[number];
   for (const int output : node.outputs)
@@ -129,11 +130,11 @@ void Lowering::trace(size_t number) {
 
 bool Lowering::is_done(size_t number) const {
   const int output = network_.nodes[number].output(0);
-  return passed_over_[number] ||
+  return fused_[number] ||
          (output >= 0 && (origin_of(output) != output || source_of(output).value >= 0));
 }
 
-// A node that there is no op for, with those behind it of which this is true, too.
+// Reports a node whose op cannot be trained, and the later nodes for which this is true as well.
 void Lowering::refuse_op(size_t number) const {
   std::map<std::string, int> others;
   for (size_t i = number + 1; i < network_.nodes.size(); ++i) {
@@ -143,8 +144,8 @@ void Lowering::refuse_op(size_t number) const {
   }
   std::string text;
   for (const auto& [op, count] : others)
-    text += fmt::format("{}{} {}", text.empty() ? "; nor for " : ", ", count, op);
-  refuse(network_.nodes[number], "cannot be trained: there is no such op here" + text);
+    text += fmt::format("{}{} {}", text.empty() ? "; nor can " : ", ", count, op);
+  refuse(network_.nodes[number], "the op cannot be trained" + text);
 }
 
 void Lowering::run() {
@@ -173,37 +174,37 @@ void Lowering::detach(const Node& node) {
   set(node.output(0), y);
 }
 
-bool Lowering::lower_ahead(int number, const Node& node) {
+bool Lowering::lower_early(int number, const Node& node) {
   std::set<size_t> needed;
   std::vector<int> values = {number};
   while (!values.empty()) {
     const int producer = producers_[static_cast<size_t>(values.back())];
     values.pop_back();
     if (producer < 0) continue;
-    const auto place = static_cast<size_t>(producer);
-    const Node& found = network_.nodes[place];
+    const auto index = static_cast<size_t>(producer);
+    const Node& found = network_.nodes[index];
     if (&found == &node) return false;
-    if (lowered_[place] || !needed.insert(place).second) continue;
+    if (lowered_[index] || !needed.insert(index).second) continue;
     for (const int input : found.inputs)
       if (input >= 0) values.push_back(input);
   }
-  for (const size_t place : needed) lower_node(place);
+  for (const size_t index : needed) lower_node(index);
   return true;
 }
 
 void Lowering::require_outputs(const Node& node) const {
   for (const int output : node.outputs) {
     if (output < 0) continue;
-    const Place& place = places_[static_cast<size_t>(output)];
-    if (place.is_set() || deferred(output) != nullptr) continue;
+    const Layouts& layouts = layouts_[static_cast<size_t>(output)];
+    if (layouts.is_set() || deferred(output) != nullptr) continue;
     if (is_read(output))
-      refuse(node, fmt::format("its output \"{}\" is not known here", value(output).name));
+      refuse(node, fmt::format("its output \"{}\" is not supported", value(output).name));
   }
 }
 
 bool Lowering::is_read(int number) const {
   const bool read = std::ranges::any_of(readers_[static_cast<size_t>(number)],
-                                        [&](size_t reader) { return !passed_over_[reader]; });
+                                        [&](size_t reader) { return !fused_[reader]; });
   return read || is_output(number);
 }
 
@@ -225,29 +226,29 @@ int Lowering::origin_of(int number) const { return origins_[static_cast<size_t>(
 TensorId Lowering::plain(int number) {
   number = origin_of(number);
   append_deferred(number);
-  Place& place = places_[static_cast<size_t>(number)];
-  if (place.plain != kNoTensor) return place.plain;
+  Layouts& layouts = layouts_[static_cast<size_t>(number)];
+  if (layouts.plain != kNoTensor) return layouts.plain;
   const Value& known = value(number);
   const int rank = static_cast<int>(known.extents.size());
-  if (place.transposed != kNoTensor)
-    return place.plain = ops::transpose(
-               builder_, known.name + ".transposed", place.transposed, place.permutation);
-  if (place.channels_last != kNoTensor) {
+  if (layouts.transposed != kNoTensor)
+    return layouts.plain = ops::transpose(
+               builder_, known.name + ".transposed", layouts.transposed, layouts.permutation);
+  if (layouts.channels_last != kNoTensor) {
     const std::string name = known.name + ".channels_first";
-    place.plain =
+    layouts.plain =
         same_in_both_orders(known.extents)
-            ? ops::reshape(builder_, name, place.channels_last, shape_of(known))
-            : ops::transpose(builder_, name, place.channels_last, from_channels_last(rank));
-    return place.plain;
+            ? ops::reshape(builder_, name, layouts.channels_last, shape_of(known))
+            : ops::transpose(builder_, name, layouts.channels_last, from_channels_last(rank));
+    return layouts.plain;
   }
   const Source source = source_of(number);
-  if (source.value >= 0) return place.plain = copy_of(source, known.name + ".copy");
-  if (known.kind == ValueKind::kConstant) place.plain = make_constant(number);
-  LOCKSTEP_CHECK(place.plain != kNoTensor, "value {} has no tensor ", known.name);
-  return place.plain;
+  if (source.value >= 0) return layouts.plain = copy_of(source, known.name + ".copy");
+  if (known.kind == ValueKind::kConstant) layouts.plain = make_constant(number);
+  LOCKSTEP_CHECK(layouts.plain != kNoTensor, "value {} has no tensor ", known.name);
+  return layouts.plain;
 }
 
-// From however an op before has wanted the parameter.
+// Copies the parameter into an activation, from the storage that an earlier op chose.
 TensorId Lowering::copy_of(Source source, const std::string& name) {
   const auto found = parameter_of_.find(source.value);
   const Storage storage =
@@ -273,50 +274,50 @@ TensorId Lowering::copy_of(Source source, const std::string& name) {
 TensorId Lowering::channels_last(int number) {
   number = origin_of(number);
   append_deferred(number);
-  Place& place = places_[static_cast<size_t>(number)];
-  if (place.channels_last != kNoTensor) return place.channels_last;
+  Layouts& layouts = layouts_[static_cast<size_t>(number)];
+  if (layouts.channels_last != kNoTensor) return layouts.channels_last;
   const Value& known = value(number);
   const TensorId tensor = plain(number);
   const std::string name = known.name + ".channels_last";
-  place.channels_last =
+  layouts.channels_last =
       same_in_both_orders(known.extents)
           ? ops::reshape(builder_, name, tensor, channels_last_shape(known))
           : ops::transpose(builder_, name, tensor, to_channels_last(builder_.shape(tensor).rank()));
-  return place.channels_last;
+  return layouts.channels_last;
 }
 
 bool Lowering::is_channels_last(int number) const {
-  if (const DeferredPointwise* waits = deferred(number)) return waits->channels_last;
-  const Place& place = places_[static_cast<size_t>(origin_of(number))];
-  return place.channels_last != kNoTensor && place.plain == kNoTensor;
+  if (const DeferredPointwise* pending = deferred(number)) return pending->channels_last;
+  const Layouts& layouts = layouts_[static_cast<size_t>(origin_of(number))];
+  return layouts.channels_last != kNoTensor && layouts.plain == kNoTensor;
 }
 
 void Lowering::set_transposed(int number, TensorId tensor, std::vector<int> permutation) {
   const auto rank = static_cast<int>(permutation.size());
   if (std::ranges::is_sorted(permutation)) return set(number, tensor);
   if (rank > 2 && permutation == from_channels_last(rank)) return set(number, tensor, true);
-  places_[static_cast<size_t>(number)].transposed = tensor;
-  places_[static_cast<size_t>(number)].permutation = std::move(permutation);
+  layouts_[static_cast<size_t>(number)].transposed = tensor;
+  layouts_[static_cast<size_t>(number)].permutation = std::move(permutation);
 }
 
-Lowering::Transposed Lowering::as_it_lies(int number) {
+Lowering::Transposed Lowering::physical_layout(int number) {
   number = origin_of(number);
   append_deferred(number);
-  const Place& place = places_[static_cast<size_t>(number)];
+  const Layouts& layouts = layouts_[static_cast<size_t>(number)];
   const auto rank = static_cast<int>(value(number).extents.size());
-  if (place.plain == kNoTensor && place.transposed != kNoTensor)
-    return {place.transposed, place.permutation};
-  if (place.plain == kNoTensor && place.channels_last != kNoTensor)
-    return {place.channels_last, from_channels_last(rank)};
+  if (layouts.plain == kNoTensor && layouts.transposed != kNoTensor)
+    return {layouts.transposed, layouts.permutation};
+  if (layouts.plain == kNoTensor && layouts.channels_last != kNoTensor)
+    return {layouts.channels_last, from_channels_last(rank)};
   std::vector<int> same(static_cast<size_t>(rank));
   std::iota(same.begin(), same.end(), 0);
   return {plain(number), std::move(same)};
 }
 
 Lowering::Matrices Lowering::matrices(int number) {
-  const Transposed lies = as_it_lies(number);
-  if (lies.permutation == last_two_swapped(static_cast<int>(lies.permutation.size())))
-    return {lies.tensor, true};
+  const Transposed layout = physical_layout(number);
+  if (layout.permutation == last_two_swapped(static_cast<int>(layout.permutation.size())))
+    return {layout.tensor, true};
   return {plain(number), false};
 }
 
@@ -327,7 +328,8 @@ const DeferredPointwise* Lowering::deferred(int number) const {
   return found == deferred_.end() ? nullptr : &found->second;
 }
 
-// Those that it reads go first: a chain of them may be longer than the stack is deep.
+// Appends the deferred values that it reads first. This uses an explicit stack, because a chain of
+// deferred values may be too long for recursion.
 void Lowering::append_deferred(int number) {
   std::vector<int> waiting = {number};
   while (!waiting.empty()) {
@@ -348,8 +350,8 @@ void Lowering::append_deferred(int number) {
 }
 
 void Lowering::set(int number, TensorId tensor, bool channels_last) {
-  Place& place = places_[static_cast<size_t>(number)];
-  (channels_last ? place.channels_last : place.plain) = tensor;
+  Layouts& layouts = layouts_[static_cast<size_t>(number)];
+  (channels_last ? layouts.channels_last : layouts.plain) = tensor;
 }
 
 Lowering::Source Lowering::source_of(int number) const {
@@ -358,7 +360,7 @@ Lowering::Source Lowering::source_of(int number) const {
 
 namespace {
 
-// The elements of the file, which are read when they are wanted.
+// Initialises a parameter with the file's elements, which are read only when they are needed.
 lockstep::Initializer given(const Value& value, Storage storage) {
   return {.kind = lockstep::Initializer::Kind::kGiven,
           .elements = [value, storage] { return elements_of(value, storage); }};
@@ -375,7 +377,7 @@ bool Lowering::can_have(int number, Storage storage) const {
 TensorId Lowering::parameter(int number, Storage storage) {
   const Value& origin = value(number);
   if (!can_have(number, storage))
-    throw ConfigError("parameter \"{}\": is used by several nodes, which cannot share it here",
+    throw ConfigError("parameter \"{}\": the nodes that use it need different layouts of it",
                       origin.name);
   const auto found = parameter_of_.find(number);
   if (found != parameter_of_.end()) return parameters_[found->second].tensor;
@@ -397,12 +399,12 @@ TensorId Lowering::running_statistic(const Node& node, int number, float momentu
   if (origin.kind == ValueKind::kComputed || origin.kind == ValueKind::kInput)
     refuse(node, fmt::format("\"{}\" is computed; must be a constant of the file", origin.name));
   if (parameter_of_.count(number) > 0)
-    refuse(
-        node,
-        fmt::format("shares the statistic \"{}\" with another node, as exporters let it where both "
-                    "are equal at first; export with torch.onnx.export(..., dynamo=True, "
-                    "optimize=False)",
-                    origin.name));
+    refuse(node,
+           fmt::format(
+               "shares the statistic \"{}\" with another node. Exporters merge statistics that "
+               "start out equal; export with torch.onnx.export(..., dynamo=True, "
+               "optimize=False)",
+               origin.name));
   const TensorId tensor = builder_.running_statistic(origin.name, shape_of(origin), 0, momentum);
   builder_[tensor].initializer = given(origin, Storage::kAsInFile);
   parameter_of_[number] = parameters_.size();
@@ -420,7 +422,7 @@ float Lowering::storable(float number) const {
 
 TensorId Lowering::make_constant(int number) {
   const Value& known = value(number);
-  if (!is_whole(known.type)) {
+  if (!is_integer(known.type)) {
     std::vector<float> elements = known.array.as_float();
     for (float& element : elements) element = storable(element);
     return builder_.constant(known.name, shape_of(known), elements);
@@ -431,13 +433,13 @@ TensorId Lowering::make_constant(int number) {
   return builder_.constant(known.name, shape_of(known), integers);
 }
 
-void Lowering::set_token_masks(std::vector<int> masks, TensorId documents, const Network& few) {
-  token_masks_.emplace(few);
+void Lowering::set_token_masks(std::vector<int> masks, TensorId documents, const Network& probe) {
+  token_masks_.emplace(probe);
   token_masks_->set_masks(std::move(masks));
   documents_ = documents;
 }
 
-// What a mask of tokens hides, it hides from every document.
+// Documents are not separated: a mask of tokens hides padding from all tokens, and nothing else.
 TensorId Lowering::seen_tokens() {
   if (seen_tokens_ != kNoTensor) return seen_tokens_;
   PointwiseProgram program;
@@ -465,16 +467,16 @@ const Node* Lowering::producer(int number) const {
   return node < 0 ? nullptr : &network_.nodes[static_cast<size_t>(node)];
 }
 
-void Lowering::pass_over(const Node& node) {
-  passed_over_[static_cast<size_t>(&node - network_.nodes.data())] = true;
+void Lowering::mark_fused(const Node& node) {
+  fused_[static_cast<size_t>(&node - network_.nodes.data())] = true;
 }
 
-void Lowering::lower_passed_over(const std::vector<const Node*>& nodes) {
-  const auto place = [&](const Node* node) {
+void Lowering::lower_unfused(const std::vector<const Node*>& nodes) {
+  const auto index = [&](const Node* node) {
     return static_cast<size_t>(node - network_.nodes.data());
   };
-  for (const Node* node : nodes) passed_over_[place(node)] = false;
-  for (const Node* node : nodes) lower_node(place(node));
+  for (const Node* node : nodes) fused_[index(node)] = false;
+  for (const Node* node : nodes) lower_node(index(node));
 }
 
 void Lowering::replace(const Node& node, Replacement replacement) {

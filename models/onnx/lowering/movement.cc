@@ -1,5 +1,5 @@
-// What only moves elements. The extents of outputs are known, so that the nodes' own numbers matter
-// where they say which elements are meant.
+// Ops that only move elements. The extents of outputs are known, so attributes matter only if they
+// determine which elements are taken.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,28 +15,28 @@
 namespace lockstep::onnx {
 namespace {
 
-// Numbers of the axes (N, C, ...), in the order (N, ..., C).
+// Reorders numbers of the axes (N, C, ...) to (N, ..., C).
 void to_channels_last(std::vector<int64_t>& numbers) {
   std::rotate(numbers.begin() + 1, numbers.begin() + 2, numbers.end());
 }
 
 }  // namespace
 
-std::vector<int64_t> constant_list(Lowering& lowering, const Node& node, size_t place) {
-  const Value& list = lowering.value(lowering.origin_of(node.input(place)));
+std::vector<int64_t> constant_list(Lowering& lowering, const Node& node, size_t index) {
+  const Value& list = lowering.value(lowering.origin_of(node.input(index)));
   if (list.kind != ValueKind::kConstant)
-    refuse(node, fmt::format("input {} is computed; must be a constant", place));
+    refuse(node, fmt::format("input {} is computed; must be a constant", index));
   return list.array.as_int64();
 }
 
 std::vector<int64_t> list_of(Lowering& lowering,
                              const Node& node,
                              const std::string& attribute,
-                             size_t place) {
-  return node.input(place) >= 0 ? constant_list(lowering, node, place) : node.integers(attribute);
+                             size_t index) {
+  return node.input(index) >= 0 ? constant_list(lowering, node, index) : node.integers(attribute);
 }
 
-// Images whose pixels become one axis stay as they lie.
+// If the pixels of channels-last images are merged into one axis, they stay channels last.
 void lower_reshape(Lowering& lowering, const Node& node) {
   if (lower_as_group_norm(lowering, node)) return;
   GraphBuilder& builder = lowering.builder();
@@ -56,19 +56,19 @@ void lower_reshape(Lowering& lowering, const Node& node) {
       builder.shape(x) == shape ? x : ops::reshape(builder, lowering.name_of(node), x, shape));
 }
 
-// Nothing moves before an op asks for it: some take what is transposed.
+// Elements are not moved before an op requires it, because some ops accept transposed inputs.
 void lower_transpose(Lowering& lowering, const Node& node) {
   const size_t rank = lowering.value(node.input(0)).extents.size();
   std::vector<int64_t> reversed(rank);
   std::iota(reversed.rbegin(), reversed.rend(), 0);
-  const Lowering::Transposed x = lowering.as_it_lies(node.input(0));
+  const Lowering::Transposed x = lowering.physical_layout(node.input(0));
   std::vector<int> permutation;
   for (const int64_t axis : node.integers("perm", reversed))
     permutation.push_back(x.permutation[static_cast<size_t>(axis)]);
   lowering.set_transposed(node.output(0), x.tensor, permutation);
 }
 
-// Images stay as they lie.
+// Keeps the layout of images.
 void lower_slice(Lowering& lowering, const Node& node) {
   const Extents& from = lowering.value(node.input(0)).extents;
   std::vector<int64_t> starts(from.size(), 0), steps(from.size(), 1);
@@ -108,7 +108,7 @@ void lower_split(Lowering& lowering, const Node& node) {
   const TensorId x = lowering.plain(node.input(0));
   std::vector<int64_t> starts(rank, 0);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.output(i) < 0) refuse(node, "leaves a part without a name; each must have one");
+    if (node.output(i) < 0) refuse(node, "has an output without a name; each must have one");
     const Shape shape = shape_of(lowering.value(node.output(i)));
     const std::string name = fmt::format("{}.{}", lowering.name_of(node), i);
     lowering.set(
@@ -118,15 +118,14 @@ void lower_split(Lowering& lowering, const Node& node) {
   }
 }
 
-// Images stay as they lie, where all of them lie so.
+// The result is channels last if all inputs are.
 void lower_concat(Lowering& lowering, const Node& node) {
-  std::vector<int> parts;  // those that have an element
+  std::vector<int> parts;  // the inputs that are not empty
   std::ranges::copy_if(node.inputs, std::back_inserter(parts), [&](int input) {
     return elements(lowering.value(input).extents) > 0;
   });
-  if (parts.size() > kMostConcatInputs)
-    refuse(node,
-           fmt::format("has {} inputs; allowed: at most {}", parts.size(), kMostConcatInputs));
+  if (parts.size() > kMaxConcatInputs)
+    refuse(node, fmt::format("has {} inputs; allowed: at most {}", parts.size(), kMaxConcatInputs));
   const size_t rank = lowering.value(node.output(0)).extents.size();
   int axis = axis_of(node.integer("axis", 0), rank);
   const bool last =
@@ -139,10 +138,10 @@ void lower_concat(Lowering& lowering, const Node& node) {
       node.output(0), ops::concat(lowering.builder(), lowering.name_of(node), inputs, axis), last);
 }
 
-// With a constant around. Images stay as they lie.
+// Pads with a constant. Keeps the layout of images.
 void lower_pad(Lowering& lowering, const Node& node) {
   if (node.text("mode", "constant") != "constant")
-    refuse(node, fmt::format("mode {}: allowed: constant", node.text("mode", "")));
+    refuse(node, fmt::format("mode: value is {}; allowed: constant", node.text("mode", "")));
   const auto rank = lowering.value(node.input(0)).extents.size();
   const std::vector<int64_t> pads =
       node.input(1) >= 0 ? constant_list(lowering, node, 1) : node.integers("pads");
@@ -156,11 +155,11 @@ void lower_pad(Lowering& lowering, const Node& node) {
     before[axis] = pads[i];
     after[axis] = pads[i + axes.size()];
   }
-  float around = node.number("value", 0);
+  float fill = node.number("value", 0);
   if (node.input(2) >= 0) {
     const auto given = number_of(lowering.value(lowering.origin_of(node.input(2))));
     if (!given) refuse(node, "constant_value: is computed; must be a constant");
-    around = *given;
+    fill = *given;
   }
   const bool last = lowering.is_channels_last(node.input(0));
   if (last) {
@@ -168,7 +167,7 @@ void lower_pad(Lowering& lowering, const Node& node) {
   }
   const TensorId x = last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0));
   lowering.set(node.output(0),
-               ops::pad(lowering.builder(), lowering.name_of(node), x, before, after, around),
+               ops::pad(lowering.builder(), lowering.name_of(node), x, before, after, fill),
                last);
 }
 

@@ -1,4 +1,4 @@
-// Norms of images by groups of channels, and across channels.
+// Norms of images over groups of channels, and across channels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace lockstep::onnx {
 namespace {
 
-// One number for each channel, as a parameter has them that is this norm's alone; whatever extents of 1
-// stand around.
+// A parameter with a number for each channel, whose only reader is this norm; kNoTensor if the
+// value is something else. Additional axes of extent 1 are ignored.
 TensorId channel_parameter(Lowering& lowering, int number, int64_t channels) {
   const Lowering::Source source = lowering.source_of(number);
   if (source.value < 0 || source.transposed ||
@@ -25,12 +25,12 @@ TensorId channel_parameter(Lowering& lowering, int number, int64_t channels) {
   return lowering.unshared_parameter(source.value);
 }
 
-// A gain and a bias of channels, or of groups of them.
+// A gain and a bias, with a number for each channel or for each group of channels.
 struct Affine {
   int gain = -1, bias = -1;  // values; below 0: none
 };
 
-// `count` numbers, each for channels that stand together, as a row (C).
+// Expands numbers of groups of consecutive channels to a row (C).
 TensorId channel_row(Lowering& lowering, int number, int64_t channels) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.value(number).name;
@@ -45,7 +45,7 @@ TensorId channel_row(Lowering& lowering, int number, int64_t channels) {
              : ops::reshape(builder, name + ".row", row, {channels});
 }
 
-// y = x gain + bias, for what is no parameter of each channel.
+// y = x gain + bias, for gains and biases that the native op does not take.
 TensorId apply(Lowering& lowering, const std::string& name, TensorId x, const Affine& affine) {
   GraphBuilder& builder = lowering.builder();
   const int64_t channels = builder.shape(x).columns();
@@ -62,7 +62,7 @@ TensorId apply(Lowering& lowering, const std::string& name, TensorId x, const Af
   return inputs.size() == 1 ? x : ops::pointwise(builder, name, inputs, program);
 }
 
-// The group norm of value x as value `output`.
+// Appends the group norm of value x, as the value `output`.
 void append_group_norm(Lowering& lowering,
                        const Node& node,
                        int x,
@@ -77,7 +77,7 @@ void append_group_norm(Lowering& lowering,
     gamma = channel_parameter(lowering, affine.gain, extents[1]);
     if (gamma != kNoTensor || filling_of(lowering.value(affine.gain)) == 1) affine.gain = -1;
   }
-  // A gain that is still to come stands before the bias.
+  // If the gain is applied by apply(), the bias must be, too, because it comes after the gain.
   if (affine.bias >= 0 && affine.gain < 0) {
     beta = channel_parameter(lowering, affine.bias, extents[1]);
     if (beta != kNoTensor || filling_of(lowering.value(affine.bias)) == 0) affine.bias = -1;
@@ -87,21 +87,21 @@ void append_group_norm(Lowering& lowering,
   lowering.set(output, apply(lowering, name + ".affine", y, affine), pixels);
 }
 
-// What a node that alone reads the value does to it with numbers of the channels; below 0: none does.
-// The numbers may come to their extents (C, 1, 1) by a node of their own.
+// The operand of the node that is not `number`, if it is a parameter with a number for each
+// channel; else -1. A node may reshape it to (C, 1, 1) first; that node is fused.
 int channel_operand(Lowering& lowering, const Node* node, int number, int64_t channels) {
   int other = node->input(lowering.origin_of(node->input(0)) == number ? 1 : 0);
   const Extents& extents = lowering.value(other).extents;
-  const size_t behind = lowering.value(number).extents.size() - 2;
-  if (elements(extents) != channels || extents.size() <= behind ||
-      extents[extents.size() - 1 - behind] != channels)
+  const size_t trailing = lowering.value(number).extents.size() - 2;
+  if (elements(extents) != channels || extents.size() <= trailing ||
+      extents[extents.size() - 1 - trailing] != channels)
     return -1;
   for (const Node& producer : lowering.network().nodes) {
     if (producer.output(0) != other ||
         !(is_op(&producer, "Unsqueeze") || is_op(&producer, "Reshape")))
       continue;
     if (lowering.source_of(producer.input(0)).value < 0) return -1;
-    if (lowering.only_reader(other) != nullptr) lowering.pass_over(producer);
+    if (lowering.only_reader(other) != nullptr) lowering.mark_fused(producer);
     other = producer.input(0);
     break;
   }
@@ -142,8 +142,8 @@ bool lower_as_group_norm(Lowering& lowering, const Node& node) {
     return false;
   const Node* const back = lowering.only_reader(norm->output(0));
   if (!is_op(back, "Reshape") || lowering.value(back->output(0)).extents != x) return false;
-  lowering.pass_over(*norm);
-  lowering.pass_over(*back);
+  lowering.mark_fused(*norm);
+  lowering.mark_fused(*back);
   int output = back->output(0);
   Affine affine;
   for (const auto& [op, operand] :
@@ -152,7 +152,7 @@ bool lower_as_group_norm(Lowering& lowering, const Node& node) {
     if (!is_op(reader, op)) continue;
     *operand = channel_operand(lowering, reader, output, x[1]);
     if (*operand < 0) break;
-    lowering.pass_over(*reader);
+    lowering.mark_fused(*reader);
     output = reader->output(0);
   }
   append_group_norm(
@@ -162,13 +162,14 @@ bool lower_as_group_norm(Lowering& lowering, const Node& node) {
 
 void lower_local_response_norm(Lowering& lowering, const Node& node) {
   const int64_t size = node.integer("size", 0);
-  // Of an even window ONNX has the larger half behind the channel, the op before it.
-  if (size < 1 || size > kMostNormChannels || size % 2 == 0)
+  // For an even size, ONNX has the larger half of the window after the channel, the native op
+  // before it.
+  if (size < 1 || size > kMaxNormChannels || size % 2 == 0)
     refuse(node,
            fmt::format(
-               "size: value is {}; allowed: odd numbers from 1 to {}", size, kMostNormChannels));
+               "size: value is {}; allowed: odd numbers from 1 to {}", size, kMaxNormChannels));
   if (lowering.value(node.input(0)).extents.size() < 3)
-    refuse(node, "takes vectors; only images are known here");
+    refuse(node, "its input is a vector; allowed: images");
   const TensorId y = ops::local_response_norm(lowering.builder(),
                                               lowering.name_of(node),
                                               lowering.channels_last(node.input(0)),

@@ -34,7 +34,7 @@ std::optional<OutputLayer> take_output_layer(Lowering& lowering, int output) {
   layer.storage = weight.transposed ? Storage::kAsInFile : Storage::kTransposed;
   layer.nodes.push_back(product);
   if (sum != nullptr) layer.nodes.push_back(sum);
-  for (const Node* node : layer.nodes) lowering.pass_over(*node);
+  for (const Node* node : layer.nodes) lowering.mark_fused(*node);
   return layer;
 }
 
@@ -52,7 +52,7 @@ int take_logits(Lowering& lowering, int output, Loss loss) {
     if (axis != -1 && axis != rank - 1) return output;
   }
   const int logits = last->input(0);
-  if (!lowering.has_reading_node(number)) lowering.pass_over(*last);
+  if (!lowering.has_reading_node(number)) lowering.mark_fused(*last);
   return logits;
 }
 

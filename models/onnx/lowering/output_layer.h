@@ -1,7 +1,7 @@
 #pragma once
-// What of a network's end is part of its loss: the linear layer that computes logits of tokens, which
-// language models take together with their loss, as that may compute a part of the logits at a time;
-// and a softmax or sigmoid of the logits, which the loss has in it.
+// The last nodes of a network that become part of its loss: the linear layer that computes logits
+// of tokens, because the loss may compute only a part of the logits at a time, and a final softmax
+// or sigmoid, which the loss includes.
 
 #include <optional>
 #include <vector>
@@ -14,18 +14,19 @@ namespace lockstep::onnx {
 struct OutputLayer {
   int x = -1;                            // value (N, T, C)
   int weight = -1;                       // parameter
-  Storage storage = Storage::kAsInFile;  // as (V, C)
-  int bias = -1;                         // parameter (V), or below 0
-  std::vector<const Node*> nodes;        // that compute it
+  Storage storage = Storage::kAsInFile;  // for the weight as (V, C)
+  int bias = -1;                         // parameter (V); below 0: none
+  std::vector<const Node*> nodes;        // that compute the layer
 };
 
-// Where a layer computes the output and no node reads that: passes over its nodes. Before
-// Lowering::run(), after which the weight may be one that another op has in another way.
+// If a linear layer computes the output and no node reads it, marks the layer's nodes as fused and
+// returns the layer. Called before Lowering::run(). After that the weight may have another storage,
+// because of another op.
 std::optional<OutputLayer> take_output_layer(Lowering& lowering, int output);
 
-// The logits of an output that is their softmax, its logarithm or, for BINARY_CROSS_ENTROPY, their
-// sigmoid; passes over that node where nothing else reads it. Any other output is its own logits.
-// Before Lowering::run().
+// If the output is a softmax or log-softmax (for BINARY_CROSS_ENTROPY: a sigmoid), returns its
+// input, the logits, and marks the node as fused unless other nodes read the output. Otherwise
+// returns the output. Called before Lowering::run().
 int take_logits(Lowering& lowering, int output, Loss loss);
 
 }  // namespace lockstep::onnx

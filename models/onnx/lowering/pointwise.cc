@@ -1,6 +1,6 @@
-// Nodes that work on each element by itself. One is appended when its value is asked for; a node that
-// reads it before takes its program, where that neither costs more work nor keeps more for the
-// backward pass.
+// Lowers elementwise nodes. Each becomes a deferred program, which is appended when its value is
+// requested. An elementwise node that reads the value earlier may include the program in its own,
+// if that neither computes more nor keeps more for the backward pass.
 #include "runtime/graph/ops/pointwise.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Program = PointwiseProgram;
 
-// Makes the program of a node, in which the values `taken` stand with their own programs.
+// Makes the program of a node, including the programs of the values in `taken`.
 class Fusion {
  public:
   Fusion(const Lowering& lowering, const Node& node, const std::set<int>& taken)
@@ -45,18 +45,18 @@ class Fusion {
     if (taken_.count(number) == 0) return input(number);
     const DeferredPointwise& part = *lowering_.deferred(number);
     std::vector<int> inputs;
-    for (const int of : part.inputs) inputs.push_back(input(of));
+    for (const int value_number : part.inputs) inputs.push_back(input(value_number));
     return made_.program.append(part.program, inputs);
   }
 
   int input(int number) {
     const auto found = std::ranges::find(made_.inputs, number);
-    const auto place = static_cast<int>(found - made_.inputs.begin());
+    const auto index = static_cast<int>(found - made_.inputs.begin());
     if (found == made_.inputs.end()) made_.inputs.push_back(number);
-    return made_.program.input(place);
+    return made_.program.input(index);
   }
 
-  // Unless they alone make the result as large as it is.
+  // Removes inputs that the program does not use, unless the extents of the result depend on them.
   void drop_unread_inputs(const Extents& result) {
     std::vector<int> read, numbers(made_.inputs.size(), 0);
     Shape shape;
@@ -76,7 +76,7 @@ class Fusion {
   DeferredPointwise made_;
 };
 
-// Values as large as the result that the backward pass reads.
+// The inputs that must be kept for the backward pass, of those that are as large as the result.
 std::set<int> kept_for_backward(const Lowering& lowering,
                                 const DeferredPointwise& of,
                                 int64_t result) {
@@ -94,7 +94,8 @@ std::set<int> kept_for_backward(const Lowering& lowering,
   return kept;
 }
 
-// The node's program with those of its inputs that it alone reads, as far as that is worth it.
+// The node's program, including the programs of inputs that only this node reads, if that keeps no
+// more values for the backward pass. Greedy: inputs are tried in order.
 DeferredPointwise fused(const Lowering& lowering, const Node& node) {
   std::set<int> taken;
   DeferredPointwise best = Fusion(lowering, node, taken).made();
@@ -107,9 +108,10 @@ DeferredPointwise fused(const Lowering& lowering, const Node& node) {
       continue;
     taken.insert(number);
     DeferredPointwise trial = Fusion(lowering, node, taken).made();
-    std::set<int> apart = kept_for_backward(lowering, best, result);
-    apart.merge(kept_for_backward(lowering, *lowering.deferred(number), result));
-    if (trial.program.fits() && kept_for_backward(lowering, trial, result).size() <= apart.size())
+    std::set<int> separate = kept_for_backward(lowering, best, result);
+    separate.merge(kept_for_backward(lowering, *lowering.deferred(number), result));
+    if (trial.program.fits() &&
+        kept_for_backward(lowering, trial, result).size() <= separate.size())
       best = std::move(trial);
     else
       taken.erase(number);
@@ -117,7 +119,7 @@ DeferredPointwise fused(const Lowering& lowering, const Node& node) {
   return best;
 }
 
-// The op of the house that has the program.
+// The native activation that computes the program; kNone if there is none.
 Activation activation_of(const Program& program) {
   struct Known {
     Activation activation;
@@ -141,17 +143,17 @@ Activation activation_of(const Program& program) {
   return Activation::kNone;
 }
 
-// Extents of (N, C, ...) with so many ones before them as to have `rank`, in the order (N, ..., C).
+// The extents of (N, C, ...), extended to `rank` by ones in front, in the order (N, ..., C).
 Shape last_shape(const Extents& extents, size_t rank) {
-  std::vector<int64_t> longer(rank - extents.size(), 1);
-  longer.insert(longer.end(), extents.begin(), extents.end());
-  std::rotate(longer.begin() + 1, longer.begin() + 2, longer.end());
+  std::vector<int64_t> extended(rank - extents.size(), 1);
+  extended.insert(extended.end(), extents.begin(), extents.end());
+  std::rotate(extended.begin() + 1, extended.begin() + 2, extended.end());
   Shape shape;
-  for (const int64_t extent : longer) shape.append(extent);
+  for (const int64_t extent : extended) shape.append(extent);
   return shape;
 }
 
-// An input as a result of `rank` axes, channels last, reads it.
+// An input in the layout in which a channels-last result with `rank` axes reads it.
 TensorId last_input(Lowering& lowering, int number, size_t rank) {
   const Extents& extents = lowering.value(number).extents;
   if (extents.size() == rank) return lowering.channels_last(number);
@@ -174,22 +176,22 @@ TensorId last_input(Lowering& lowering, int number, size_t rank) {
 void lower_pointwise(Lowering& lowering, const Node& node) {
   DeferredPointwise made = fused(lowering, node);
   if (!made.program.fits())
-    refuse(node,
-           fmt::format(
-               "has {} inputs; allowed: at most {}", made.inputs.size(), Program::kMostInputs));
+    refuse(
+        node,
+        fmt::format("has {} inputs; allowed: at most {}", made.inputs.size(), Program::kMaxInputs));
   made.name = lowering.name_of(node);
   const Extents& extents = lowering.value(node.output(0)).extents;
-  // As the inputs lie that are as large as the result, else as any.
-  bool any = false, whole = false, whole_last = false;
+  // The layout is that of the inputs that are as large as the result, or else of any input.
+  bool any_last = false, any_full = false, full_last = false;
   for (const int input : made.inputs) {
     if (lowering.value(input).extents.size() != extents.size()) continue;
     const bool last = lowering.is_channels_last(input);
-    const bool is_whole = lowering.value(input).extents == extents;
-    any |= last;
-    whole |= is_whole;
-    whole_last |= is_whole && last;
+    const bool full = lowering.value(input).extents == extents;
+    any_last |= last;
+    any_full |= full;
+    full_last |= full && last;
   }
-  made.channels_last = extents.size() > 2 && (whole ? whole_last : any);
+  made.channels_last = extents.size() > 2 && (any_full ? full_last : any_last);
   lowering.defer(node.output(0), std::move(made));
 }
 
@@ -202,10 +204,10 @@ TensorId append_pointwise(Lowering& lowering, const Value& value, const Deferred
     inputs.push_back(what.channels_last ? last_input(lowering, input, value.extents.size())
                                         : lowering.plain(input));
   const bool numbers = is_floating(value.type);
-  const auto is_alike = [&](TensorId tensor) {
+  const auto has_result_form = [&](TensorId tensor) {
     return builder.shape(tensor) == shape && builder[tensor].dtype == builder.options().compute;
   };
-  if (numbers && !inputs.empty() && std::ranges::all_of(inputs, is_alike)) {
+  if (numbers && !inputs.empty() && std::ranges::all_of(inputs, has_result_form)) {
     Program cast, sum;
     cast.input(0);
     const int a = sum.input(0), b = sum.input(1);
@@ -215,7 +217,8 @@ TensorId append_pointwise(Lowering& lowering, const Value& value, const Deferred
     if (const Activation found = activation_of(what.program); found != Activation::kNone)
       return ops::activation(builder, what.name, inputs[0], found);
   }
-  const TensorId y = ops::pointwise(builder, what.name, inputs, what.program, is_whole(value.type));
+  const TensorId y =
+      ops::pointwise(builder, what.name, inputs, what.program, is_integer(value.type));
   return builder.shape(y) == shape ? y : ops::reshape(builder, what.name + ".extents", y, shape);
 }
 

@@ -1,4 +1,4 @@
-// Slopes where a function has a kink are PyTorch's.
+// At kinks, derivatives are those of PyTorch.
 #include "models/onnx/lowering/pointwise_functions.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 using F = PointwiseFunction;
 using Operands = std::vector<int>;
 
-// Writes a program as a formula.
+// Helper to write programs as formulas.
 class Formula {
  public:
   explicit Formula(PointwiseProgram& program) : program_(program) {}
@@ -31,14 +31,14 @@ class Formula {
     return program_.append(F::kWhere, condition, yes, no);
   }
   // e^a - 1 for a <= 0 as 2 t / (1 - t), t = tanh(a / 2): accurate near 0. 0 for a > 0, so that
-  // nothing overflows where another branch is taken.
+  // nothing overflows in elements that use another branch.
   int exp_minus_one(int a) {
     const int t = of(F::kTanh, mul(program_.append(F::kMin, a, number(0)), number(0.5)));
     return div(mul(number(2), t), sub(number(1), t));
   }
-  // x where it is above 0, else `otherwise`.
+  // x if it is above 0, else `otherwise`.
   int positive_or(int x, int otherwise) { return where(less(number(0), x), x, otherwise); }
-  // Within [0, 1].
+  // x, clamped to [0, 1].
   int within_one(int x) {
     return where(at_most(x, number(0)), number(0), where(at_most(number(1), x), number(1), x));
   }
@@ -58,7 +58,7 @@ int two(PointwiseProgram& program, const PointwiseNode&, const Operands& operand
   return program.append(kFunction, operands[0], operands[1]);
 }
 
-// The operands in the other order.
+// The function with its operands swapped.
 template <F kFunction>
 int reversed(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
   return program.append(kFunction, operands[1], operands[0]);
@@ -78,10 +78,10 @@ int mean(PointwiseProgram& program, const PointwiseNode& node, const Operands& o
   return Formula(program).div(sum, program.constant(static_cast<float>(operands.size())));
 }
 
-// Of whole numbers towards zero.
+// Integers are divided towards zero.
 int quotient(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
   const int result = program.append(F::kDiv, operands[0], operands[1]);
-  return is_whole(node.to) ? program.append(F::kTrunc, result) : result;
+  return is_integer(node.to) ? program.append(F::kTrunc, result) : result;
 }
 
 int remainder(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
@@ -97,7 +97,8 @@ int cast(PointwiseProgram& program, const PointwiseNode& node, const Operands& o
   const int x = operands[0];
   if (node.to == ElementType::kBool && node.from != ElementType::kBool)
     return program.append(F::kNot, program.append(F::kNot, x));
-  return program.append(is_whole(node.to) && is_floating(node.from) ? F::kTrunc : F::kIdentity, x);
+  return program.append(is_integer(node.to) && is_floating(node.from) ? F::kTrunc : F::kIdentity,
+                        x);
 }
 
 int is_infinite(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
@@ -111,17 +112,17 @@ int is_infinite(PointwiseProgram& program, const PointwiseNode& node, const Oper
   return program.append(F::kAnd, f.of(F::kIsInf, x), side);
 }
 
-// Bounds are attributes before opset 11. The slope at a bound is 1.
+// The bounds are attributes before opset 11. The derivative at a bound is 1.
 int clip(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
   Formula f(program);
-  const auto bound = [&](size_t place, const char* attribute) {
-    if (place < operands.size() && operands[place] >= 0) return operands[place];
+  const auto bound = [&](size_t index, const char* attribute) {
+    if (index < operands.size() && operands[index] >= 0) return operands[index];
     return node.node.has(attribute) ? f.number(node.node.number(attribute, 0)) : -1;
   };
-  const int least = bound(1, "min"), most = bound(2, "max");
+  const int min = bound(1, "min"), max = bound(2, "max");
   int x = operands[0];
-  if (least >= 0) x = f.where(f.less(x, least), least, x);
-  if (most >= 0) x = f.where(f.less(most, x), most, x);
+  if (min >= 0) x = f.where(f.less(x, min), min, x);
+  if (max >= 0) x = f.where(f.less(max, x), max, x);
   return program.append(F::kIdentity, x);
 }
 
@@ -220,7 +221,7 @@ int mish(PointwiseProgram& program, const PointwiseNode&, const Operands& operan
 
 }  // namespace
 
-bool is_whole(ElementType type) { return !is_floating(type) && type != ElementType::kBool; }
+bool is_integer(ElementType type) { return !is_floating(type) && type != ElementType::kBool; }
 
 PointwiseOf pointwise_of(const std::string& op) {
   static const std::map<std::string, PointwiseOf> kTable = {

@@ -1,5 +1,5 @@
 #pragma once
-// What ops compute element by element, as programs of the op `pointwise`.
+// Elementwise ONNX ops, as programs of the native op `pointwise`.
 
 #include <string>
 #include <vector>
@@ -9,8 +9,9 @@
 
 namespace lockstep::onnx {
 
-// Types are of three kinds for a program: numbers, whole numbers, and truth, which is 1 or 0.
-bool is_whole(ElementType type);
+// Whether the type is an integer. Programs distinguish floating-point numbers, integers, and
+// booleans, which are 1 or 0.
+bool is_integer(ElementType type);
 
 // A node and the types of its first input and its output.
 struct PointwiseNode {
@@ -18,12 +19,13 @@ struct PointwiseNode {
   ElementType from, to;
 };
 
-// Appends what the node makes of its inputs, which are the instructions `operands` (-1: absent);
-// returns the instruction. Throws ConfigError for a form of the op that there is no program for.
+// Appends the node's function to the program and returns the instruction of the result. `operands`
+// are the instructions of the node's inputs (-1: absent). Throws ConfigError for unsupported forms
+// of the op.
 using PointwiseOf = int (*)(PointwiseProgram& program,
                             const PointwiseNode& node,
                             const std::vector<int>& operands);
-// Null where the op does not work on each element by itself.
+// Null if the op is not elementwise.
 PointwiseOf pointwise_of(const std::string& op);
 
 }  // namespace lockstep::onnx

@@ -1,4 +1,4 @@
-// Products of two computed tensors.
+// Products of two computed tensors: MatMul, Gemm and Einsum.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// The matrices of a value; a vector is one row, or one column.
+// The matrices of a value. A vector becomes one row or one column.
 Lowering::Matrices operand(Lowering& lowering, const Node& node, int number, bool row) {
   if (lowering.value(number).extents.size() > 1) return lowering.matrices(number);
   GraphBuilder& builder = lowering.builder();
@@ -27,7 +27,8 @@ Lowering::Matrices operand(Lowering& lowering, const Node& node, int number, boo
   return {ops::reshape(builder, name, x, row ? Shape{1, n} : Shape{n, 1}), false};
 }
 
-// The number that the only reader of the product multiplies or divides it by, and then its output.
+// A constant scale of the product, and the value that has it. If the only reader multiplies or
+// divides the product by a number, that node is fused.
 struct Scaled {
   float scale = 1;
   int output;
@@ -43,21 +44,21 @@ Scaled scale_of(Lowering& lowering, int product) {
       number_of(lowering.value(is_first ? lowering.origin_of(reader->input(1)) : first));
   if (!factor || lowering.value(reader->output(0)).extents != lowering.value(product).extents)
     return {1, product};
-  lowering.pass_over(*reader);
+  lowering.mark_fused(*reader);
   return {reader->op == "Mul" ? *factor : 1 / *factor, reader->output(0)};
 }
 
-void require_fractions(const Lowering& lowering, const Node& node) {
-  if (is_whole(lowering.value(node.output(0)).type))
-    refuse(node, "multiplies matrices of whole numbers; no op here does that");
+void require_floating(const Lowering& lowering, const Node& node) {
+  if (is_integer(lowering.value(node.output(0)).type))
+    refuse(node, "multiplies integer matrices, which is not supported");
 }
 
 }  // namespace
 
-// With the number that it is multiplied by; or all of the attention that it begins.
+// Fuses a constant scale, or the complete attention that begins with this product.
 void lower_batched_mat_mul(Lowering& lowering, const Node& node) {
-  require_fractions(lowering, node);
-  if (lower_written_attention(lowering, node)) return;
+  require_floating(lowering, node);
+  if (lower_decomposed_attention(lowering, node)) return;
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const auto [a, a_transposed] = operand(lowering, node, node.input(0), true);
@@ -71,7 +72,7 @@ void lower_batched_mat_mul(Lowering& lowering, const Node& node) {
 
 // alpha op(A) op(B) + beta C.
 void lower_batched_gemm(Lowering& lowering, const Node& node) {
-  require_fractions(lowering, node);
+  require_floating(lowering, node);
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Lowering::Matrices a = lowering.matrices(node.input(0)),
@@ -96,7 +97,7 @@ void lower_batched_gemm(Lowering& lowering, const Node& node) {
 
 namespace {
 
-// A tensor whose axes have letters; digits stand for those of `...`, counted from the last one.
+// A tensor whose axes have letters. Axes of `...` have digits, counted from the last axis.
 struct Lettered {
   TensorId tensor;
   std::string letters;
@@ -113,16 +114,17 @@ class EinsumLowering {
   void run() {
     const Einsum equation = parse_einsum(NodeView(node_, lowering_.network().values));
     std::vector<Lettered> operands;
-    size_t longest = 0;
+    size_t ellipsis_rank = 0;
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       operands.push_back({lowering_.plain(node_.input(i)), letters(equation.inputs[i], i)});
       for (const char letter : operands.back().letters)
-        if (std::isdigit(letter) != 0) longest = std::max<size_t>(longest, letter - '0' + 1u);
+        if (std::isdigit(letter) != 0)
+          ellipsis_rank = std::max<size_t>(ellipsis_rank, letter - '0' + 1u);
       require_extents(operands.back());
     }
     output_ = equation.output.before;
     if (equation.output.ellipsis)
-      for (size_t i = longest; i-- > 0;) output_ += static_cast<char>('0' + i);
+      for (size_t i = ellipsis_rank; i-- > 0;) output_ += static_cast<char>('0' + i);
     output_ += equation.output.after;
     Lettered product = summed(operands, 0, operands[0], "");
     for (size_t i = 1; i < operands.size(); ++i)
@@ -131,9 +133,9 @@ class EinsumLowering {
   }
 
  private:
-  std::string letters(const EinsumTerm& term, size_t place) {
+  std::string letters(const EinsumTerm& term, size_t index) {
     std::string all = term.before;
-    const size_t rank = lowering_.value(node_.input(place)).extents.size();
+    const size_t rank = lowering_.value(node_.input(index)).extents.size();
     const size_t named = term.before.size() + term.after.size();
     if (term.ellipsis)
       for (size_t i = rank - named; i-- > 0;) all += static_cast<char>('0' + i);
@@ -141,20 +143,20 @@ class EinsumLowering {
     std::string sorted = all;
     std::ranges::sort(sorted);
     if (std::ranges::adjacent_find(sorted) != sorted.end())
-      refuse(node_, "equation: takes a diagonal; only products and sums are known here");
+      refuse(node_, "equation: takes a diagonal; allowed: products and sums");
     return all;
   }
 
-  // A letter has one extent in all operands.
-  void require_extents(const Lettered& of) {
-    for (size_t i = 0; i < of.letters.size(); ++i) {
-      const int64_t extent = builder_.shape(of.tensor)[static_cast<int>(i)];
-      if (extents_.emplace(of.letters[i], extent).first->second != extent)
-        refuse(node_, "equation: an axis is broadcast; there is no such product here");
+  // A letter must have the same extent in all operands.
+  void require_extents(const Lettered& operand) {
+    for (size_t i = 0; i < operand.letters.size(); ++i) {
+      const int64_t extent = builder_.shape(operand.tensor)[static_cast<int>(i)];
+      if (extents_.emplace(operand.letters[i], extent).first->second != extent)
+        refuse(node_, "equation: an axis is broadcast, which is not supported");
     }
   }
 
-  // Whether the output or an operand behind number `last` has the letter.
+  // Whether the output or an operand after number `last` has the letter.
   bool is_needed(const std::vector<Lettered>& operands, size_t last, char letter) const {
     if (output_.find(letter) != std::string::npos) return true;
     for (size_t i = last + 1; i < operands.size(); ++i)
@@ -162,41 +164,42 @@ class EinsumLowering {
     return false;
   }
 
-  // Operand number `last` summed over the axes that nothing else needs; `product` is what it is multiplied
-  // by.
+  // Sums `operand` over the axes that neither the output, nor an operand after number `last`, nor
+  // the product with a tensor of the letters `product` needs.
   Lettered summed(const std::vector<Lettered>& operands,
                   size_t last,
-                  Lettered of,
+                  Lettered operand,
                   const std::string& product) {
     std::vector<int> axes;
     std::string kept;
-    for (size_t i = 0; i < of.letters.size(); ++i) {
-      const char letter = of.letters[i];
+    for (size_t i = 0; i < operand.letters.size(); ++i) {
+      const char letter = operand.letters[i];
       if (is_needed(operands, last, letter) || product.find(letter) != std::string::npos)
         kept += letter;
       else
         axes.push_back(static_cast<int>(i));
     }
     if (!axes.empty())
-      of.tensor = ops::reduce(builder_, name_ + ".sum", of.tensor, ReduceKind::kSum, axes, false);
-    of.letters = kept;
-    return of;
+      operand.tensor =
+          ops::reduce(builder_, name_ + ".sum", operand.tensor, ReduceKind::kSum, axes, false);
+    operand.letters = kept;
+    return operand;
   }
 
-  Lettered ordered(const Lettered& of, const std::string& letters) {
-    if (of.letters == letters) return of;
+  Lettered ordered(const Lettered& x, const std::string& letters) {
+    if (x.letters == letters) return x;
     std::vector<int> permutation;
     for (const char letter : letters)
-      permutation.push_back(static_cast<int>(of.letters.find(letter)));
-    return {ops::transpose(builder_, name_ + ".order", of.tensor, permutation), letters};
+      permutation.push_back(static_cast<int>(x.letters.find(letter)));
+    return {ops::transpose(builder_, name_ + ".order", x.tensor, permutation), letters};
   }
 
-  // As (batch, rows, columns), each the axes of such letters together.
-  TensorId matrices(const Lettered& of,
+  // The tensor as (batch, rows, columns); each of the three merges the axes of these letters.
+  TensorId matrices(const Lettered& x,
                     const std::string& batch,
                     const std::string& rows,
                     const std::string& columns) {
-    const Lettered order = ordered(of, batch + rows + columns);
+    const Lettered order = ordered(x, batch + rows + columns);
     return ops::reshape(
         builder_, name_ + ".matrices", order.tensor, {count(batch), count(rows), count(columns)});
   }
@@ -221,7 +224,7 @@ class EinsumLowering {
     const std::string letters = batch + rows + columns;
     if (static_cast<int>(letters.size()) > Shape::kMaxRank)
       refuse(node_,
-             fmt::format("equation: a product on its way has {} axes; allowed: at most {}",
+             fmt::format("equation: an intermediate product has {} axes; allowed: at most {}",
                          letters.size(),
                          Shape::kMaxRank));
     const TensorId y = ops::batched_matmul(builder_,
@@ -245,9 +248,9 @@ class EinsumLowering {
 
 }  // namespace
 
-// Two operands at a time, from the first one on.
+// Multiplies the operands pairwise, from left to right.
 void lower_einsum(Lowering& lowering, const Node& node) {
-  require_fractions(lowering, node);
+  require_floating(lowering, node);
   EinsumLowering(lowering, node).run();
 }
 

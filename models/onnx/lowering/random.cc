@@ -1,5 +1,5 @@
-// What is drawn at random while a network trains. Else everything stays: a draw that keeps a share p of
-// what it meets, which the file divides by p, is p itself.
+// Random ops: dropout and random masks. Outside training everything is kept: a mask that keeps
+// elements with probability p, and by which the file later divides by p, is p itself.
 #include <fmt/format.h>
 
 #include <optional>
@@ -14,11 +14,13 @@
 namespace lockstep::onnx {
 namespace {
 
-// Says that the value is 1 with the probability `kept`, else 0.
+// Sets the value to a random mask: 1 with probability `kept`, else 0.
 void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
   if (!(kept > 0 && kept <= 1))
-    refuse(node, fmt::format("keeps a share of {}; allowed: above 0 and at most 1", kept));
-  // A truth value that chooses is not a number which may be `kept`, as it is outside training.
+    refuse(node,
+           fmt::format("keeps elements with probability {}; allowed: above 0 and at most 1", kept));
+  // Outside training the mask is the number `kept`, so it must be used as a factor. A boolean mask
+  // must therefore be cast to numbers.
   if (!is_floating(lowering.value(number).type)) {
     const Node* reader = lowering.only_reader(number);
     const bool casts = reader != nullptr && reader->input(0) >= 0 &&
@@ -26,7 +28,7 @@ void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
                                                   lowering.origin_of(reader->input(0)) == number));
     if (!casts || !is_floating(lowering.value(reader->output(0)).type))
       refuse(node,
-             "chooses elements otherwise than by a product with the draw; no op here does that");
+             "selects elements by a random mask other than by a product, which is not supported");
   }
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -45,7 +47,7 @@ void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
 
 }  // namespace
 
-// The share is an attribute in old files, and in new ones a constant.
+// The ratio is an attribute in old opsets, and an input in newer ones.
 void lower_dropout(Lowering& lowering, const Node& node) {
   float ratio = node.number("ratio", 0.5f);
   if (node.input(1) >= 0) {
@@ -61,8 +63,8 @@ void lower_dropout(Lowering& lowering, const Node& node) {
       node.output(0), ops::dropout(lowering.builder(), lowering.name_of(node), x, ratio), last);
 }
 
-// Numbers in [0, 1) that are only compared with a constant, as exporters write dropout in place and
-// stochastic depth.
+// Supports numbers in [0, 1) that are only compared with a constant: so exporters write in-place
+// dropout and stochastic depth.
 void lower_random_uniform(Lowering& lowering, const Node& node) {
   const Node* reader = lowering.only_reader(node.output(0));
   std::optional<float> limit;
@@ -70,15 +72,17 @@ void lower_random_uniform(Lowering& lowering, const Node& node) {
   const bool above = is_op(reader, "Greater") || is_op(reader, "GreaterOrEqual");
   if (below || above) limit = filling_of(lowering.value(lowering.origin_of(reader->input(1))));
   if (!limit || node.number("low", 0) != 0 || node.number("high", 1) != 1)
-    refuse(node, "draws numbers that are not only compared with a constant; no op here does that");
-  lowering.pass_over(*reader);
+    refuse(node,
+           "draws numbers that are used for more than a comparison with a constant, which is not "
+           "supported");
+  lowering.mark_fused(*reader);
   set_draw(lowering, node, reader->output(0), below ? *limit : 1 - *limit);
 }
 
-// With one probability for all elements.
+// Supports one probability for all elements.
 void lower_bernoulli(Lowering& lowering, const Node& node) {
   const auto kept = filling_of(lowering.value(lowering.origin_of(node.input(0))));
-  if (!kept) refuse(node, "draws with probabilities that are not one constant");
+  if (!kept) refuse(node, "its probabilities must be one constant for all elements");
   set_draw(lowering, node, node.output(0), *kept);
 }
 

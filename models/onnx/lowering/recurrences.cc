@@ -25,18 +25,18 @@ Cell cell_of(const Node& node) {
       std::ranges::transform(
           function, function.begin(), [](unsigned char c) { return tolower(c); });
   }
-  const std::vector<std::string> usual = {"sigmoid", "tanh", "tanh"};
+  const std::vector<std::string> defaults = {"sigmoid", "tanh", "tanh"};
   bool relu = false;
   for (size_t i = 0; i < given.size(); ++i) {
     relu = relu || given[i] == "relu";
     const bool known = functions == 1 ? given[i] == "tanh" || given[i] == "relu"
-                                      : given[i] == usual[i % functions];
+                                      : given[i] == defaults[i % functions];
     if (!known || (functions == 1 && given[i] != given[0]))
       refuse(node,
              fmt::format("activations: value is {}; allowed: {}",
                          given[i],
-                         functions == 1 ? "Tanh or Relu, in all directions"
-                                        : "the usual ones, Sigmoid and Tanh"));
+                         functions == 1 ? "Tanh or Relu, the same in both directions"
+                                        : "the defaults, Sigmoid and Tanh"));
   }
   if (node.op == "LSTM") return Cell::kLstm;
   if (node.op == "GRU") return Cell::kGru;
@@ -50,12 +50,12 @@ Direction direction_of(const Node& node) {
                                   : Direction::kBoth;
 }
 
-// Whether samples stand before times and directions.
+// Whether the axis of samples precedes those of times and directions.
 bool is_batch_first(const Node& node) { return node.integer("layout", 0) != 0; }
 
-// What only other layers have.
+// Rejects unsupported attributes and inputs.
 void check(Lowering& lowering, const Node& node) {
-  if (node.number("clip", 0) != 0) refuse(node, "clip: is not known here");
+  if (node.number("clip", 0) != 0) refuse(node, "clip: is not supported");
   if (node.input(4) < 0) return;
   const Value& lengths = lowering.value(node.input(4));
   const int64_t times = lowering.value(node.input(0)).extents[is_batch_first(node) ? 1 : 0];
@@ -63,10 +63,10 @@ void check(Lowering& lowering, const Node& node) {
                    std::ranges::all_of(lengths.array.as_int64(),
                                        [&](int64_t length) { return length == times; });
   if (!all)
-    refuse(node, fmt::format("sequence_lens: allowed: a constant of {}, the whole length", times));
+    refuse(node, fmt::format("sequence_lens: allowed: a constant of {}, the full length", times));
 }
 
-// A parameter of the file, or what is computed of some: exporters write gates in ONNX's order by nodes.
+// A parameter, or a value computed from parameters: exporters insert nodes that reorder the gates.
 TensorId weight_of(Lowering& lowering, int number) {
   const Lowering::Source source = lowering.source_of(number);
   return source.value >= 0 && !source.transposed &&
@@ -75,7 +75,7 @@ TensorId weight_of(Lowering& lowering, int number) {
              : lowering.plain(number);
 }
 
-// A value of three axes, samples second.
+// A value with three axes, transposed if necessary so that the samples are the second axis.
 TensorId by_time(Lowering& lowering, const Node& node, int number) {
   const TensorId x = lowering.plain(number);
   if (!is_batch_first(node)) return x;
@@ -83,13 +83,13 @@ TensorId by_time(Lowering& lowering, const Node& node, int number) {
   return ops::transpose(lowering.builder(), name, x, {1, 0, 2});
 }
 
-// Of no tensor where it is not there, or all zeros.
+// The initial state; kNoTensor if it is absent or zeros.
 TensorId state_of(Lowering& lowering, const Node& node, int number) {
   if (number < 0 || filling_of(lowering.value(lowering.origin_of(number))) == 0) return kNoTensor;
   return by_time(lowering, node, number);
 }
 
-// The states (D, N, H) after each direction's last step, of all states (D, T, N, H).
+// The states (D, N, H) after the last step of each direction, from all states (D, T, N, H).
 TensorId last_states(Lowering& lowering,
                      const std::string& name,
                      TensorId states,
@@ -114,7 +114,7 @@ TensorId last_states(Lowering& lowering,
 }  // namespace
 
 void lower_recurrent(Lowering& lowering, const Node& node) {
-  shape_of(lowering.value(node.input(0)));  // has an element
+  shape_of(lowering.value(node.input(0)));  // throws if the input is empty
   const RecurrentAttributes attributes = {cell_of(node), direction_of(node)};
   check(lowering, node);
   GraphBuilder& builder = lowering.builder();
@@ -138,9 +138,9 @@ void lower_recurrent(Lowering& lowering, const Node& node) {
         node.output(0),
         y,
         batch_first ? std::vector<int>{2, 1, 0, 3} : std::vector<int>{1, 0, 2, 3});
-  for (const auto& [place, states, what] :
+  for (const auto& [index, states, what] :
        {std::tuple(size_t{1}, y, ".last"), std::tuple(size_t{2}, cells, ".last_cells")}) {
-    const int output = node.output(place);
+    const int output = node.output(index);
     if (output < 0 || !lowering.has_reader(output)) continue;
     const TensorId last = last_states(lowering, name + what, states, attributes.direction);
     if (batch_first)

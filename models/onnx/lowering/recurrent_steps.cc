@@ -18,8 +18,8 @@ namespace {
 
 using F = PointwiseFunction;
 
-// Each step is some ten ops of its own.
-constexpr int64_t kMostSteps = 1024;
+// Limit for the size of the graph: each step adds about ten ops.
+constexpr int64_t kMaxSteps = 1024;
 
 bool has_peepholes(const Lowering& lowering, const Node& node) {
   const int number = node.input(7);
@@ -72,13 +72,13 @@ class Steps {
       if (is_lstm())
         all_cells[static_cast<size_t>(time)] = ops::reshape(builder_, name_ + ".cell", c, row);
     }
-    states.push_back(together(all, 1));
-    if (is_lstm()) cells.push_back(together(all_cells, 1));
+    states.push_back(concatenated(all, 1));
+    if (is_lstm()) cells.push_back(concatenated(all_cells, 1));
   }
 
   size_t gates() const { return static_cast<size_t>(gates_of(attributes_.cell)); }
 
-  // x_t w^T + b_w + b_R of all times, (T, N, G H).
+  // x_t w^T + b_w + b_R for all times, (T, N, G H).
   TensorId products_with_x(int64_t d) {
     const int64_t rows = gates_of(attributes_.cell) * hidden_;
     const TensorId w = part(node_.input(1), {d, 0, 0}, {1, rows, x_[2]}, {rows, x_[2]});
@@ -104,27 +104,27 @@ class Steps {
         ops::slice(builder_, name_ + ".part", lowering_.plain(number), starts, steps, extents);
     return ops::reshape(builder_, name_ + ".weights", cut, shape);
   }
-  TensorId rows_of_gate(size_t place, int64_t d, size_t gate) {
+  TensorId rows_of_gate(size_t input, int64_t d, size_t gate) {
     const int64_t first = static_cast<int64_t>(gate) * hidden_;
-    return part(node_.input(place), {d, first, 0}, {1, hidden_, hidden_}, {hidden_, hidden_});
+    return part(node_.input(input), {d, first, 0}, {1, hidden_, hidden_}, {hidden_, hidden_});
   }
-  TensorId numbers_of_gate(size_t place, int64_t d, size_t gate) {
+  TensorId numbers_of_gate(size_t input, int64_t d, size_t gate) {
     const int64_t first = static_cast<int64_t>(gate) * hidden_;
-    return part(node_.input(place), {d, first}, {1, hidden_}, {1, hidden_});
+    return part(node_.input(input), {d, first}, {1, hidden_}, {1, hidden_});
   }
 
-  // (N, H); zeros where there is none.
+  // The initial state (N, H); zeros if it is absent.
   TensorId initial(TensorId all, int64_t d) {
     const Shape shape = {x_[1], hidden_};
     if (all == kNoTensor)
       return builder_.constant(
           name_ + ".zeros", shape, std::vector<float>(static_cast<size_t>(shape.elements()), 0));
-    const TensorId own =
+    const TensorId state =
         ops::slice(builder_, name_ + ".first", all, {d, 0, 0}, {1, 1, 1}, {1, shape[0], shape[1]});
-    return ops::reshape(builder_, name_ + ".initial", own, shape);
+    return ops::reshape(builder_, name_ + ".initial", state, shape);
   }
 
-  // What a gate has of x at a time.
+  // The part of a gate that depends on x, at one time.
   TensorId of_x(int64_t time, size_t gate) {
     const TensorId cut = ops::slice(builder_,
                                     name_ + ".gate",
@@ -138,7 +138,7 @@ class Steps {
     return ops::batched_matmul(builder_, name_ + ".product", h, r_[gate], false, true, 1);
   }
 
-  // function(x + h R^T + p c), where there are peepholes.
+  // function(x + h R^T + p c); the last term only with peepholes.
   TensorId gate(int64_t time,
                 size_t number,
                 TensorId h,
@@ -157,7 +157,7 @@ class Steps {
     return ops::pointwise(builder_, name_ + ".opened", inputs, program);
   }
 
-  // Gates i, o, f, g; peepholes of i, o, f.
+  // Gates i, o, f, g; the peepholes are those of i, o, f.
   std::pair<TensorId, TensorId> lstm_step(int64_t time, TensorId h, TensorId c) {
     const TensorId i = gate(time, 0, h, F::kSigmoid, c, 0);
     const TensorId g = gate(time, 3, h, F::kTanh);
@@ -180,7 +180,7 @@ class Steps {
     return {ops::pointwise(builder_, name_ + ".next_state", {o, next}, state), next};
   }
 
-  // Gates z, r, n; r times h before the product.
+  // Gates z, r, n; h is multiplied by r before the product.
   TensorId gru_step(int64_t time, TensorId h) {
     const TensorId z = gate(time, 0, h, F::kSigmoid), r = gate(time, 1, h, F::kSigmoid);
     PointwiseProgram reset, state;
@@ -195,16 +195,16 @@ class Steps {
     return ops::pointwise(builder_, name_ + ".next_state", {z, n, h}, state);
   }
 
-  // As many at a time as the op takes.
-  TensorId together(std::vector<TensorId> parts, int axis) {
+  // Concatenates the parts, at most kMaxConcatInputs at a time.
+  TensorId concatenated(std::vector<TensorId> parts, int axis) {
     while (parts.size() > 1) {
       std::vector<TensorId> fewer;
-      for (size_t first = 0; first < parts.size(); first += kMostConcatInputs) {
-        const size_t end = std::min<size_t>(parts.size(), first + kMostConcatInputs);
-        const std::vector<TensorId> some(parts.begin() + static_cast<std::ptrdiff_t>(first),
-                                         parts.begin() + static_cast<std::ptrdiff_t>(end));
-        fewer.push_back(some.size() == 1 ? some[0]
-                                         : ops::concat(builder_, name_ + ".all", some, axis));
+      for (size_t first = 0; first < parts.size(); first += kMaxConcatInputs) {
+        const size_t end = std::min<size_t>(parts.size(), first + kMaxConcatInputs);
+        const std::vector<TensorId> chunk(parts.begin() + static_cast<std::ptrdiff_t>(first),
+                                          parts.begin() + static_cast<std::ptrdiff_t>(end));
+        fewer.push_back(chunk.size() == 1 ? chunk[0]
+                                          : ops::concat(builder_, name_ + ".all", chunk, axis));
       }
       parts = std::move(fewer);
     }
@@ -225,7 +225,7 @@ class Steps {
   int64_t hidden_;
   bool coupled_, peepholes_;
   TensorId products_ = kNoTensor;
-  TensorId r_[4] = {}, p_[3] = {};  // of gates: (H, H) and (1, H)
+  TensorId r_[4] = {}, p_[3] = {};  // weights (H, H) and peepholes (1, H) of the gates
 };
 
 }  // namespace
@@ -240,12 +240,12 @@ std::pair<TensorId, TensorId> recurrent_in_steps(Lowering& lowering,
                                                  const Node& node,
                                                  const ops::RecurrentInputs& inputs,
                                                  const RecurrentAttributes& attributes) {
-  if (const int64_t times = lowering.builder().shape(inputs.x)[0]; times > kMostSteps)
+  if (const int64_t times = lowering.builder().shape(inputs.x)[0]; times > kMaxSteps)
     refuse(node,
-           fmt::format("{}: has {} steps, which are ops of their own here; allowed: at most {}",
+           fmt::format("{}: has {} steps, each of which becomes several ops; allowed: at most {}",
                        node.op == "GRU" ? "linear_before_reset 0" : "P or input_forget",
                        times,
-                       kMostSteps));
+                       kMaxSteps));
   return Steps(lowering, node, inputs, attributes).run();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Recurrent layers that no op has, step by step.
+// Recurrent layers without a native op, lowered step by step.
 
 #include <utility>
 
@@ -8,12 +8,12 @@
 
 namespace lockstep::onnx {
 
-// Whether the node, an LSTM or a GRU, is one: with peepholes, an input gate that is coupled with the forget
-// gate, or a reset before the product (GRU's linear_before_reset of 0).
+// Whether the node is such a layer: an LSTM with peepholes or with coupled input and forget gates,
+// or a GRU that applies the reset before the product (linear_before_reset 0).
 bool needs_steps(const Lowering& lowering, const Node& node);
 
-// Its states and cells, as ops::recurrent has them: (D, T, N, H) each, the cells of an LSTM alone. Of the
-// inputs x and the initial states count. Refuses what has too many steps.
+// Returns states and cells like ops::recurrent: (D, T, N, H) each; cells only for an LSTM. Of
+// `inputs`, only x and the initial states are used. Throws ConfigError if there are too many steps.
 std::pair<TensorId, TensorId> recurrent_in_steps(Lowering& lowering,
                                                  const Node& node,
                                                  const ops::RecurrentInputs& inputs,

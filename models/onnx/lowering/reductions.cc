@@ -1,4 +1,4 @@
-// Sums, means and the like over axes, places of the largest elements, and softmax.
+// Reductions over axes, cumulative sums, ArgMax and ArgMin, global pooling, and softmax.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 using F = PointwiseFunction;
 
-// f_1(f_0(x)) ... of each element; x itself without functions.
+// ... f_1(f_0(x)) for each element; x itself if there are no functions.
 TensorId apply(GraphBuilder& builder,
                const std::string& name,
                TensorId x,
@@ -48,19 +48,19 @@ TensorId square(GraphBuilder& builder, const std::string& name, TensorId x) {
   return ops::pointwise(builder, name, {x}, program);
 }
 
-// log(sum(e^(x - m))) + m, m the largest one: nothing overflows.
+// log(sum(e^(x - m))) + m, where m is the maximum, so that nothing overflows.
 TensorId log_sum_exp(GraphBuilder& builder,
                      const std::string& name,
                      TensorId x,
                      const std::vector<int>& axes) {
-  const TensorId most = ops::reduce(builder, name + ".max", x, ReduceKind::kMax, axes, true);
-  const TensorId below = pair(builder, name + ".below", F::kSub, x, most);
+  const TensorId max = ops::reduce(builder, name + ".max", x, ReduceKind::kMax, axes, true);
+  const TensorId below = pair(builder, name + ".below", F::kSub, x, max);
   const TensorId powers = apply(builder, name + ".powers", below, {F::kExp});
   const TensorId sum = ops::reduce(builder, name + ".sum", powers, ReduceKind::kSum, axes, true);
-  return pair(builder, name, F::kAdd, apply(builder, name + ".log", sum, {F::kLog}), most);
+  return pair(builder, name, F::kAdd, apply(builder, name + ".log", sum, {F::kLog}), max);
 }
 
-// With axes that stay, of extent 1.
+// The reduction of the node; reduced axes have extent 1.
 TensorId reduced(GraphBuilder& builder,
                  const Node& node,
                  const std::string& name,
@@ -82,27 +82,27 @@ TensorId reduced(GraphBuilder& builder,
   return op == "ReduceL2" ? apply(builder, name, sum, {F::kSqrt}) : sum;
 }
 
-// Of whole numbers and truth the numbers that they are.
+// Converts i32 to the compute type; other tensors are unchanged.
 TensorId as_numbers(Lowering& lowering, const std::string& name, TensorId x) {
   GraphBuilder& builder = lowering.builder();
   return builder[x].dtype == DType::kI32 ? apply(builder, name + ".numbers", x, {F::kIdentity}) : x;
 }
 
-// Sums and places of whole numbers are floats on the way.
+// Integers are summed and compared as floating-point numbers, so they need FP32.
 void require_exact(Lowering& lowering, const Node& node) {
   if (lowering.builder().options().compute != DType::kF32)
-    refuse(
-        node,
-        "counts in whole numbers, which FP32 alone holds exactly; set execution.precision: FP32");
+    refuse(node,
+           "computes with integers, which only FP32 holds exactly; set execution.precision: FP32");
 }
 
-// Of each element the sum of those before it (of reverse: behind it), and itself unless exclusive.
+// For each element, the sum of those before it (with reverse: after it), and of itself unless
+// exclusive.
 struct RunningSum {
   bool exclusive, reverse;
 };
 
-// Along the rows of x (rows, n), as products with a matrix of ones and zeros; of long rows block by block, to
-// which come the sums of the blocks before.
+// Cumulative sums along the rows of x (rows, n), as a product with a triangular matrix of ones.
+// Long rows are summed in blocks, to which the sums of the preceding blocks are added.
 TensorId running_sums(GraphBuilder& builder,
                       const std::string& name,
                       TensorId x,
@@ -112,9 +112,9 @@ TensorId running_sums(GraphBuilder& builder,
   if (n <= kBlock) {
     std::vector<float> ones;
     for (int64_t from = 0; from < n; ++from) {
-      for (int64_t at = 0; at < n; ++at) {
-        const bool before = how.reverse ? from > at : from < at;
-        ones.push_back(before || (!how.exclusive && from == at) ? 1.0f : 0.0f);
+      for (int64_t to = 0; to < n; ++to) {
+        const bool before = how.reverse ? from > to : from < to;
+        ones.push_back(before || (!how.exclusive && from == to) ? 1.0f : 0.0f);
       }
     }
     const TensorId matrix = builder.constant(name + ".ones", {n, n}, ones);
@@ -134,7 +134,7 @@ TensorId running_sums(GraphBuilder& builder,
   return padded == n ? y : ops::slice(builder, name, y, {0, 0}, {1, 1}, {rows, n});
 }
 
-TensorId as_whole(GraphBuilder& builder, const std::string& name, TensorId x) {
+TensorId as_integers(GraphBuilder& builder, const std::string& name, TensorId x) {
   PointwiseProgram same;
   same.input(0);
   return ops::pointwise(builder, name + ".whole", {x}, same, /*integers=*/true);
@@ -142,7 +142,7 @@ TensorId as_whole(GraphBuilder& builder, const std::string& name, TensorId x) {
 
 }  // namespace
 
-// Images stay as they lie, unless some but not all of their pixels' axes go.
+// Keeps the layout of images, unless some but not all of their spatial axes are removed.
 void lower_reduction(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const Value& to = lowering.value(node.output(0));
@@ -169,9 +169,9 @@ void lower_reduction(Lowering& lowering, const Node& node) {
   const TensorId x = as_numbers(
       lowering, name, last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0)));
   y = reduced(builder, node, name, x, axes);
-  if (is_whole(to.type)) {
+  if (is_integer(to.type)) {
     require_exact(lowering, node);
-    y = as_whole(builder, name, y);
+    y = as_integers(builder, name, y);
   }
   if (kept) return lowering.set(node.output(0), y, last);
   lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape_of(to)));
@@ -196,15 +196,15 @@ void lower_cum_sum(Lowering& lowering, const Node& node) {
   x = running_sums(builder, name, x, how);
   x = ops::reshape(builder, name + ".extents", x, order);
   if (axis != rank - 1) x = ops::transpose(builder, name + ".back", x, swapped);
-  if (is_whole(to.type)) {
+  if (is_integer(to.type)) {
     require_exact(lowering, node);
-    x = as_whole(builder, name, x);
+    x = as_integers(builder, name, x);
   }
   lowering.set(node.output(0), x);
 }
 
-// The first place of the largest element, or the last one: of the places that hold it the nearest to
-// that end, counted from 1 from the other one, is the largest.
+// The first or last index of the maximum. Positions are numbered from 1, from the other end; then
+// the wanted one is the maximum over the positions that hold the maximal element.
 void lower_arg_max(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -222,7 +222,7 @@ void lower_arg_max(Lowering& lowering, const Node& node) {
   std::vector<int32_t> count(static_cast<size_t>(n));
   std::iota(count.begin(), count.end(), 1);
   if (!last) std::reverse(count.begin(), count.end());
-  PointwiseProgram holds, place;
+  PointwiseProgram holds, index;
   const int hit = holds.append(F::kEqual, holds.input(0), holds.input(1));
   holds.append(F::kMul, hit, holds.input(2));
   const TensorId counted = builder.constant(name + ".places", along, count);
@@ -230,16 +230,16 @@ void lower_arg_max(Lowering& lowering, const Node& node) {
   const TensorId nearest =
       ops::reduce(builder, name + ".nearest", held, ReduceKind::kMax, {axis}, true);
   if (last)
-    place.append(F::kSub, place.input(0), place.constant(1));
+    index.append(F::kSub, index.input(0), index.constant(1));
   else
-    place.append(F::kSub, place.constant(n), place.input(0));
-  const TensorId y = ops::pointwise(builder, name, {nearest}, place, /*integers=*/true);
+    index.append(F::kSub, index.constant(n), index.input(0));
+  const TensorId y = ops::pointwise(builder, name, {nearest}, index, /*integers=*/true);
   lowering.set(
       node.output(0),
       ops::reshape(builder, name + ".extents", y, shape_of(lowering.value(node.output(0)))));
 }
 
-// Over all axes but the first two.
+// Pools over all axes but the first two.
 void lower_global_pool(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
@@ -258,11 +258,14 @@ void lower_global_pool(Lowering& lowering, const Node& node) {
   lowering.set(node.output(0), ops::reshape(builder, name + ".extents", y, shape));
 }
 
-// What the softmax of a node reads. `truth`: the exporter has written a mask of truth as 0 and the lowest
-// number, and means -infinity.
-TensorId softmax_input(Lowering& lowering, const Node& node, const TorchScores& torch, bool truth) {
-  if (!truth || torch.scores < 0) return lowering.plain(node.input(0));
-  constexpr float kLow = -3e4f;  // above what storable() makes of the lowest number in 16 bits
+// The input of a node's softmax. With `boolean_mask`, the exporter wrote a boolean mask as 0 and
+// the lowest number, which stands for -infinity.
+TensorId softmax_input(Lowering& lowering,
+                       const Node& node,
+                       const TorchScores& torch,
+                       bool boolean_mask) {
+  if (!boolean_mask || torch.scores < 0) return lowering.plain(node.input(0));
+  constexpr float kLow = -3e4f;  // above storable(lowest number) in 16 bits
   PointwiseProgram masked;
   const int scores = masked.input(0), mask = masked.input(1);
   const int hides = masked.append(F::kLess, mask, masked.constant(kLow));
@@ -274,12 +277,12 @@ TensorId softmax_input(Lowering& lowering, const Node& node, const TorchScores& 
                         masked);
 }
 
-// Before opset 13 over all axes from the given one on. Of attention, zeros where all of a row is hidden: what
-// puts them there afterwards would have no gradient that is a number.
+// Before opset 13, the softmax is over all axes from the given one on. In attention, a row that is
+// hidden completely becomes 0 here: zeros for NaN after the softmax would have gradients of NaN.
 void lower_softmax(Lowering& lowering, const Node& node) {
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
-  const bool log = node.op == "LogSoftmax", together = node.opset < 13;
+  const bool log = node.op == "LogSoftmax", over_all = node.opset < 13;
   const ZerosForNan zeros = log ? ZerosForNan{} : zeros_for_nan(lowering, node.output(0));
   const TorchScores torch = log ? TorchScores{} : torch_scores(lowering, node);
   const bool or_zero = zeros.test != nullptr || torch.scores >= 0;
@@ -289,18 +292,18 @@ void lower_softmax(Lowering& lowering, const Node& node) {
   int output = node.output(0);
   if (zeros.test != nullptr) {
     output = zeros.choice->output(0);
-    lowering.pass_over(*zeros.test);
-    lowering.pass_over(*zeros.choice);
+    lowering.mark_fused(*zeros.test);
+    lowering.mark_fused(*zeros.choice);
   }
   const Shape shape = shape_of(lowering.value(node.output(0)));
   const int rank = shape.rank();
-  const int axis = axis_of(node.integer("axis", together ? 1 : -1), static_cast<size_t>(rank));
-  if (!together && axis == 1 && lowering.is_channels_last(node.input(0)))
+  const int axis = axis_of(node.integer("axis", over_all ? 1 : -1), static_cast<size_t>(rank));
+  if (!over_all && axis == 1 && lowering.is_channels_last(node.input(0)))
     return lowering.set(output,
                         ops::softmax(builder, name, lowering.channels_last(node.input(0)), form),
                         /*channels_last=*/true);
   TensorId x = softmax_input(lowering, node, torch, zeros.test != nullptr);
-  if (together || axis == rank - 1) {
+  if (over_all || axis == rank - 1) {
     int64_t columns = 1;
     for (int d = axis; d < rank; ++d) columns *= shape[d];
     const bool rows = axis != rank - 1;

@@ -1,5 +1,4 @@
-// Images and volumes made larger and smaller. Which pixels an output reads follows from the modes, and is known when
-// the graph is built.
+// Resizes images and volumes. Which pixels an output reads is computed when the graph is built.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// As the attributes say, with what old opsets meant without them.
+// The modes from the attributes, with the defaults of old opsets.
 struct Modes {
   bool linear;
   std::string coordinates, nearest;
@@ -50,7 +49,7 @@ Modes modes_of(const Node& node) {
   return modes;
 }
 
-// Of each axis; where the node gives sizes, what they come to.
+// The scale of each axis; if the node has sizes, the scales follow from them.
 std::vector<double> scales_of(Lowering& lowering, const Node& node) {
   const Extents &from = lowering.value(node.input(0)).extents,
                 &to = lowering.value(node.output(0)).extents;
@@ -75,40 +74,40 @@ std::vector<double> scales_of(Lowering& lowering, const Node& node) {
   return scales;
 }
 
-// Where output `i` of `to` lies among `from` places. Scales that are given may come to a part of an output
-// at the end.
-double place_of(const Modes& modes, int64_t i, int64_t from, int64_t to, double scale) {
-  const auto at = static_cast<double>(i), extent = static_cast<double>(from);
-  if (modes.coordinates == "asymmetric") return at / scale;
+// The coordinate of output `i` of `to` among the `from` inputs, by ONNX's formulas. scale * from
+// may be larger than `to`, because `to` was rounded down.
+double coordinate_of(const Modes& modes, int64_t i, int64_t from, int64_t to, double scale) {
+  const auto index = static_cast<double>(i), extent = static_cast<double>(from);
+  if (modes.coordinates == "asymmetric") return index / scale;
   if (modes.coordinates == "align_corners")
-    return to == 1 ? 0 : at * (extent - 1) / (scale * extent - 1);
+    return to == 1 ? 0 : index * (extent - 1) / (scale * extent - 1);
   if (modes.coordinates == "pytorch_half_pixel" && to == 1) return 0;
-  const double half = (at + 0.5) / scale - 0.5;
-  if (modes.coordinates != "half_pixel_symmetric") return half;
-  const double whole = static_cast<double>(to) / (scale * extent);
-  return extent / 2 * (1 - whole) + half;
+  const double half_pixel = (index + 0.5) / scale - 0.5;
+  if (modes.coordinates != "half_pixel_symmetric") return half_pixel;
+  const double adjustment = static_cast<double>(to) / (scale * extent);
+  return extent / 2 * (1 - adjustment) + half_pixel;
 }
 
-double nearest(const std::string& mode, double place) {
-  if (mode == "floor") return std::floor(place);
-  if (mode == "ceil") return std::ceil(place);
-  return mode == "round_prefer_ceil" ? std::floor(place + 0.5) : std::ceil(place - 0.5);
+double nearest(const std::string& mode, double coordinate) {
+  if (mode == "floor") return std::floor(coordinate);
+  if (mode == "ceil") return std::ceil(coordinate);
+  return mode == "round_prefer_ceil" ? std::floor(coordinate + 0.5) : std::ceil(coordinate - 0.5);
 }
 
 ResizeAxis resized(const Modes& modes, int64_t from, int64_t to, double scale) {
   const auto last = static_cast<double>(from - 1);
   ResizeAxis axis;
   for (int64_t i = 0; i < to; ++i) {
-    const double place = place_of(modes, i, from, to, scale);
+    const double coordinate = coordinate_of(modes, i, from, to, scale);
     ResizeAxis::Read read;
     if (modes.linear) {
-      const double within = std::clamp(place, 0.0, last);
+      const double within = std::clamp(coordinate, 0.0, last);
       read.first = static_cast<int64_t>(within);
       read.second = std::min(read.first + 1, from - 1);
       read.weight = static_cast<float>(within - static_cast<double>(read.first));
     } else {
       read.first = read.second =
-          static_cast<int64_t>(std::clamp(nearest(modes.nearest, place), 0.0, last));
+          static_cast<int64_t>(std::clamp(nearest(modes.nearest, coordinate), 0.0, last));
     }
     axis.reads.push_back(read);
   }
@@ -117,24 +116,24 @@ ResizeAxis resized(const Modes& modes, int64_t from, int64_t to, double scale) {
 
 }  // namespace
 
-// Height and width, then the depth of a volume.
+// Resizes height and width, then the depth of a volume.
 void lower_resize(Lowering& lowering, const Node& node) {
   require_images(lowering, node);
   const Extents &from = lowering.value(node.input(0)).extents,
                 &to = lowering.value(node.output(0)).extents;
   if (from[0] != to[0] || from[1] != to[1])
-    refuse(node, "scales: of samples and channels must be 1");
-  const Shape result = shape_of(lowering.value(node.output(0)));  // has an element
+    refuse(node, "scales: those of samples and channels must be 1");
+  const Shape result = shape_of(lowering.value(node.output(0)));  // throws if the output is empty
   const Modes modes = modes_of(node);
   const std::vector<double> scales = scales_of(lowering, node);
   const size_t rank = from.size();
-  // Counted from the last one; an axis that the images do not have stays as it is.
-  const auto along = [&](size_t behind) {
-    return rank < 3 + behind ? resized(modes, 1, 1, 1)
-                             : resized(modes,
-                                       from[rank - 1 - behind],
-                                       to[rank - 1 - behind],
-                                       scales[rank - 1 - behind]);
+  // `from_last` counts axes from the last one. An axis that the images do not have has extent 1.
+  const auto along = [&](size_t from_last) {
+    return rank < 3 + from_last ? resized(modes, 1, 1, 1)
+                                : resized(modes,
+                                          from[rank - 1 - from_last],
+                                          to[rank - 1 - from_last],
+                                          scales[rank - 1 - from_last]);
   };
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);

@@ -1,4 +1,4 @@
-// Norms of rows.
+// Layer norm and RMS norm.
 #include "models/onnx/lowering/axes.h"
 #include "models/onnx/lowering/layers.h"
 #include "runtime/graph/ops/layer_norm.h"
@@ -9,26 +9,26 @@
 namespace lockstep::onnx {
 namespace {
 
-// Whether the input is a parameter of so many elements that no other op has: a gain or bias of the
-// house's norms.
-bool is_own_parameter(Lowering& lowering, int number, int64_t columns) {
+// Whether the input can be a gain or bias of the native norms: a parameter with this many elements
+// that only this node reads.
+bool is_unshared_parameter(Lowering& lowering, int number, int64_t columns) {
   const Lowering::Source source = lowering.source_of(number);
   return source.value >= 0 && lowering.value(source.value).extents == Extents{columns} &&
          lowering.can_have(source.value, Storage::kAsInFile) &&
          lowering.only_reader(source.value) != nullptr;
 }
 
-TensorId own_parameter(Lowering& lowering, int number) {
+TensorId unshared_parameter_or_none(Lowering& lowering, int number) {
   return number < 0 ? kNoTensor : lowering.unshared_parameter(lowering.source_of(number).value);
 }
 
-// The first axis of those that are normalised.
+// The first normalised axis.
 int first_axis(Lowering& lowering, const Node& node) {
   return axis_of(node.integer("axis", -1), lowering.value(node.input(0)).extents.size());
 }
 
-// x / sqrt(mean(x^2) + epsilon) gain + bias over the axes from the first one on; of a layer norm x
-// less its mean. For gains and biases that are no parameters, or not the norm's alone.
+// The norm as single ops, for several normalised axes and for gains and biases that the native op
+// does not take: x / sqrt(mean(x^2) + epsilon) gain + bias. In a layer norm, x is x - mean(x) here.
 void lower_norm_in_steps(Lowering& lowering, const Node& node) {
   using F = PointwiseFunction;
   GraphBuilder& builder = lowering.builder();
@@ -69,12 +69,12 @@ void lower_layer_normalization(Lowering& lowering, const Node& node) {
   const Extents& extents = lowering.value(node.input(0)).extents;
   const int64_t columns = extents.back();
   if (first_axis(lowering, node) + 1 != static_cast<int>(extents.size()) ||
-      !is_own_parameter(lowering, node.input(1), columns) ||
-      (node.input(2) >= 0 && !is_own_parameter(lowering, node.input(2), columns)))
+      !is_unshared_parameter(lowering, node.input(1), columns) ||
+      (node.input(2) >= 0 && !is_unshared_parameter(lowering, node.input(2), columns)))
     return lower_norm_in_steps(lowering, node);
   const TensorId x = lowering.plain(node.input(0));
-  const TensorId gain = own_parameter(lowering, node.input(1));
-  const TensorId bias = own_parameter(lowering, node.input(2));
+  const TensorId gain = unshared_parameter_or_none(lowering, node.input(1));
+  const TensorId bias = unshared_parameter_or_none(lowering, node.input(2));
   const auto [sum, y] = ops::layer_norm(lowering.builder(),
                                         lowering.name_of(node),
                                         x,
@@ -88,10 +88,10 @@ void lower_layer_normalization(Lowering& lowering, const Node& node) {
 void lower_rms_normalization(Lowering& lowering, const Node& node) {
   const Extents& extents = lowering.value(node.input(0)).extents;
   if (first_axis(lowering, node) + 1 != static_cast<int>(extents.size()) ||
-      !is_own_parameter(lowering, node.input(1), extents.back()))
+      !is_unshared_parameter(lowering, node.input(1), extents.back()))
     return lower_norm_in_steps(lowering, node);
   const TensorId x = lowering.plain(node.input(0));
-  const TensorId gain = own_parameter(lowering, node.input(1));
+  const TensorId gain = unshared_parameter_or_none(lowering, node.input(1));
   const auto [sum, y] = ops::rms_norm(lowering.builder(),
                                       lowering.name_of(node),
                                       x,

@@ -63,7 +63,8 @@ std::vector<float> elements_of(const Value& value, Storage storage) {
   if (storage == Storage::kTransposed)
     transpose(elements.data(), shape[1], shape[0], stored.data());
   else
-    each_element(shape, [&](size_t in_file, size_t at) { stored[at] = elements[in_file]; });
+    each_element(shape,
+                 [&](size_t in_file, size_t in_graph) { stored[in_graph] = elements[in_file]; });
   return stored;
 }
 
@@ -72,7 +73,8 @@ std::vector<double> elements_in_file(const Value& value, Storage storage, const 
   std::vector<float> elements(parameter, parameter + shape.elements());
   if (storage == Storage::kTransposed) transpose(parameter, shape[0], shape[1], elements.data());
   if (storage == Storage::kKernel)
-    each_element(shape, [&](size_t in_file, size_t at) { elements[in_file] = parameter[at]; });
+    each_element(shape,
+                 [&](size_t in_file, size_t in_graph) { elements[in_file] = parameter[in_graph]; });
   return {elements.begin(), elements.end()};
 }
 

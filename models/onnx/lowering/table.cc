@@ -5,7 +5,7 @@
 
 namespace lockstep::onnx {
 
-// Here is what does not work on each element by itself; pointwise_functions.cc has the rest.
+// The table has the ops that are not elementwise; those are in pointwise_functions.cc.
 LowerNode lower_of(const Node& node) {
   static const std::map<std::string, LowerNode> kTable = {
       {"ArgMax", lower_arg_max},

@@ -13,29 +13,30 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr int64_t kLargestMask = int64_t{1} << 24;  // of a mask: what is larger is not looked at
-constexpr int kDeepest = 200;  // nodes from the network's mask to the attention's
+constexpr int64_t kMaxMaskElements = int64_t{1} << 24;  // larger values are not analysed
+constexpr int kMaxDepth = 200;  // nodes between the network's mask and the attention's
 
 Array filled(const Extents& extents, ElementType type, double with) {
   return array_of(type, extents, std::vector<double>(static_cast<size_t>(elements(extents)), with));
 }
 
-// The node's only output, of these inputs; those that are no arrays are of the network.
+// Evaluates the node, which has one output, for these inputs. An input without an array keeps its
+// value of the network.
 Array evaluate(const Network& network, const Node& node, const std::vector<const Array*>& inputs) {
-  Node own = node;
+  Node renumbered = node;
   std::vector<Value> values;
-  for (size_t place = 0; place < node.inputs.size(); ++place) {
-    if (node.inputs[place] < 0) continue;
-    own.inputs[place] = static_cast<int>(values.size());
-    values.push_back(network.values[static_cast<size_t>(node.inputs[place])]);
-    if (place >= inputs.size() || inputs[place] == nullptr) continue;
+  for (size_t index = 0; index < node.inputs.size(); ++index) {
+    if (node.inputs[index] < 0) continue;
+    renumbered.inputs[index] = static_cast<int>(values.size());
+    values.push_back(network.values[static_cast<size_t>(node.inputs[index])]);
+    if (index >= inputs.size() || inputs[index] == nullptr) continue;
     Value& value = values.back();
     value.kind = ValueKind::kConstant;
-    value.array = *inputs[place];
+    value.array = *inputs[index];
     value.type = value.array.type;
     value.extents = value.array.extents;
   }
-  const NodeView view(own, values);
+  const NodeView view(renumbered, values);
   const Op& op = *find_op(node);
   return op.evaluator(view, op.rule(view))[0];
 }
@@ -53,7 +54,7 @@ TokenMasks::Known TokenMasks::elements_of(int value, int depth) {
   if (const auto found = known_.find(value); found != known_.end()) return found->second;
   const Value& of = network_.values[static_cast<size_t>(value)];
   Known known;
-  if (elements(of.extents) > kLargestMask || elements(of.extents) == 0 || depth > kDeepest) {
+  if (elements(of.extents) > kMaxMaskElements || elements(of.extents) == 0 || depth > kMaxDepth) {
     known = nullptr;
   } else if (of.kind == ValueKind::kConstant) {
     known = std::make_shared<Elements>(
@@ -78,13 +79,13 @@ TokenMasks::Known TokenMasks::computed(const Node& node, int depth) {
   return pointwise_of(node.op) != nullptr ? by_element(node, depth + 1) : nullptr;
 }
 
-// The same elements in another place: of the first input, or of all that are put together.
+// Analyses an op that moves the elements of its first input, or of all inputs (Concat).
 TokenMasks::Known TokenMasks::moved(const Node& node, int depth) {
   const size_t count = is_op(&node, "Concat") ? node.inputs.size() : 1;
   std::vector<Known> inputs;
-  for (size_t place = 0; place < node.inputs.size(); ++place) {
-    const int input = node.inputs[place];
-    if (place < count) {
+  for (size_t index = 0; index < node.inputs.size(); ++index) {
+    const int input = node.inputs[index];
+    if (index < count) {
       inputs.push_back(elements_of(input, depth));
       if (inputs.back() == nullptr) return nullptr;
     } else if (input >= 0 &&
@@ -101,23 +102,23 @@ TokenMasks::Known TokenMasks::moved(const Node& node, int depth) {
       Elements{of(&Elements::token), of(&Elements::absent), of(&Elements::present)});
 }
 
-// Each of elements that depend on one token at most.
+// Analyses an elementwise op. All operands of an element must depend on the same token or on none.
 TokenMasks::Known TokenMasks::by_element(const Node& node, int depth) {
   const size_t count = std::min(node.inputs.size(), find_op(node)->read_inputs);
   const Extents& extents = network_.values[static_cast<size_t>(node.outputs[0])].extents;
   std::vector<Known> inputs;
   std::vector<int64_t> tokens(static_cast<size_t>(elements(extents)), -1);
-  for (size_t place = 0; place < count; ++place) {
-    if (node.inputs[place] < 0) {
+  for (size_t index = 0; index < count; ++index) {
+    if (node.inputs[index] < 0) {
       inputs.push_back(nullptr);
       continue;
     }
-    const Known input = elements_of(node.inputs[place], depth);
+    const Known input = elements_of(node.inputs[index], depth);
     if (input == nullptr) return nullptr;
-    const std::vector<int64_t> own = broadcast_to(input->token, extents).as_int64();
-    for (size_t i = 0; i < own.size(); ++i) {
-      if (own[i] >= 0 && tokens[i] >= 0 && own[i] != tokens[i]) return nullptr;
-      tokens[i] = std::max(tokens[i], own[i]);
+    const std::vector<int64_t> operand = broadcast_to(input->token, extents).as_int64();
+    for (size_t i = 0; i < operand.size(); ++i) {
+      if (operand[i] >= 0 && tokens[i] >= 0 && operand[i] != tokens[i]) return nullptr;
+      tokens[i] = std::max(tokens[i], operand[i]);
     }
     inputs.push_back(input);
   }
@@ -146,9 +147,9 @@ MaskForm TokenMasks::form_of(int value, bool true_hides) {
   const std::vector<int64_t> token = known->token.as_int64();
   const std::vector<float> absent = known->absent.as_float(), present = known->present.as_float();
   enum class Kind { kSeen, kHidden, kPadding };
-  std::optional<Kind> reached, behind;  // a query's own token and those before it; those behind
+  std::optional<Kind> reached, later;  // of keys up to the query, and of later keys
   for (int64_t i = 0; i < elements(extents); ++i) {
-    const auto place = static_cast<size_t>(i);
+    const auto index = static_cast<size_t>(i);
     const int64_t key = i % columns, query = i / columns % rows;
     const int64_t sample = i / (columns * rows * extents[1]);
     const auto is_seen = [&](float x) {
@@ -158,22 +159,22 @@ MaskForm TokenMasks::form_of(int value, bool true_hides) {
       return mask.type == ElementType::kBool ? !is_seen(x) : x <= kForgotten;
     };
     Kind kind;
-    if (is_seen(absent[place]) && is_seen(present[place]))
+    if (is_seen(absent[index]) && is_seen(present[index]))
       kind = Kind::kSeen;
-    else if (is_hidden(absent[place]) && is_hidden(present[place]))
+    else if (is_hidden(absent[index]) && is_hidden(present[index]))
       kind = Kind::kHidden;
-    else if (is_hidden(absent[place]) && is_seen(present[place]) && by_sample &&
-             token[place] == sample * columns + key)
+    else if (is_hidden(absent[index]) && is_seen(present[index]) && by_sample &&
+             token[index] == sample * columns + key)
       kind = Kind::kPadding;
     else
       return {};
-    std::optional<Kind>& others = key > query && rows > 1 ? behind : reached;
-    if (others.value_or(kind) != kind) return {};
-    others = kind;
+    std::optional<Kind>& common = key > query && rows > 1 ? later : reached;
+    if (common.value_or(kind) != kind) return {};
+    common = kind;
   }
-  const bool causal = behind == Kind::kHidden;
+  const bool causal = later == Kind::kHidden;
   if (reached == Kind::kHidden || (causal && rows != columns) ||
-      (behind && !causal && behind != reached))
+      (later && !causal && later != reached))
     return {};
   return {.known = true, .causal = causal, .padding = reached == Kind::kPadding};
 }

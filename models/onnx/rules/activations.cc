@@ -1,4 +1,4 @@
-// Activations: the output is as the input.
+// Activations: the output has the type and extents of the input.
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@ double hard_sigmoid(double x, double alpha, double beta) {
   return std::fmax(0, std::fmin(1, alpha * x + beta));
 }
 
-// The function of a node with alpha, beta and the like.
+// The function of a node whose op has attributes such as alpha and beta.
 Function function_of(const NodeView& node) {
   const Node& n = node.node();
   const std::string& op = n.op;
@@ -82,7 +82,7 @@ std::vector<Form> rule_prelu(const NodeView& node) {
   node.require_inputs(2, 2);
   node.require_same_type(0, 1);
   if (broadcast(node, node.extents(0), node.extents(1)) != node.extents(0))
-    node.refuse("its slope has extents {}; must be broadcast to those of its input, {}",
+    node.refuse("its slope has extents {}; must be broadcastable to those of its input, {}",
                 to_string(node.extents(1)),
                 to_string(node.extents(0)));
   return {node.form(0)};

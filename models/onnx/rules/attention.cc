@@ -1,11 +1,12 @@
-// Attention and the rotary embedding of positions. Rules alone.
+// Attention and rotary position embedding. Rules only, no evaluators.
 
 #include "models/onnx/rules/table.h"
 
 namespace lockstep::onnx {
 namespace {
 
-// A query, key or value as (batch, heads, length, size), whether its heads lie apart or in one axis.
+// The extents of a query, key or value, which is (batch, heads, length, size) or
+// (batch, length, heads * size).
 struct Heads {
   int64_t batch = 0;
   int64_t heads = 0;
@@ -13,10 +14,10 @@ struct Heads {
   int64_t size = 0;
 };
 
-Heads heads_of(const NodeView& node, size_t place, const char* attribute) {
-  node.require_rank(place, 3, 4);
-  node.require_floating(place);
-  const Extents& e = node.extents(place);
+Heads heads_of(const NodeView& node, size_t index, const char* attribute) {
+  node.require_rank(index, 3, 4);
+  node.require_floating(index);
+  const Extents& e = node.extents(index);
   if (e.size() == 4) return {e[0], e[1], e[2], e[3]};
   const int64_t heads = node.integer(attribute, 0, 0);
   if (heads == 0 || e[2] % heads != 0)
@@ -25,15 +26,15 @@ Heads heads_of(const NodeView& node, size_t place, const char* attribute) {
   return {e[0], heads, e[1], e[2] / heads};
 }
 
-void require_extents(const NodeView& node, size_t place, const Extents& expected) {
-  if (node.extents(place) != expected)
+void require_extents(const NodeView& node, size_t index, const Extents& expected) {
+  if (node.extents(index) != expected)
     node.refuse("its input {} has extents {}; must have {}",
-                place,
-                to_string(node.extents(place)),
+                index,
+                to_string(node.extents(index)),
                 to_string(expected));
 }
 
-// Broadcast to (batch, heads, queries, keys); of the keys it may reach the first ones alone.
+// The mask must be broadcastable to (batch, heads, queries, keys). It may cover fewer keys.
 void require_mask(const NodeView& node, const Heads& query, int64_t keys) {
   node.require_rank(3, 1, 4);
   if (node.type(3) != ElementType::kBool) node.require_floating(3);
@@ -46,12 +47,12 @@ void require_mask(const NodeView& node, const Heads& query, int64_t keys) {
   }
   if (!good)
     node.refuse(
-        "its mask has extents {}; must be those of the scores {} or 1, and fewer keys at most",
+        "its mask has extents {}; each must be that of the scores {} or 1; the last may be smaller",
         to_string(mask),
         to_string(scores));
 }
 
-// Outputs: the values, the keys and values with those of the past before them, the scores.
+// Outputs: the result, keys and values including the past ones, the scores.
 std::vector<Form> rule_attention(const NodeView& node) {
   node.require_inputs(3, 7);
   const Heads query = heads_of(node, 0, "q_num_heads");
@@ -59,15 +60,16 @@ std::vector<Form> rule_attention(const NodeView& node) {
   const Heads value = heads_of(node, 2, "kv_num_heads");
   if (query.batch != key.batch || query.batch != value.batch || query.size != key.size ||
       key.length != value.length || key.heads != value.heads)
-    node.refuse("query, key and value have extents {}, {} and {}, which do not go together",
+    node.refuse("query, key and value have extents {}, {} and {}, which do not match",
                 to_string(node.extents(0)),
                 to_string(node.extents(1)),
                 to_string(node.extents(2)));
   if (key.heads == 0 || query.heads % key.heads != 0)
-    node.refuse("{} heads of queries and {} of keys; must be a multiple", query.heads, key.heads);
+    node.refuse(
+        "has {} query heads; must be a multiple of its {} key heads", query.heads, key.heads);
   int64_t length = key.length;
   if (node.has(4) != node.has(5))
-    node.refuse("has keys or values of the past; must have both or none");
+    node.refuse("has either past keys or past values; must have both or none");
   if (node.has(4)) {
     node.require_rank(4, 4, 4);
     const int64_t past = node.extents(4)[2];

@@ -1,4 +1,4 @@
-// Ops that slide a window over an image: convolutions and pooling. Rules alone.
+// Ops that slide a window over an image: convolutions and pooling. Rules only, no evaluators.
 
 #include <algorithm>
 #include <string>
@@ -9,10 +9,10 @@
 namespace lockstep::onnx {
 namespace {
 
-// Of attributes and kernels: products with an extent cannot overflow.
-constexpr int64_t kLongestWindow = int64_t{1} << 15;
+// Limit for attributes and kernels, so that products with an extent cannot overflow.
+constexpr int64_t kMaxWindow = int64_t{1} << 15;
 
-// A window over the spatial axes, as the attributes give it.
+// A window over the spatial axes, from the node's attributes.
 struct Window {
   std::vector<int64_t> kernel;
   std::vector<int64_t> strides;
@@ -26,13 +26,13 @@ Window window_of(const NodeView& node, std::vector<int64_t> kernel) {
   Window window;
   window.kernel = std::move(kernel);
   for (const int64_t extent : window.kernel)
-    if (extent < 1 || extent > kLongestWindow)
-      node.refuse("a kernel of extents {}; each must be within 1 and {}",
+    if (extent < 1 || extent > kMaxWindow)
+      node.refuse("its kernel has extents {}; each must be within 1 and {}",
                   to_string(window.kernel),
-                  kLongestWindow);
-  window.strides = node.integers("strides", axes, 1, 1, kLongestWindow);
-  window.dilations = node.integers("dilations", axes, 1, 1, kLongestWindow);
-  window.pads = node.integers("pads", 2 * axes, 0, 0, kLongestWindow);
+                  kMaxWindow);
+  window.strides = node.integers("strides", axes, 1, 1, kMaxWindow);
+  window.dilations = node.integers("dilations", axes, 1, 1, kMaxWindow);
+  window.pads = node.integers("pads", 2 * axes, 0, 0, kMaxWindow);
   window.auto_pad = node.node().text("auto_pad", "NOTSET");
   const std::string& pad = window.auto_pad;
   if (pad != "NOTSET" && pad != "SAME_UPPER" && pad != "SAME_LOWER" && pad != "VALID")
@@ -43,11 +43,12 @@ Window window_of(const NodeView& node, std::vector<int64_t> kernel) {
 std::vector<int64_t> kernel_of(const NodeView& node) {
   const auto axes = static_cast<size_t>(node.rank(0) - 2);
   if (!node.node().has("kernel_shape")) node.refuse("has no attribute kernel_shape");
-  return node.integers("kernel_shape", axes, 1, 1, kLongestWindow);
+  return node.integers("kernel_shape", axes, 1, 1, kMaxWindow);
 }
 
-// How many places a window has along an axis.
-int64_t places(const NodeView& node, const Window& window, size_t axis, int64_t extent, bool ceil) {
+// The number of positions of the window along an axis.
+int64_t window_positions(
+    const NodeView& node, const Window& window, size_t axis, int64_t extent, bool ceil) {
   const int64_t stride = window.strides[axis];
   const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
   if (window.auto_pad.starts_with("SAME")) return (extent + stride - 1) / stride;
@@ -56,12 +57,12 @@ int64_t places(const NodeView& node, const Window& window, size_t axis, int64_t 
   const int64_t after = padded ? window.pads[window.kernel.size() + axis] : 0;
   const int64_t length = extent + before + after - reach;
   if (length < 0)
-    node.refuse("its window reaches over {} elements of axis {}, which has {} with its padding",
+    node.refuse("its window covers {} elements of axis {}, which has {} with its padding",
                 reach,
                 axis + 2,
                 extent + before + after);
   const int64_t count = (length + (ceil ? stride - 1 : 0)) / stride + 1;
-  // No window begins in the padding after the image.
+  // No window may start in the padding after the image.
   return ceil && (count - 1) * stride >= extent + before ? count - 1 : count;
 }
 
@@ -70,14 +71,15 @@ void require_image(const NodeView& node) {
   node.require_floating(0);
 }
 
-// PyTorch's exporter writes zeros (O, 2) where a convolution of three axes has no bias.
+// Accepts zeros of other extents: PyTorch's exporter writes zeros (O, 2) if a convolution of three
+// axes has no bias.
 void require_bias(const NodeView& node, int64_t channels) {
   if (!node.has(2) || node.extents(2) == Extents{channels} || filling_of(node.input(2)) == 0)
     return;
   node.refuse("its bias has extents {}; must be ({})", to_string(node.extents(2)), channels);
 }
 
-// Groups of channels, with the weight (outputs, inputs of a group, ...).
+// The weight is (outputs, inputs of a group, ...).
 std::vector<Form> rule_conv(const NodeView& node) {
   node.require_inputs(2, 3);
   require_image(node);
@@ -85,9 +87,9 @@ std::vector<Form> rule_conv(const NodeView& node) {
   node.require_same_type(0, 1);
   const Extents& image = node.extents(0);
   const Extents& weight = node.extents(1);
-  const int64_t group = node.integer("group", 1, 1, kLongestWindow);
+  const int64_t group = node.integer("group", 1, 1, kMaxWindow);
   if (image[1] != weight[1] * group || weight[0] % group != 0)
-    node.refuse("{} channels, a weight of extents {} and {} groups do not go together",
+    node.refuse("its {} channels, weight of extents {} and {} groups do not match",
                 image[1],
                 to_string(weight),
                 group);
@@ -100,11 +102,11 @@ std::vector<Form> rule_conv(const NodeView& node) {
   const Window window = window_of(node, kernel);
   Form to{node.type(0), {image[0], weight[0]}};
   for (size_t i = 0; i < kernel.size(); ++i)
-    to.extents.push_back(places(node, window, i, image[2 + i], false));
+    to.extents.push_back(window_positions(node, window, i, image[2 + i], false));
   return {to};
 }
 
-// With the weight (inputs, outputs of a group, ...).
+// The weight is (inputs, outputs of a group, ...).
 std::vector<Form> rule_conv_transpose(const NodeView& node) {
   node.require_inputs(2, 3);
   require_image(node);
@@ -112,9 +114,9 @@ std::vector<Form> rule_conv_transpose(const NodeView& node) {
   node.require_same_type(0, 1);
   const Extents& image = node.extents(0);
   const Extents& weight = node.extents(1);
-  const int64_t group = node.integer("group", 1, 1, kLongestWindow);
+  const int64_t group = node.integer("group", 1, 1, kMaxWindow);
   if (image[1] != weight[0] || weight[0] % group != 0)
-    node.refuse("{} channels, a weight of extents {} and {} groups do not go together",
+    node.refuse("its {} channels, weight of extents {} and {} groups do not match",
                 image[1],
                 to_string(weight),
                 group);
@@ -122,7 +124,7 @@ std::vector<Form> rule_conv_transpose(const NodeView& node) {
   require_bias(node, channels);
   const size_t axes = weight.size() - 2;
   const Window window = window_of(node, {weight.begin() + 2, weight.end()});
-  const std::vector<int64_t> more = node.integers("output_padding", axes, 0, 0, kLongestWindow);
+  const std::vector<int64_t> more = node.integers("output_padding", axes, 0, 0, kMaxWindow);
   Form to{node.type(0), {image[0], channels}};
   for (size_t i = 0; i < axes; ++i) {
     const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
@@ -145,8 +147,8 @@ std::vector<Form> rule_pool(const NodeView& node) {
   const Extents& image = node.extents(0);
   Form to{node.type(0), {image[0], image[1]}};
   for (size_t i = 0; i + 2 < image.size(); ++i)
-    to.extents.push_back(places(node, window, i, image[2 + i], ceil));
-  // MaxPool's second output: where the greatest lie.
+    to.extents.push_back(window_positions(node, window, i, image[2 + i], ceil));
+  // MaxPool's second output: the indices of the maxima.
   return {to, {ElementType::kInt64, to.extents}};
 }
 

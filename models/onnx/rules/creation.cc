@@ -1,4 +1,4 @@
-// Ops that make values out of attributes, extents and bounds: Constant, Shape, Range ...
+// Ops that make values from attributes, extents and bounds: Constant, Shape, Range ...
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ Array constant_of(const NodeView& node) {
   const Node& n = node.node();
   if (n.has("value")) {
     if (const Array* array = std::get_if<Array>(&n.attributes.at("value"))) return *array;
-    node.refuse("attribute value is no tensor");
+    node.refuse("attribute value is not a tensor");
   }
   const ElementType number = ElementType::kFloat;
   if (n.has("value_float")) return array_from<double>(number, {}, {n.number("value_float", 0)});
@@ -63,15 +63,15 @@ std::vector<Array> evaluate_constant_of_shape(const NodeView& node,
   return {broadcast_to(fill_of(node), outputs[0].extents)};
 }
 
-// The axes [start, end) of the input, which attributes may cut.
+// The extents of the axes [start, end) of the input; by default of all axes.
 Extents shape_of(const NodeView& node) {
   const int64_t rank = node.rank(0);
-  const auto placed = [&](const char* name, int64_t otherwise) {
+  const auto normalised = [&](const char* name, int64_t otherwise) {
     const int64_t at = node.node().integer(name, otherwise);
     return std::clamp<int64_t>(at < 0 && at >= -rank ? at + rank : at, 0, rank);
   };
-  const int64_t start = placed("start", 0);
-  const int64_t end = std::max(start, placed("end", rank));
+  const int64_t start = normalised("start", 0);
+  const int64_t end = std::max(start, normalised("end", rank));
   const auto begin = node.extents(0).begin();
   return {begin + start, begin + end};
 }
@@ -98,10 +98,11 @@ int64_t range_length(const NodeView& node) {
   if (is_floating(node.type(0))) {
     const double step = node.known_number(2);
     length = std::ceil((node.known_number(1) - node.known_number(0)) / step);
-    if (step == 0 || std::isnan(length)) node.refuse("a step of {}", step);
+    if (step == 0 || std::isnan(length))
+      node.refuse("the step is {}; must be a number other than 0", step);
   } else {
     const int64_t step = node.known_integer(2);
-    if (step == 0) node.refuse("a step of 0");
+    if (step == 0) node.refuse("the step is 0; must be another number");
     const auto start = static_cast<uint64_t>(node.known_integer(0));
     const auto limit = static_cast<uint64_t>(node.known_integer(1));
     const bool forward = step > 0;
@@ -112,7 +113,7 @@ int64_t range_length(const NodeView& node) {
     if (any)
       length = static_cast<double>((distance - 1) / (forward ? stride : uint64_t{0} - stride) + 1);
   }
-  if (length > static_cast<double>(kMostElements)) node.refuse("{} numbers are too many", length);
+  if (length > static_cast<double>(kMaxElements)) node.refuse("{} numbers are too many", length);
   return length > 0 ? static_cast<int64_t>(length) : 0;
 }
 
@@ -155,14 +156,14 @@ std::vector<Array> evaluate_eye_like(const NodeView& node, const std::vector<For
 }
 
 std::vector<Form> rule_cast(const NodeView& node) {
-  if (node.type(0) == ElementType::kString) node.refuse("texts are no numbers");
+  if (node.type(0) == ElementType::kString) node.refuse("strings cannot be cast");
   if (!node.node().has("to")) node.refuse("has no attribute to");
   return {{type_of_attribute(node, "to", node.type(0)), node.extents(0)}};
 }
 
 std::vector<Form> rule_cast_like(const NodeView& node) {
   node.require_inputs(2, 2);
-  if (node.type(0) == ElementType::kString) node.refuse("texts are no numbers");
+  if (node.type(0) == ElementType::kString) node.refuse("strings cannot be cast");
   return {{node.type(1), node.extents(0)}};
 }
 
@@ -170,7 +171,7 @@ std::vector<Array> evaluate_cast(const NodeView& node, const std::vector<Form>& 
   return {cast(node.array(0), outputs[0].type)};
 }
 
-constexpr size_t kNone = 0, kFirst = 1;  // of the inputs, whose elements are read
+constexpr size_t kNone = 0, kFirst = 1;  // how many inputs are read, see Op::read_inputs
 
 constexpr Op kOps[] = {
     {"Constant", rule_constant, evaluate_constant},

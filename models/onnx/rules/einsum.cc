@@ -16,13 +16,13 @@ EinsumTerm parse_term(const NodeView& node, const std::string& text) {
       term.ellipsis = true;
       i += 2;
     } else {
-      node.refuse("term \"{}\" of its equation; must have letters and at most one ...", text);
+      node.refuse("term \"{}\" of its equation; must consist of letters and at most one ...", text);
     }
   }
   return term;
 }
 
-EinsumTerm usual_output(const std::vector<EinsumTerm>& inputs) {
+EinsumTerm default_output(const std::vector<EinsumTerm>& inputs) {
   EinsumTerm output;
   std::map<char, int> counts;
   for (const EinsumTerm& term : inputs) {
@@ -47,12 +47,12 @@ Einsum parse_einsum(const NodeView& node) {
     einsum.inputs.push_back(parse_term(node, left.substr(begin, end - begin)));
     begin = end + 1;
   }
-  einsum.output = arrow == std::string::npos ? usual_output(einsum.inputs)
+  einsum.output = arrow == std::string::npos ? default_output(einsum.inputs)
                                              : parse_term(node, text.substr(arrow + 2));
   std::string letters = einsum.output.before + einsum.output.after;
   std::sort(letters.begin(), letters.end());
   if (std::adjacent_find(letters.begin(), letters.end()) != letters.end())
-    node.refuse("a letter stands twice in the output of its equation \"{}\"", text);
+    node.refuse("a letter occurs twice in the output of its equation \"{}\"", text);
   return einsum;
 }
 

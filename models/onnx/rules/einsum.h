@@ -1,5 +1,5 @@
 #pragma once
-// The equation of the op Einsum.
+// Parses the equation of the op Einsum.
 
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace lockstep::onnx {
 
-// One term: letters, and where `...` stands among them.
+// One term: the letters before `...`, whether there is a `...`, and the letters after it.
 struct EinsumTerm {
   std::string before;
   bool ellipsis = false;
@@ -20,8 +20,8 @@ struct Einsum {
   EinsumTerm output;
 };
 
-// The node's equation; where it has no output, the one that NumPy gives it: `...` and all letters that
-// stand once, in alphabetical order. Refuses what is no equation.
+// Parses the node's equation. If it has no output, NumPy's default is used: `...` and all letters
+// that occur once, in alphabetical order. Rejects invalid equations.
 Einsum parse_einsum(const NodeView& node);
 
 }  // namespace lockstep::onnx

@@ -1,4 +1,4 @@
-// Ops that compute each element by itself: arithmetic, comparisons, logic, Where, Cast, Clip.
+// Elementwise ops: arithmetic, comparisons, logic, Where, Clip.
 
 #include <algorithm>
 #include <cmath>
@@ -18,12 +18,12 @@ std::vector<Form> rule_same_floating(const NodeView& node) {
 
 namespace {
 
-// Every input broadcast against all others, in the type of the first.
+// All inputs are broadcast against each other; the output has their type.
 std::vector<Form> rule_broadcast(const NodeView& node) {
   Form form = node.form(0);
-  for (size_t place = 1; place < node.inputs(); ++place) {
-    node.require_same_type(0, place);
-    form.extents = broadcast(node, form.extents, node.extents(place));
+  for (size_t index = 1; index < node.inputs(); ++index) {
+    node.require_same_type(0, index);
+    form.extents = broadcast(node, form.extents, node.extents(index));
   }
   return {form};
 }
@@ -38,14 +38,14 @@ std::vector<Form> rule_compare(const NodeView& node) {
 }
 
 std::vector<Form> rule_logic(const NodeView& node) {
-  for (size_t place = 0; place < node.inputs(); ++place)
-    node.require_type(place, ElementType::kBool);
+  for (size_t index = 0; index < node.inputs(); ++index)
+    node.require_type(index, ElementType::kBool);
   return node.inputs() == 1 ? rule_same(node) : rule_pair(node);
 }
 
 std::vector<Form> rule_bits(const NodeView& node) {
   if (is_floating(node.type(0)) || node.type(0) == ElementType::kBool)
-    node.refuse("its input 0 is of type {}; must be of integers", name_of(node.type(0)));
+    node.refuse("its input 0 is of type {}; must be an integer type", name_of(node.type(0)));
   return node.inputs() == 1 ? rule_same(node) : rule_pair(node);
 }
 
@@ -54,7 +54,7 @@ std::vector<Form> rule_is(const NodeView& node) {
   return {{ElementType::kBool, node.extents(0)}};
 }
 
-// The base's type; the exponent may have another.
+// The output has the base's type; the exponent may have another one.
 std::vector<Form> rule_pow(const NodeView& node) {
   node.require_inputs(2, 2);
   return {{node.type(0), broadcast(node, node.extents(0), node.extents(1))}};
@@ -70,12 +70,12 @@ std::vector<Form> rule_where(const NodeView& node) {
 
 std::vector<Form> rule_clip(const NodeView& node) {
   node.require_inputs(1, 3);
-  for (const size_t place : {1, 2}) {
-    if (!node.has(place)) continue;
-    node.require_same_type(0, place);
-    if (elements(node.extents(place)) != 1)
+  for (const size_t index : {1, 2}) {
+    if (!node.has(index)) continue;
+    node.require_same_type(0, index);
+    if (elements(node.extents(index)) != 1)
       node.refuse(
-          "its input {} has extents {}; must be one number", place, to_string(node.extents(place)));
+          "its input {} has extents {}; must be one number", index, to_string(node.extents(index)));
   }
   return rule_same(node);
 }
@@ -95,19 +95,19 @@ std::vector<Array> evaluate_where(const NodeView& node, const std::vector<Form>&
   return {made.array};
 }
 
-// Bounds as attributes before opset 11.
+// The bounds are attributes before opset 11, and inputs from then on.
 template <typename Number>
 Array clipped(const NodeView& node) {
   std::vector<Number> values = elements_as<Number>(node.array(0));
-  std::optional<Number> least;
-  std::optional<Number> most;
-  if (node.node().has("min")) least = static_cast<Number>(node.node().number("min", 0));
-  if (node.node().has("max")) most = static_cast<Number>(node.node().number("max", 0));
-  if (node.has(1)) least = elements_as<Number>(node.array(1))[0];
-  if (node.has(2)) most = elements_as<Number>(node.array(2))[0];
+  std::optional<Number> lower;
+  std::optional<Number> upper;
+  if (node.node().has("min")) lower = static_cast<Number>(node.node().number("min", 0));
+  if (node.node().has("max")) upper = static_cast<Number>(node.node().number("max", 0));
+  if (node.has(1)) lower = elements_as<Number>(node.array(1))[0];
+  if (node.has(2)) upper = elements_as<Number>(node.array(2))[0];
   for (Number& value : values) {
-    if (least) value = std::max(value, *least);
-    if (most) value = std::min(value, *most);
+    if (lower) value = std::max(value, *lower);
+    if (upper) value = std::min(value, *upper);
   }
   return array_from(node.type(0), node.extents(0), values);
 }
@@ -118,7 +118,7 @@ std::vector<Array> evaluate_clip(const NodeView& node, const std::vector<Form>&)
 
 double number_mod(const NodeView& node, double a, double b) {
   if (node.integer("fmod", 0) == 0)
-    node.refuse("attribute fmod must be 1 for floating-point numbers");
+    node.refuse("attribute fmod is 0; must be 1 for floating-point numbers");
   return std::fmod(a, b);
 }
 
@@ -127,7 +127,7 @@ int64_t divided(const NodeView& node, int64_t a, int64_t b) {
   return b == -1 ? wrapped_negative(a) : a / b;
 }
 
-// The remainder takes the divisor's sign, or with fmod the dividend's.
+// The remainder has the sign of the divisor or, with fmod, of the dividend.
 int64_t integer_mod(const NodeView& node, bool fmod, int64_t a, int64_t b) {
   if (b == 0) node.refuse("an integer is divided by 0");
   const int64_t rest = b == -1 ? 0 : a % b;
@@ -136,7 +136,7 @@ int64_t integer_mod(const NodeView& node, bool fmod, int64_t a, int64_t b) {
 
 int64_t power(const NodeView& node, int64_t base, int64_t exponent) {
   if (exponent < 0) {
-    if (base == 0) node.refuse("0 is raised to a power below 0");
+    if (base == 0) node.refuse("0 is raised to a negative power");
     return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
   }
   uint64_t result = 1;
@@ -176,9 +176,9 @@ std::vector<Array> evaluate_div(const NodeView& node, const std::vector<Form>& o
 
 std::vector<Array> evaluate_mean(const NodeView& node, const std::vector<Form>& outputs) {
   std::vector<double> sums(static_cast<size_t>(elements(outputs[0].extents)));
-  for (size_t place = 0; place < node.inputs(); ++place) {
+  for (size_t index = 0; index < node.inputs(); ++index) {
     const std::vector<double> values =
-        broadcast_to(node.array(place), outputs[0].extents).as_double();
+        broadcast_to(node.array(index), outputs[0].extents).as_double();
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
   }
   for (double& sum : sums) sum /= static_cast<double>(node.inputs());
@@ -193,7 +193,7 @@ std::vector<Array> evaluate_is_inf(const NodeView& node, const std::vector<Form>
   return {array_from(ElementType::kBool, node.extents(0), values)};
 }
 
-// Sums in int64_t that wrap.
+// int64_t arithmetic that wraps on overflow.
 int64_t plus(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
@@ -207,7 +207,7 @@ int64_t magnitude(int64_t x) { return x < 0 ? wrapped_negative(x) : x; }
 double number_sign(double x) { return std::isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0; }
 int64_t sign(int64_t x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 
-// NaN where either is, as NumPy's.
+// NaN if either is NaN, as in NumPy.
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 
@@ -270,7 +270,7 @@ constexpr Op kOps[] = {
     {"Erf", rule_same_floating, evaluate_each<[](double x) { return std::erf(x); }>},
     {"Floor", rule_same_floating, evaluate_each<[](double x) { return std::floor(x); }>},
     {"Ceil", rule_same_floating, evaluate_each<[](double x) { return std::ceil(x); }>},
-    // To the even one of two that are as near.
+    // Rounds ties to even.
     {"Round", rule_same_floating, evaluate_each<[](double x) { return std::nearbyint(x); }>},
     {"IsNaN", rule_is, evaluate_each<[](double x) { return std::isnan(x) ? 1.0 : 0.0; }>},
     {"IsInf", rule_is, evaluate_is_inf},

@@ -1,6 +1,6 @@
 #pragma once
-// Evaluators of ops that compute each element by itself, made from two functions: of numbers (in double,
-// rounded to the type) and of integers (in int64_t, wrapped to the type).
+// Evaluators of elementwise ops, made from two functions: one for floating-point numbers (in
+// double, rounded to the type) and one for integers (in int64_t, wrapped to the type).
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep::onnx {
 
-// The output is as input 0.
+// The output has the type and extents of input 0.
 std::vector<Form> rule_same(const NodeView& node);
 std::vector<Form> rule_same_floating(const NodeView& node);
 
@@ -19,13 +19,14 @@ inline int64_t wrapped_negative(int64_t x) {
   return static_cast<int64_t>(uint64_t{0} - static_cast<uint64_t>(x));
 }
 
-// In the place of a function of integers: the op takes none (its rule says so).
+// Placeholder for a function that is never called, because the op's rule rejects such types.
 constexpr auto none = [](auto x, auto...) { return x; };
 
-// Elements that are computed at once: in int64_t or double they are wider than masks are stored.
+// Elements that are computed at a time. This bounds the memory: int64_t and double are wider than
+// the types in which arrays are stored.
 constexpr int64_t kBlock = 4096;
 
-// Elements [begin, begin + count) of the array broadcast to `to`.
+// Reads elements [begin, begin + count) of the array broadcast to `to`.
 template <typename Number>
 void read_block(
     const Array& array, const Extents& to, int64_t begin, int64_t count, Number* block) {
@@ -37,7 +38,7 @@ void read_block(
   });
 }
 
-// Elements [begin, begin + count) of what is made.
+// Writes elements [begin, begin + count) of `made`.
 template <typename Number>
 void write_block(const NewArray& made, int64_t begin, int64_t count, const Number* block) {
   by_type(made.array.type, made.data, [&](auto* to) {
@@ -46,7 +47,8 @@ void write_block(const NewArray& made, int64_t begin, int64_t count, const Numbe
   });
 }
 
-// The inputs broadcast to the output, one after the other: f(f(input 0, input 1), input 2) ...
+// Applies a binary function to all inputs, broadcast to the output:
+// f(f(input 0, input 1), input 2) ...
 template <typename Number, typename Function>
 Array chained(const NodeView& node, const Form& output, const Function& function) {
   const NewArray made = make_array(output.type, output.extents);
@@ -56,8 +58,8 @@ Array chained(const NodeView& node, const Form& output, const Function& function
   for (int64_t begin = 0; begin < size; begin += kBlock) {
     const int64_t count = std::min(kBlock, size - begin);
     read_block(node.array(0), output.extents, begin, count, values.data());
-    for (size_t place = 1; place < node.inputs(); ++place) {
-      read_block(node.array(place), output.extents, begin, count, others.data());
+    for (size_t index = 1; index < node.inputs(); ++index) {
+      read_block(node.array(index), output.extents, begin, count, others.data());
       for (size_t i = 0; i < static_cast<size_t>(count); ++i)
         values[i] = function(values[i], others[i]);
     }

@@ -1,4 +1,4 @@
-// Ops that find elements by their place: Gather and its kin, ScatterND, OneHot, NonZero.
+// Ops with indices of elements: Gather and its variants, ScatterND, OneHot, NonZero.
 
 #include <algorithm>
 
@@ -8,8 +8,8 @@
 namespace lockstep::onnx {
 namespace {
 
-// An index, which counts from the end where below 0.
-int64_t placed(const NodeView& node, int64_t index, int64_t extent) {
+// The index, counted from the end if it is below 0. Rejects an index outside of the axis.
+int64_t checked_index(const NodeView& node, int64_t index, int64_t extent) {
   if (index < -extent || index >= extent)
     node.refuse("index {} of an axis of extent {}; must be within {} and {}",
                 index,
@@ -19,18 +19,18 @@ int64_t placed(const NodeView& node, int64_t index, int64_t extent) {
   return index < 0 ? index + extent : index;
 }
 
-// What is known of the indices before the start is held to the axis, before a network trains with them.
+// Rejects constant indices outside of the axis, before a network trains with them.
 void require_within(const NodeView& node, int64_t extent) {
   if (!node.known(1)) return;
-  for (const int64_t index : node.known_integers(1)) placed(node, index, extent);
+  for (const int64_t index : node.known_integers(1)) checked_index(node, index, extent);
 }
 
-// Collects elements of an array one by one.
+// Builds an array from elements of another one.
 class Picker {
  public:
   Picker(const Array& from, Extents to)
       : from_(from), bytes_(size_of(from.type)), made_(make_array(from.type, std::move(to))) {}
-  // The next `count` elements: those from `offset` on.
+  // Appends `count` elements, from `offset` on.
   void pick(int64_t offset, int64_t count = 1) {
     const size_t length = static_cast<size_t>(count) * bytes_;
     std::copy_n(from_.data.get() + static_cast<size_t>(offset) * bytes_, length, made_.data + at_);
@@ -67,7 +67,7 @@ std::vector<Array> evaluate_gather(const NodeView& node, const std::vector<Form>
   const int64_t inner = product(from, axis + 1, from.size());
   Picker picker(node.array(0), outputs[0].extents);
   std::vector<int64_t> indices = node.known_integers(1);
-  for (int64_t& index : indices) index = placed(node, index, from[axis]);
+  for (int64_t& index : indices) index = checked_index(node, index, from[axis]);
   for (int64_t row = 0; row < outer; ++row)
     for (const int64_t index : indices) picker.pick((row * from[axis] + index) * inner, inner);
   return {picker.array()};
@@ -79,10 +79,11 @@ std::vector<Form> rule_gather_elements(const NodeView& node) {
   const size_t axis = gather_axis(node);
   for (size_t i = 0; i < node.extents(0).size(); ++i)
     if (i != axis && node.extents(1)[i] > node.extents(0)[i])
-      node.refuse("indices of extents {} into {}; no axis but {} may be longer",
-                  to_string(node.extents(1)),
-                  to_string(node.extents(0)),
-                  axis);
+      node.refuse(
+          "its indices have extents {} and the value {}; they may be longer only in axis {}",
+          to_string(node.extents(1)),
+          to_string(node.extents(0)),
+          axis);
   require_within(node, node.extents(0)[axis]);
   return {{node.type(0), node.extents(1)}};
 }
@@ -98,28 +99,30 @@ std::vector<Array> evaluate_gather_elements(const NodeView& node,
   const std::vector<int64_t> indices = node.known_integers(1);
   auto index = indices.begin();
   for_each_offset(outputs[0].extents, strides, 0, 0, node.array(1).size(), [&](int64_t offset) {
-    picker.pick(offset + placed(node, *index++, extent) * stride);
+    picker.pick(offset + checked_index(node, *index++, extent) * stride);
   });
   return {picker.array()};
 }
 
-// Indices of several axes stand in the last axis of input 1.
+// The number of axes that an index of GatherND or ScatterND covers: the extent of the last axis of
+// input 1.
 int64_t index_length(const NodeView& node, int64_t batch_axes) {
   node.require_type(1, ElementType::kInt64);
   if (node.rank(1) < 1 || node.rank(0) < 1) node.refuse("data and indices must have an axis");
   const int64_t length = node.extents(1).back();
   if (length < 1 || length > node.rank(0) - batch_axes)
-    node.refuse("indices of {} axes into a value with {}", length, node.rank(0) - batch_axes);
+    node.refuse(
+        "its indices address {} axes, but the value has {}", length, node.rank(0) - batch_axes);
   return length;
 }
 
 size_t batch_axes_of(const NodeView& node) {
-  const int64_t count = node.integer("batch_dims", 0, 0, kLongestExtent);
+  const int64_t count = node.integer("batch_dims", 0, 0, kMaxExtent);
   if (count >= std::min(node.rank(0), node.rank(1)))
     node.refuse("attribute batch_dims is {}; must be below the number of axes", count);
   for (size_t i = 0; i < static_cast<size_t>(count); ++i)
     if (node.extents(0)[i] != node.extents(1)[i])
-      node.refuse("its inputs' extents {} and {} differ on axis {} of the batch",
+      node.refuse("the extents {} and {} of its inputs differ in batch axis {}",
                   to_string(node.extents(0)),
                   to_string(node.extents(1)),
                   i);
@@ -133,14 +136,14 @@ std::vector<Form> rule_gather_nd(const NodeView& node) {
   if (node.known(1)) {
     const std::vector<int64_t> indices = node.known_integers(1);
     for (size_t i = 0; i < indices.size(); ++i)
-      placed(node, indices[i], from[batch + i % static_cast<size_t>(length)]);
+      checked_index(node, indices[i], from[batch + i % static_cast<size_t>(length)]);
   }
   Extents to(node.extents(1).begin(), node.extents(1).end() - 1);
   to.insert(to.end(), from.begin() + static_cast<int64_t>(batch) + length, from.end());
   return {{node.type(0), to}};
 }
 
-// Where the slice that `index` names begins, from the axis `first` on.
+// The offset of the slice at `index`, which covers `length` axes beginning with `first`.
 int64_t offset_of(const NodeView& node,
                   const std::vector<int64_t>& strides,
                   size_t first,
@@ -148,7 +151,7 @@ int64_t offset_of(const NodeView& node,
                   int64_t length) {
   int64_t offset = 0;
   for (size_t i = 0; i < static_cast<size_t>(length); ++i)
-    offset += placed(node, index[i], node.extents(0)[first + i]) * strides[first + i];
+    offset += checked_index(node, index[i], node.extents(0)[first + i]) * strides[first + i];
   return offset;
 }
 
@@ -177,14 +180,16 @@ std::vector<Form> rule_scatter_nd(const NodeView& node) {
   Extents updates(node.extents(1).begin(), node.extents(1).end() - 1);
   updates.insert(updates.end(), node.extents(0).begin() + length, node.extents(0).end());
   if (updates != node.extents(2))
-    node.refuse(
-        "updates of extents {}; must be {}", to_string(node.extents(2)), to_string(updates));
+    node.refuse("its updates have extents {}; must have {}",
+                to_string(node.extents(2)),
+                to_string(updates));
   return {node.form(0)};
 }
 
 std::vector<Array> evaluate_scatter_nd(const NodeView& node, const std::vector<Form>&) {
   if (node.node().text("reduction", "none") != "none")
-    node.refuse("attribute reduction; only none is computed before the start");
+    node.refuse(
+        "attribute reduction; must be none if the result is computed before training starts");
   const Array& from = node.array(0);
   const Array& updates = node.array(2);
   const int64_t length = node.extents(1).back();
@@ -232,32 +237,32 @@ std::vector<Array> evaluate_one_hot(const NodeView& node, const std::vector<Form
   return {picker.array()};
 }
 
-// The places of all elements that are not 0: (axes, count).
-std::vector<int64_t> places_of(const NodeView& node, int64_t& count) {
+// The indices of all elements that are not 0: (axes, count).
+std::vector<int64_t> non_zero_indices(const NodeView& node, int64_t& count) {
   if (!node.known(0))
     node.refuse(
-        "how many elements are not 0 depends on data; extents must be known before the start: "
-        "replace it in the model by Where or a mask");
+        "the number of nonzero elements depends on data, but extents must be known before training "
+        "starts: replace the op in the model by Where or a mask");
   const std::vector<double> values = node.array(0).as_double();
   const std::vector<int64_t> strides = strides_of(node.extents(0));
   count = std::count_if(values.begin(), values.end(), [](double x) { return x != 0; });
-  std::vector<int64_t> places;
+  std::vector<int64_t> indices;
   for (size_t axis = 0; axis < strides.size(); ++axis)
     for (size_t i = 0; i < values.size(); ++i)
       if (values[i] != 0)
-        places.push_back(static_cast<int64_t>(i) / strides[axis] % node.extents(0)[axis]);
-  return places;
+        indices.push_back(static_cast<int64_t>(i) / strides[axis] % node.extents(0)[axis]);
+  return indices;
 }
 
 std::vector<Form> rule_non_zero(const NodeView& node) {
   int64_t count = 0;
-  places_of(node, count);
+  non_zero_indices(node, count);
   return {{ElementType::kInt64, {node.rank(0), count}}};
 }
 
 std::vector<Array> evaluate_non_zero(const NodeView& node, const std::vector<Form>& outputs) {
   int64_t count = 0;
-  return {array_of_int64(outputs[0].extents, places_of(node, count))};
+  return {array_of_int64(outputs[0].extents, non_zero_indices(node, count))};
 }
 
 constexpr Op kOps[] = {

@@ -1,4 +1,4 @@
-// Ops that give the same elements other extents or another order: Reshape, Transpose, Expand, Tile ...
+// Ops that change extents or the order of elements: Reshape, Transpose, Expand, Tile ...
 
 #include <algorithm>
 #include <string>
@@ -16,7 +16,10 @@ Extents reshaped(const NodeView& node, const Extents& from, std::vector<int64_t>
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && !allow_zero) {
       if (i >= from.size())
-        node.refuse("shape {} copies axis {} of {}", to_string(shape), i, to_string(from));
+        node.refuse("shape {} copies axis {}, which its input with extents {} lacks",
+                    to_string(shape),
+                    i,
+                    to_string(from));
       shape[i] = from[i];
     } else if (shape[i] == -1) {
       if (open >= 0) node.refuse("shape {} has -1 more than once", to_string(shape));
@@ -29,11 +32,13 @@ Extents reshaped(const NodeView& node, const Extents& from, std::vector<int64_t>
   const int64_t given = checked_elements(node, shape);
   const int64_t count = elements(from);
   if (open >= 0 && given > 0) shape[static_cast<size_t>(open)] = count / given;
-  if (open >= 0 && given == 0) node.refuse("shape {} leaves -1 open", to_string(shape));
+  if (open >= 0 && given == 0)
+    node.refuse("the -1 in shape {} cannot be inferred, because the other extents multiply to 0",
+                to_string(shape));
   if (checked_elements(node, shape) != count)
     node.refuse(
-        "extents {} do not fit the shape {}: if a batch of another size was exported into "
-        "the shape, export with dynamic_shapes that leave the batch open",
+        "extents {} do not fit the shape {}: if the shape was exported with another batch, export "
+        "with dynamic_shapes that leave the batch open",
         to_string(from),
         to_string(shape));
   return shape;
@@ -66,7 +71,7 @@ std::vector<Form> rule_squeeze(const NodeView& node) {
   Extents to;
   for (size_t i = 0; i < from.size(); ++i) {
     if (drop[i] && from[i] != 1)
-      node.refuse("axis {} of {} is dropped; must have extent 1", i, to_string(from));
+      node.refuse("axis {} of {} is squeezed; must have extent 1", i, to_string(from));
     if (!drop[i]) to.push_back(from[i]);
   }
   return {{node.type(0), to}};
@@ -84,7 +89,7 @@ std::vector<Form> rule_unsqueeze(const NodeView& node) {
   return {{node.type(0), to}};
 }
 
-// Of all that keep the order of elements.
+// Evaluates all ops that keep the order of elements.
 std::vector<Array> evaluate_same_order(const NodeView& node, const std::vector<Form>& outputs) {
   return {with_extents(node.array(0), outputs[0].extents)};
 }
@@ -126,7 +131,8 @@ std::vector<Array> evaluate_expand(const NodeView& node, const std::vector<Form>
 std::vector<int64_t> repeats_of(const NodeView& node) {
   const std::vector<int64_t> repeats = node.known_integers(1);
   if (static_cast<int64_t>(repeats.size()) != node.rank(0))
-    node.refuse("{} repeats of a value with {} axes", repeats.size(), node.rank(0));
+    node.refuse(
+        "has {} repeats for {} axes; must have one for each axis", repeats.size(), node.rank(0));
   checked_elements(node, repeats);
   return repeats;
 }
@@ -141,7 +147,7 @@ std::vector<Form> rule_tile(const NodeView& node) {
   return {to};
 }
 
-// A tile is a broadcast over an axis of repeats before each axis.
+// Tile is a broadcast over a new axis of repeats before each axis.
 std::vector<Array> evaluate_tile(const NodeView& node, const std::vector<Form>& outputs) {
   const std::vector<int64_t> repeats = repeats_of(node);
   Extents from;
@@ -154,7 +160,8 @@ std::vector<Array> evaluate_tile(const NodeView& node, const std::vector<Form>& 
   return {with_extents(tiled, outputs[0].extents)};
 }
 
-// Blocks of pixels: the extents in between, the order of their axes and the extents after.
+// Blocks of pixels are rearranged by a reshape to `between`, a transposition of its axes by
+// `order`, and a reshape to `after`.
 struct Blocks {
   Extents between;
   std::vector<size_t> order;
@@ -169,7 +176,7 @@ int64_t block_size(const NodeView& node) {
 Blocks depth_to_space(const NodeView& node) {
   const int64_t b = block_size(node);
   const Extents& e = node.extents(0);
-  if (e[1] % (b * b) != 0) node.refuse("{} channels; must be a multiple of {}", e[1], b * b);
+  if (e[1] % (b * b) != 0) node.refuse("has {} channels; must have a multiple of {}", e[1], b * b);
   const int64_t c = e[1] / (b * b);
   const Extents after = {e[0], c, e[2] * b, e[3] * b};
   const std::string mode = node.node().text("mode", "DCR");

@@ -4,75 +4,72 @@
 
 namespace lockstep::onnx {
 
-void NodeView::refuse_saying(const std::string& what) const {
+void NodeView::refuse_with(const std::string& what) const {
   throw ConfigError("{}: {}", node_.description(), what);
 }
 
-const Value& NodeView::input(size_t place) const {
-  const int number = node_.input(place);
-  if (number < 0) refuse("lacks its input {}", place);
+const Value& NodeView::input(size_t index) const {
+  const int number = node_.input(index);
+  if (number < 0) refuse("lacks its input {}", index);
   return values_[static_cast<size_t>(number)];
 }
 
-bool NodeView::known(size_t place) const {
-  return has(place) && input(place).kind == ValueKind::kConstant;
+bool NodeView::known(size_t index) const {
+  return has(index) && input(index).kind == ValueKind::kConstant;
 }
 
-const Array& NodeView::array(size_t place) const {
-  const Value& value = input(place);
+const Array& NodeView::array(size_t index) const {
+  const Value& value = input(index);
   if (value.kind != ValueKind::kConstant)
     refuse(
-        "its input {} (\"{}\") decides extents and depends on data or parameters; must be known "
-        "before the start",
-        place,
+        "its input {} (\"{}\") determines extents but depends on data or parameters; must be known "
+        "before training starts",
+        index,
         value.name);
   return value.array;
 }
 
-int64_t NodeView::known_integer(size_t place) const {
-  const Array& values = array(place);
+int64_t NodeView::known_integer(size_t index) const {
+  const Array& values = array(index);
   if (values.size() != 1)
-    refuse("its input {} has extents {}; must be one number", place, to_string(values.extents));
+    refuse("its input {} has extents {}; must be one number", index, to_string(values.extents));
   return values.as_int64()[0];
 }
 
-double NodeView::known_number(size_t place) const {
-  const Array& values = array(place);
+double NodeView::known_number(size_t index) const {
+  const Array& values = array(index);
   if (values.size() != 1)
-    refuse("its input {} has extents {}; must be one number", place, to_string(values.extents));
+    refuse("its input {} has extents {}; must be one number", index, to_string(values.extents));
   return values.as_double()[0];
 }
 
 std::optional<std::vector<int64_t>> NodeView::list(const std::string& attribute,
-                                                   size_t place) const {
+                                                   size_t index) const {
   if (node_.has(attribute)) return node_.integers(attribute);
-  if (!has(place)) return std::nullopt;
-  require_integers(place);
-  return known_integers(place);
+  if (!has(index)) return std::nullopt;
+  require_integers(index);
+  return known_integers(index);
 }
 
 int64_t NodeView::integer(const std::string& attribute,
                           int64_t otherwise,
-                          int64_t least,
-                          int64_t most) const {
+                          int64_t min,
+                          int64_t max) const {
   const int64_t value = node_.integer(attribute, otherwise);
-  if (value < least || value > most)
-    refuse("attribute {} is {}; must be within {} and {}", attribute, value, least, most);
+  if (value < min || value > max)
+    refuse("attribute {} is {}; must be within {} and {}", attribute, value, min, max);
   return value;
 }
 
-std::vector<int64_t> NodeView::integers(const std::string& attribute,
-                                        size_t count,
-                                        int64_t otherwise,
-                                        int64_t least,
-                                        int64_t most) const {
+std::vector<int64_t> NodeView::integers(
+    const std::string& attribute, size_t count, int64_t otherwise, int64_t min, int64_t max) const {
   std::vector<int64_t> values = node_.integers(attribute);
   if (values.empty()) values.assign(count, otherwise);
   if (values.size() != count)
     refuse("attribute {} has {} numbers; must have {}", attribute, values.size(), count);
   for (const int64_t value : values)
-    if (value < least || value > most)
-      refuse("attribute {} has {}; must be within {} and {}", attribute, value, least, most);
+    if (value < min || value > max)
+      refuse("attribute {} has {}; must be within {} and {}", attribute, value, min, max);
   return values;
 }
 
@@ -86,65 +83,65 @@ size_t NodeView::axis(int64_t axis, int64_t rank) const {
 std::vector<size_t> NodeView::axes(const std::vector<int64_t>& axes, int64_t rank) const {
   std::vector<size_t> result;
   for (const int64_t number : axes) {
-    const size_t place = axis(number, rank);
-    if (std::find(result.begin(), result.end(), place) != result.end())
+    const size_t index = axis(number, rank);
+    if (std::find(result.begin(), result.end(), index) != result.end())
       refuse("axis {} is named twice", number);
-    result.push_back(place);
+    result.push_back(index);
   }
   return result;
 }
 
-void NodeView::require_rank(size_t place, int64_t least, int64_t most) const {
-  if (rank(place) < least || rank(place) > most)
+void NodeView::require_rank(size_t index, int64_t min, int64_t max) const {
+  if (rank(index) < min || rank(index) > max)
     refuse("its input {} has extents {}; must have {} axes",
-           place,
-           to_string(extents(place)),
-           least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most));
+           index,
+           to_string(extents(index)),
+           min == max ? fmt::format("{}", min) : fmt::format("{} to {}", min, max));
 }
 
-void NodeView::require_floating(size_t place) const {
-  if (!is_floating(type(place)))
-    refuse("its input {} is of type {}; must be floating-point", place, name_of(type(place)));
+void NodeView::require_floating(size_t index) const {
+  if (!is_floating(type(index)))
+    refuse("its input {} is of type {}; must be floating-point", index, name_of(type(index)));
 }
 
-void NodeView::require_integers(size_t place) const {
-  if (type(place) != ElementType::kInt64 && type(place) != ElementType::kInt32)
-    refuse("its input {} is of type {}; must be int64 or int32", place, name_of(type(place)));
+void NodeView::require_integers(size_t index) const {
+  if (type(index) != ElementType::kInt64 && type(index) != ElementType::kInt32)
+    refuse("its input {} is of type {}; must be int64 or int32", index, name_of(type(index)));
 }
 
-void NodeView::require_type(size_t place, ElementType expected) const {
-  if (type(place) != expected)
+void NodeView::require_type(size_t index, ElementType expected) const {
+  if (type(index) != expected)
     refuse(
-        "its input {} is of type {}; must be {}", place, name_of(type(place)), name_of(expected));
+        "its input {} is of type {}; must be {}", index, name_of(type(index)), name_of(expected));
 }
 
 void NodeView::require_same_type(size_t first, size_t second) const {
   if (type(first) != type(second))
-    refuse("its inputs {} and {} are of types {} and {}; must be of one",
+    refuse("its inputs {} and {} have types {} and {}; must have the same type",
            first,
            second,
            name_of(type(first)),
            name_of(type(second)));
 }
 
-void NodeView::require_inputs(size_t least, size_t most) const {
-  if (inputs() > most) refuse("has {} inputs; must have at most {}", inputs(), most);
-  for (size_t place = 0; place < least; ++place) input(place);
+void NodeView::require_inputs(size_t min, size_t max) const {
+  if (inputs() > max) refuse("has {} inputs; must have at most {}", inputs(), max);
+  for (size_t index = 0; index < min; ++index) input(index);
 }
 
 Extents broadcast(const NodeView& node, const Extents& first, const Extents& second) {
-  const Extents& longer = first.size() >= second.size() ? first : second;
-  const Extents& shorter = first.size() >= second.size() ? second : first;
-  Extents result = longer;
-  const size_t shift = longer.size() - shorter.size();
-  for (size_t i = 0; i < shorter.size(); ++i) {
+  const Extents& more_axes = first.size() >= second.size() ? first : second;
+  const Extents& fewer_axes = first.size() >= second.size() ? second : first;
+  Extents result = more_axes;
+  const size_t shift = more_axes.size() - fewer_axes.size();
+  for (size_t i = 0; i < fewer_axes.size(); ++i) {
     int64_t& extent = result[shift + i];
-    if (extent == shorter[i] || shorter[i] == 1) continue;
+    if (extent == fewer_axes[i] || fewer_axes[i] == 1) continue;
     if (extent != 1)
-      node.refuse("extents {} and {} do not go together: must be equal or 1 from the last axis on",
+      node.refuse("extents {} and {} cannot be broadcast: must be equal or 1 from the last axis on",
                   to_string(first),
                   to_string(second));
-    extent = shorter[i];
+    extent = fewer_axes[i];
   }
   return result;
 }
@@ -155,7 +152,7 @@ std::optional<int64_t> elements_within_limit(const Extents& extents) {
   for (const int64_t extent : extents) {
     empty |= extent == 0;
     if (extent == 0) continue;
-    if (extent > kMostElements / count) return std::nullopt;
+    if (extent > kMaxElements / count) return std::nullopt;
     count *= extent;
   }
   return empty ? 0 : count;

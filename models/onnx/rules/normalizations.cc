@@ -1,4 +1,4 @@
-// Ops that normalize: over a batch, a layer, groups of channels. Rules alone.
+// Normalizations over a batch, a layer, groups of channels. Rules only, no evaluators.
 
 #include <algorithm>
 
@@ -8,11 +8,11 @@
 namespace lockstep::onnx {
 namespace {
 
-void require_vector(const NodeView& node, size_t place, int64_t extent) {
-  if (node.extents(place) != Extents{extent})
+void require_vector(const NodeView& node, size_t index, int64_t extent) {
+  if (node.extents(index) != Extents{extent})
     node.refuse("its input {} has extents {}; must have ({})",
-                place,
-                to_string(node.extents(place)),
+                index,
+                to_string(node.extents(index)),
                 extent);
 }
 
@@ -22,12 +22,12 @@ int64_t channels_of(const NodeView& node) {
   return node.extents(0)[1];
 }
 
-// Outputs: the values, the running mean and variance; before opset 14 also those of the batch.
+// Outputs: the result, the running mean and variance; before opset 14 also those of the batch.
 std::vector<Form> rule_batch(const NodeView& node) {
   node.require_inputs(5, 5);
   node.require_floating(0);
   const int64_t channels = node.rank(0) == 1 ? 1 : channels_of(node);
-  for (const size_t place : {1, 2, 3, 4}) require_vector(node, place, channels);
+  for (const size_t index : {1, 2, 3, 4}) require_vector(node, index, channels);
   std::vector<Form> forms = {node.form(0)};
   forms.resize(node.outputs() < 5 ? 5 : node.outputs(), node.form(3));
   return forms;
@@ -36,32 +36,33 @@ std::vector<Form> rule_batch(const NodeView& node) {
 std::vector<Form> rule_instance(const NodeView& node) {
   node.require_inputs(3, 3);
   node.require_floating(0);
-  for (const size_t place : {1, 2}) require_vector(node, place, channels_of(node));
+  for (const size_t index : {1, 2}) require_vector(node, index, channels_of(node));
   return {node.form(0)};
 }
 
-// Scale and bias are of the groups in opset 18, of the channels from 21 on.
+// Scale and bias have an element for each group in opset 18, and for each channel from opset 21 on.
 std::vector<Form> rule_group(const NodeView& node) {
   node.require_inputs(3, 3);
   node.require_floating(0);
   const int64_t channels = channels_of(node);
   const int64_t groups = node.integer("num_groups", 0, 1);
-  if (channels % groups != 0) node.refuse("{} channels in {} groups", channels, groups);
-  for (const size_t place : {1, 2})
-    require_vector(node, place, node.opset() < 21 ? groups : channels);
+  if (channels % groups != 0)
+    node.refuse("has {} channels; must be a multiple of num_groups, {}", channels, groups);
+  for (const size_t index : {1, 2})
+    require_vector(node, index, node.opset() < 21 ? groups : channels);
   return {node.form(0)};
 }
 
-// Outputs: the values, and for each row the mean and the inverse of the deviation.
+// Outputs: the result, and for each row the mean and the inverse standard deviation.
 std::vector<Form> rule_layer(const NodeView& node) {
   node.require_inputs(2, 3);
   node.require_floating(0);
   const size_t axis = node.axis(node.integer("axis", -1), node.rank(0));
-  for (size_t place = 1; place < node.inputs(); ++place)
-    if (node.has(place) && broadcast(node, node.extents(0), node.extents(place)) != node.extents(0))
-      node.refuse("its input {} has extents {}; must be broadcast to {}",
-                  place,
-                  to_string(node.extents(place)),
+  for (size_t index = 1; index < node.inputs(); ++index)
+    if (node.has(index) && broadcast(node, node.extents(0), node.extents(index)) != node.extents(0))
+      node.refuse("its input {} has extents {}; must be broadcastable to {}",
+                  index,
+                  to_string(node.extents(index)),
                   to_string(node.extents(0)));
   Form statistics{ElementType::kFloat, node.extents(0)};
   if (node.integer("stash_type", 1) != 1) statistics.type = node.type(0);

@@ -1,4 +1,4 @@
-// Products of matrices: MatMul, Gemm, Einsum.
+// Matrix products: MatMul, Gemm, Einsum.
 
 #include <algorithm>
 #include <map>
@@ -11,12 +11,12 @@
 namespace lockstep::onnx {
 namespace {
 
-// Multiply-adds that are done before the start at most.
-constexpr int64_t kMostProducts = int64_t{1} << 34;
-// Terms of an Einsum, which are all held at once.
-constexpr int64_t kMostTerms = int64_t{1} << 25;
+// At most this many multiply-adds are folded.
+constexpr int64_t kMaxProducts = int64_t{1} << 34;
+// At most this many terms of an Einsum are folded; all are in memory at once.
+constexpr int64_t kMaxTerms = int64_t{1} << 25;
 
-// A vector is a matrix of one row (on the left) or column (on the right).
+// The factors of a MatMul. A vector is a matrix of one row (left) or one column (right).
 struct Factors {
   Extents left;   // (..., m, k)
   Extents right;  // (..., k, n)
@@ -35,8 +35,8 @@ Factors factors_of(const NodeView& node) {
   if (column) f.right.push_back(1);
   if (f.left.back() != f.right[f.right.size() - 2])
     node.refuse(
-        "factors of extents {} and {}; the last axis of the first must be as long as the "
-        "last but one of the second",
+        "factors with extents {} and {}; the last axis of the first must be as long as the "
+        "second-to-last of the second",
         to_string(node.extents(0)),
         to_string(node.extents(1)));
   f.batch =
@@ -52,7 +52,7 @@ std::vector<Form> rule_mat_mul(const NodeView& node) {
 }
 
 double multiply_add(double a, double b, double c) { return a * b + c; }
-// Wraps.
+// Wraps on overflow.
 int64_t multiply_add(int64_t a, int64_t b, int64_t c) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b) +
                               static_cast<uint64_t>(c));
@@ -101,18 +101,18 @@ Array mat_mul(const NodeView& node, const Form& output) {
 
 std::vector<Array> evaluate_mat_mul(const NodeView& node, const std::vector<Form>& outputs) {
   const int64_t inner = std::max<int64_t>(factors_of(node).left.back(), 1);
-  if (elements(outputs[0].extents) > kMostProducts / inner)
+  if (elements(outputs[0].extents) > kMaxProducts / inner)
     node.refuse(
-        "its constant factors, of extents {} and {}, are too large to be multiplied before "
-        "the start",
+        "its constant factors, with extents {} and {}, are too large to be multiplied before "
+        "training starts",
         to_string(node.extents(0)),
         to_string(node.extents(1)));
   return {is_floating(node.type(0)) ? mat_mul<double>(node, outputs[0])
                                     : mat_mul<int64_t>(node, outputs[0])};
 }
 
-bool transposed(const NodeView& node, size_t place) {
-  return node.integer(place == 0 ? "transA" : "transB", 0) != 0;
+bool transposed(const NodeView& node, size_t index) {
+  return node.integer(index == 0 ? "transA" : "transB", 0) != 0;
 }
 
 std::vector<Form> rule_gemm(const NodeView& node) {
@@ -125,22 +125,22 @@ std::vector<Form> rule_gemm(const NodeView& node) {
   if (transposed(node, 0)) std::swap(a[0], a[1]);
   if (transposed(node, 1)) std::swap(b[0], b[1]);
   if (a[1] != b[0])
-    node.refuse("factors of extents {} and {} (transposed as it says) do not go together",
+    node.refuse("factors with extents {} and {} (after transposition) do not match",
                 to_string(a),
                 to_string(b));
   const Extents to = {a[0], b[1]};
   if (node.has(2) && broadcast(node, to, node.extents(2)) != to)
-    node.refuse("its input 2 has extents {}; must be broadcast to {}",
+    node.refuse("its input 2 has extents {}; must be broadcastable to {}",
                 to_string(node.extents(2)),
                 to_string(to));
   return {{node.type(0), to}};
 }
 
-// A matrix as (rows, columns), transposed as the node says.
-std::vector<double> factor(const NodeView& node, size_t place) {
-  if (!transposed(node, place)) return node.array(place).as_double();
-  const Extents& e = node.extents(place);
-  return strided_copy(node.array(place), {e[1], e[0]}, {1, e[1]}).as_double();
+// A factor of Gemm, transposed if the node's attribute is set.
+std::vector<double> factor(const NodeView& node, size_t index) {
+  if (!transposed(node, index)) return node.array(index).as_double();
+  const Extents& e = node.extents(index);
+  return strided_copy(node.array(index), {e[1], e[0]}, {1, e[1]}).as_double();
 }
 
 std::vector<Array> evaluate_gemm(const NodeView& node, const std::vector<Form>& outputs) {
@@ -150,8 +150,8 @@ std::vector<Array> evaluate_gemm(const NodeView& node, const std::vector<Form>& 
   const auto rows = static_cast<size_t>(to[0]);
   const auto columns = static_cast<size_t>(to[1]);
   const auto inner = static_cast<size_t>(node.extents(0)[transposed(node, 0) ? 0 : 1]);
-  if (elements(to) > kMostProducts / std::max<int64_t>(static_cast<int64_t>(inner), 1))
-    node.refuse("its constant factors are too large to be multiplied before the start");
+  if (elements(to) > kMaxProducts / std::max<int64_t>(static_cast<int64_t>(inner), 1))
+    node.refuse("its constant factors are too large to be multiplied before training starts");
   std::vector<double> c(rows * columns, 0);
   multiply(a.data(), b.data(), c.data(), rows, inner, columns);
   for (double& x : c) x *= node.node().number("alpha", 1);
@@ -163,7 +163,7 @@ std::vector<Array> evaluate_gemm(const NodeView& node, const std::vector<Form>& 
   return {array_from(outputs[0].type, to, c)};
 }
 
-// The letters' extents; those of `...` are broadcast to `ellipsis`.
+// The extents of an Einsum's letters, and the broadcast extents of `...`.
 struct Letters {
   std::map<char, int64_t> extents;
   Extents ellipsis;
@@ -173,24 +173,28 @@ Letters letters_of(const NodeView& node, const Einsum& einsum) {
   if (einsum.inputs.size() != node.inputs())
     node.refuse("its equation has {} terms; must have {}", einsum.inputs.size(), node.inputs());
   Letters letters;
-  for (size_t place = 0; place < node.inputs(); ++place) {
-    const EinsumTerm& term = einsum.inputs[place];
-    const Extents& extents = node.extents(place);
+  for (size_t index = 0; index < node.inputs(); ++index) {
+    const EinsumTerm& term = einsum.inputs[index];
+    const Extents& extents = node.extents(index);
     const size_t named = term.before.size() + term.after.size();
     if (extents.size() < named || (extents.size() > named && !term.ellipsis))
       node.refuse("extents {} do not fit its term of {} letters", to_string(extents), named);
-    const size_t spare = extents.size() - named;
+    const size_t ellipsis_rank = extents.size() - named;
     const auto at = extents.begin() + static_cast<int64_t>(term.before.size());
     if (term.ellipsis)
-      letters.ellipsis = broadcast(node, letters.ellipsis, {at, at + static_cast<int64_t>(spare)});
+      letters.ellipsis =
+          broadcast(node, letters.ellipsis, {at, at + static_cast<int64_t>(ellipsis_rank)});
     for (size_t i = 0; i < named; ++i) {
       const bool late = i >= term.before.size();
       const char letter = late ? term.after[i - term.before.size()] : term.before[i];
-      const int64_t extent = extents[late ? i + spare : i];
+      const int64_t extent = extents[late ? i + ellipsis_rank : i];
       int64_t& known = letters.extents.emplace(letter, extent).first->second;
       if (known == 1) known = extent;
       if (known != extent && extent != 1)
-        node.refuse("letter {} of its equation stands for {} and {}", letter, known, extent);
+        node.refuse("letter {} of its equation has extents {} and {}; they must be equal",
+                    letter,
+                    known,
+                    extent);
     }
   }
   return letters;
@@ -199,12 +203,12 @@ Letters letters_of(const NodeView& node, const Einsum& einsum) {
 std::vector<Form> rule_einsum(const NodeView& node) {
   const Einsum einsum = parse_einsum(node);
   const Letters letters = letters_of(node, einsum);
-  for (size_t place = 1; place < node.inputs(); ++place) node.require_same_type(0, place);
+  for (size_t index = 1; index < node.inputs(); ++index) node.require_same_type(0, index);
   Form to{node.type(0), {}};
   const auto add = [&](const std::string& names) {
     for (const char letter : names) {
       if (letters.extents.count(letter) == 0)
-        node.refuse("letter {} of its output is in no input", letter);
+        node.refuse("letter {} of its output is not in any input", letter);
       to.extents.push_back(letters.extents.at(letter));
     }
   };
@@ -220,18 +224,19 @@ std::vector<int64_t> loop_strides(const EinsumTerm& term,
                                   const Extents& extents,
                                   const Letters& letters) {
   std::vector<int64_t> strides(letters.ellipsis.size() + letters.extents.size(), 0);
-  const std::vector<int64_t> own = strides_of(extents);
-  const size_t spare = extents.size() - term.before.size() - term.after.size();
+  const std::vector<int64_t> term_strides = strides_of(extents);
+  const size_t ellipsis_rank = extents.size() - term.before.size() - term.after.size();
   const auto add = [&](char letter, size_t axis) {
     const auto found = letters.extents.find(letter);
     const auto number = static_cast<size_t>(std::distance(letters.extents.begin(), found));
-    if (extents[axis] != 1) strides[letters.ellipsis.size() + number] += own[axis];
+    if (extents[axis] != 1) strides[letters.ellipsis.size() + number] += term_strides[axis];
   };
   for (size_t i = 0; i < term.before.size(); ++i) add(term.before[i], i);
-  for (size_t i = 0; i < spare; ++i)
+  for (size_t i = 0; i < ellipsis_rank; ++i)
     if (extents[term.before.size() + i] != 1)
-      strides[letters.ellipsis.size() - spare + i] = own[term.before.size() + i];
-  for (size_t i = 0; i < term.after.size(); ++i) add(term.after[i], term.before.size() + spare + i);
+      strides[letters.ellipsis.size() - ellipsis_rank + i] = term_strides[term.before.size() + i];
+  for (size_t i = 0; i < term.after.size(); ++i)
+    add(term.after[i], term.before.size() + ellipsis_rank + i);
   return strides;
 }
 
@@ -241,12 +246,12 @@ std::vector<Array> evaluate_einsum(const NodeView& node, const std::vector<Form>
   Extents loop = letters.ellipsis;
   for (const auto& [letter, extent] : letters.extents) loop.push_back(extent);
   const int64_t count = checked_elements(node, loop);
-  if (count > kMostTerms) node.refuse("too large to be computed before the start");
+  if (count > kMaxTerms) node.refuse("too large to be computed before training starts");
   std::vector<double> products(static_cast<size_t>(count), 1);
-  for (size_t place = 0; place < node.inputs(); ++place) {
+  for (size_t index = 0; index < node.inputs(); ++index) {
     const std::vector<int64_t> strides =
-        loop_strides(einsum.inputs[place], node.extents(place), letters);
-    const std::vector<double> values = node.array(place).as_double();
+        loop_strides(einsum.inputs[index], node.extents(index), letters);
+    const std::vector<double> values = node.array(index).as_double();
     auto next = products.begin();
     for_each_offset(loop, strides, 0, 0, count, [&](int64_t offset) {
       *next++ *= values[static_cast<size_t>(offset)];

@@ -1,4 +1,4 @@
-// Ops that draw at random: never computed before the start.
+// Random ops, which are never folded.
 
 #include "models/onnx/rules/table.h"
 #include "models/onnx/rules/types.h"
@@ -6,7 +6,8 @@
 namespace lockstep::onnx {
 namespace {
 
-// Outputs: the values, and which of them stay. The ratio is an input from opset 12 on.
+// Outputs: the result, and a mask of the elements that are kept. The ratio is an input from opset
+// 12 on.
 std::vector<Form> rule_dropout(const NodeView& node) {
   node.require_inputs(1, 3);
   node.require_floating(0);
@@ -16,7 +17,7 @@ std::vector<Form> rule_dropout(const NodeView& node) {
 ElementType floating_type(const NodeView& node, ElementType otherwise) {
   const ElementType type = type_of_attribute(node, "dtype", otherwise);
   if (!is_floating(type))
-    node.refuse("draws elements of type {}; must be floating-point, as attribute dtype may say",
+    node.refuse("draws elements of type {}; must be floating-point, which attribute dtype may set",
                 name_of(type));
   return type;
 }

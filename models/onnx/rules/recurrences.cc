@@ -1,4 +1,4 @@
-// Recurrent layers: LSTM, GRU, RNN. Rules alone.
+// Recurrent layers: LSTM, GRU, RNN. Rules only, no evaluators.
 
 #include <string>
 
@@ -7,15 +7,15 @@
 namespace lockstep::onnx {
 namespace {
 
-void require_extents(const NodeView& node, size_t place, const Extents& expected) {
-  if (node.has(place) && node.extents(place) != expected)
+void require_extents(const NodeView& node, size_t index, const Extents& expected) {
+  if (node.has(index) && node.extents(index) != expected)
     node.refuse("its input {} has extents {}; must have {}",
-                place,
-                to_string(node.extents(place)),
+                index,
+                to_string(node.extents(index)),
                 to_string(expected));
 }
 
-// Gates in the rows of its weights: (directions, gates * hidden, ...).
+// The rows of the weights are those of the gates: (directions, gates * hidden, ...).
 template <int64_t kGates>
 std::vector<Form> rule_recurrent(const NodeView& node) {
   node.require_inputs(3, 8);

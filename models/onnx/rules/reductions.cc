@@ -1,4 +1,4 @@
-// Ops that go over the elements of an axis: sums and their kin, softmax, cumulative sums, the greatest.
+// Ops over the elements of axes: reductions, softmax, cumulative sums, ArgMax, TopK.
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ std::vector<Form> rule_reduce(const NodeView& node) {
   return {to};
 }
 
-// The input with the reduced axes last: rows of elements that become one. Reads them all.
+// The input with the reduced axes moved to the end: `count` rows of `length` elements.
 struct Rows {
   size_t count = 0;
   size_t length = 0;
@@ -48,7 +48,7 @@ struct Rows {
 };
 
 Rows rows_of(const NodeView& node, const std::vector<bool>& reduced) {
-  const std::vector<int64_t> own = strides_of(node.extents(0));
+  const std::vector<int64_t> input_strides = strides_of(node.extents(0));
   Rows rows;
   Extents extents;
   std::vector<int64_t> strides;
@@ -57,7 +57,7 @@ Rows rows_of(const NodeView& node, const std::vector<bool>& reduced) {
     for (size_t i = 0; i < reduced.size(); ++i) {
       if (reduced[i] != last) continue;
       extents.push_back(node.extents(0)[i]);
-      strides.push_back(own[i]);
+      strides.push_back(input_strides[i]);
       counts[last ? 1 : 0] *= node.extents(0)[i];
     }
   }
@@ -67,7 +67,7 @@ Rows rows_of(const NodeView& node, const std::vector<bool>& reduced) {
   return rows;
 }
 
-// One row becomes one number.
+// Reduces a row to one number.
 template <typename Number>
 using Reduction = Number (*)(const Number* row, size_t length);
 
@@ -92,12 +92,12 @@ double mean(const double* row, size_t n) { return sum(row, n) / static_cast<doub
 double product_of(const double* row, size_t n) {
   return std::accumulate(row, row + n, 1.0, std::multiplies<>());
 }
-double most(const double* row, size_t n) {
+double max_of(const double* row, size_t n) {
   double result = -kInfinity;
   for (size_t i = 0; i < n; ++i) result = std::isnan(row[i]) || row[i] > result ? row[i] : result;
   return result;
 }
-double least(const double* row, size_t n) {
+double min_of(const double* row, size_t n) {
   double result = kInfinity;
   for (size_t i = 0; i < n; ++i) result = std::isnan(row[i]) || row[i] < result ? row[i] : result;
   return result;
@@ -113,14 +113,14 @@ double sum_squares(const double* row, size_t n) {
 double norm(const double* row, size_t n) { return std::sqrt(sum_squares(row, n)); }
 double log_sum(const double* row, size_t n) { return std::log(sum(row, n)); }
 double log_sum_exp(const double* row, size_t n) {
-  const double greatest = most(row, n);
-  if (std::isinf(greatest)) return greatest;
+  const double max = max_of(row, n);
+  if (std::isinf(max)) return max;
   double result = 0;
-  for (size_t i = 0; i < n; ++i) result += std::exp(row[i] - greatest);
-  return greatest + std::log(result);
+  for (size_t i = 0; i < n; ++i) result += std::exp(row[i] - max);
+  return max + std::log(result);
 }
 
-// Of integers: sums and products wrap.
+// For integers, sums and products wrap on overflow.
 int64_t integer_sum(const int64_t* row, size_t n) {
   uint64_t result = 0;
   for (size_t i = 0; i < n; ++i) result += static_cast<uint64_t>(row[i]);
@@ -134,10 +134,10 @@ int64_t integer_product(const int64_t* row, size_t n) {
   for (size_t i = 0; i < n; ++i) result *= static_cast<uint64_t>(row[i]);
   return static_cast<int64_t>(result);
 }
-int64_t integer_most(const int64_t* row, size_t n) {
+int64_t integer_max(const int64_t* row, size_t n) {
   return n == 0 ? 0 : *std::max_element(row, row + n);
 }
-int64_t integer_least(const int64_t* row, size_t n) {
+int64_t integer_min(const int64_t* row, size_t n) {
   return n == 0 ? 0 : *std::min_element(row, row + n);
 }
 int64_t integer_magnitudes(const int64_t* row, size_t n) {
@@ -153,7 +153,7 @@ int64_t integer_squares(const int64_t* row, size_t n) {
     result += static_cast<uint64_t>(row[i]) * static_cast<uint64_t>(row[i]);
   return static_cast<int64_t>(result);
 }
-// A function of numbers, on integers: truncated.
+// Applies a floating-point reduction to integers and truncates the result.
 template <Reduction<double> kReduction>
 int64_t on_numbers(const int64_t* row, size_t n) {
   const std::vector<double> numbers(row, row + n);
@@ -182,11 +182,11 @@ std::vector<Form> rule_softmax(const NodeView& node) {
   return {node.form(0)};
 }
 
-// Puts rows that rows_of made back in the input's order.
-Array in_place(const NodeView& node,
-               const std::vector<bool>& last,
-               ElementType type,
-               const std::vector<double>& values) {
+// The inverse of rows_of: moves the reduced axes back to where they were in the input.
+Array from_rows(const NodeView& node,
+                const std::vector<bool>& last,
+                ElementType type,
+                const std::vector<double>& values) {
   const Extents& to = node.extents(0);
   Extents extents;
   std::vector<size_t> order;
@@ -196,9 +196,9 @@ Array in_place(const NodeView& node,
         extents.push_back(to[i]);
         order.push_back(i);
       }
-  const std::vector<int64_t> own = strides_of(extents);
+  const std::vector<int64_t> row_strides = strides_of(extents);
   std::vector<int64_t> strides(to.size());
-  for (size_t i = 0; i < order.size(); ++i) strides[order[i]] = own[i];
+  for (size_t i = 0; i < order.size(); ++i) strides[order[i]] = row_strides[i];
   return strided_copy(array_from(type, extents, values), to, strides);
 }
 
@@ -209,13 +209,13 @@ std::vector<Array> evaluate_softmax(const NodeView& node, const std::vector<Form
   std::vector<double> values = rows.array.as_double();
   for (size_t i = 0; i < rows.count; ++i) {
     double* row = values.data() + i * rows.length;
-    const double greatest = most(row, rows.length);
+    const double max = max_of(row, rows.length);
     double total = 0;
-    for (size_t k = 0; k < rows.length; ++k) total += std::exp(row[k] - greatest);
+    for (size_t k = 0; k < rows.length; ++k) total += std::exp(row[k] - max);
     for (size_t k = 0; k < rows.length; ++k)
-      row[k] = log ? row[k] - greatest - std::log(total) : std::exp(row[k] - greatest) / total;
+      row[k] = log ? row[k] - max - std::log(total) : std::exp(row[k] - max) / total;
   }
-  return {in_place(node, axes, outputs[0].type, values)};
+  return {from_rows(node, axes, outputs[0].type, values)};
 }
 
 std::vector<Form> rule_cum_sum(const NodeView& node) {
@@ -224,7 +224,7 @@ std::vector<Form> rule_cum_sum(const NodeView& node) {
   return {node.form(0)};
 }
 
-// Inner products along the axis one after the other, from the end on where reversed.
+// Sums along the axis, from its end if the node has `reverse`.
 template <typename Number>
 Array cumulative(const NodeView& node) {
   const size_t axis = node.axis(node.known_integer(1), node.rank(0));
@@ -287,7 +287,7 @@ std::vector<Form> rule_top_k(const NodeView& node) {
   const size_t axis = axis_of(node, -1);
   Extents to = node.extents(0);
   const int64_t k = node.node().has("k") ? node.integer("k", 0) : node.known_integer(1);
-  if (k < 0 || k > to[axis]) node.refuse("the greatest {} of {} elements", k, to[axis]);
+  if (k < 0 || k > to[axis]) node.refuse("k is {}; must be within 0 and {}", k, to[axis]);
   to[axis] = k;
   return {{node.type(0), to}, {ElementType::kInt64, to}};
 }
@@ -295,8 +295,8 @@ std::vector<Form> rule_top_k(const NodeView& node) {
 constexpr Op kOps[] = {
     {"ReduceSum", rule_reduce, evaluate_reduce<sum, integer_sum>},
     {"ReduceMean", rule_reduce, evaluate_reduce<mean, integer_mean>},
-    {"ReduceMax", rule_reduce, evaluate_reduce<most, integer_most>},
-    {"ReduceMin", rule_reduce, evaluate_reduce<least, integer_least>},
+    {"ReduceMax", rule_reduce, evaluate_reduce<max_of, integer_max>},
+    {"ReduceMin", rule_reduce, evaluate_reduce<min_of, integer_min>},
     {"ReduceProd", rule_reduce, evaluate_reduce<product_of, integer_product>},
     {"ReduceL1", rule_reduce, evaluate_reduce<sum_magnitudes, integer_magnitudes>},
     {"ReduceL2", rule_reduce, evaluate_reduce<norm, on_numbers<norm>>},

@@ -1,5 +1,5 @@
 #pragma once
-// The axes that ops go over.
+// The axes of reductions and softmax.
 
 #include <vector>
 
@@ -7,9 +7,9 @@
 
 namespace lockstep::onnx {
 
-// Which axes are reduced. No axes: all, or none if the node says so.
+// Which axes are reduced. If the node has no axes: all, or none with noop_with_empty_axes.
 std::vector<bool> reduced_axes(const NodeView& node);
-// The axes of softmax and its kin. Before opset 13 the input is a matrix whose rows begin at `axis`.
+// The axes over which a softmax normalises: one axis, or before opset 13 all axes from `axis` on.
 std::vector<bool> softmax_axes(const NodeView& node);
 
 }  // namespace lockstep::onnx

@@ -1,4 +1,4 @@
-// Ops that cut values and put them together: Concat, Split, Slice, Pad, Trilu.
+// Ops that slice and concatenate values: Concat, Split, Slice, Pad, Trilu.
 
 #include <algorithm>
 #include <string>
@@ -13,21 +13,21 @@ namespace {
 std::vector<Form> rule_concat(const NodeView& node) {
   Form form = node.form(0);
   const size_t axis = node.axis(node.integer("axis", 0), node.rank(0));
-  for (size_t place = 1; place < node.inputs(); ++place) {
-    node.require_same_type(0, place);
-    Extents others = node.extents(place);
+  for (size_t index = 1; index < node.inputs(); ++index) {
+    node.require_same_type(0, index);
+    Extents others = node.extents(index);
     if (others.size() != form.extents.size())
-      node.refuse("its inputs 0 and {} have {} and {} axes; must be as many",
-                  place,
+      node.refuse("its inputs 0 and {} have {} and {} axes; must have the same number",
+                  index,
                   form.extents.size(),
                   others.size());
     const int64_t more = others[axis];
     others[axis] = form.extents[axis];
     if (others != form.extents)
-      node.refuse("its inputs 0 and {} have extents {} and {}; must differ on axis {} alone",
-                  place,
+      node.refuse("its inputs 0 and {} have extents {} and {}; may differ only in axis {}",
+                  index,
                   to_string(node.extents(0)),
-                  to_string(node.extents(place)),
+                  to_string(node.extents(index)),
                   axis);
     form.extents[axis] += more;
   }
@@ -41,8 +41,8 @@ std::vector<Array> evaluate_concat(const NodeView& node, const std::vector<Form>
   const auto rows = static_cast<size_t>(product(to, 0, axis));
   std::byte* next = made.data;
   for (size_t row = 0; row < rows; ++row) {
-    for (size_t place = 0; place < node.inputs(); ++place) {
-      const Array& from = node.array(place);
+    for (size_t index = 0; index < node.inputs(); ++index) {
+      const Array& from = node.array(index);
       const size_t bytes = from.bytes() / rows;
       next = std::copy_n(from.data.get() + row * bytes, bytes, next);
     }
@@ -57,7 +57,7 @@ std::vector<int64_t> parts_of(const NodeView& node, int64_t extent) {
   const auto count = static_cast<int64_t>(node.outputs());
   if (node.integer("num_outputs", count) != count)
     node.refuse("attribute num_outputs is not the number of its outputs, {}", count);
-  // The last may be smaller.
+  // The last part may be smaller.
   const int64_t part = count == 0 ? 0 : (extent + count - 1) / count;
   std::vector<int64_t> parts(static_cast<size_t>(count), part);
   if (count > 0) parts.back() = extent - part * (count - 1);
@@ -71,17 +71,23 @@ std::vector<Form> rule_split(const NodeView& node) {
   const size_t axis = node.axis(node.integer("axis", 0), node.rank(0));
   const std::vector<int64_t> parts = parts_of(node, from[axis]);
   if (parts.size() != node.outputs())
-    node.refuse("{} parts and {} outputs; must be as many", parts.size(), node.outputs());
+    node.refuse(
+        "has {} parts for {} outputs; must have one for each", parts.size(), node.outputs());
   std::vector<Form> forms;
   int64_t rest = from[axis];
   for (const int64_t part : parts) {
     if (part < 0 || part > rest)
-      node.refuse("parts {} of an axis of extent {}", to_string(parts), from[axis]);
+      node.refuse("its parts {} do not add up to the axis, which has extent {}",
+                  to_string(parts),
+                  from[axis]);
     rest -= part;
     forms.push_back(node.form(0));
     forms.back().extents[axis] = part;
   }
-  if (rest != 0) node.refuse("parts {} of an axis of extent {}", to_string(parts), from[axis]);
+  if (rest != 0)
+    node.refuse("its parts {} do not add up to the axis, which has extent {}",
+                to_string(parts),
+                from[axis]);
   return forms;
 }
 
@@ -100,16 +106,17 @@ std::vector<Array> evaluate_split(const NodeView& node, const std::vector<Form>&
 Cut cut_of(int64_t extent, int64_t start, int64_t end, int64_t step) {
   if (extent == 0) return {0, step, 0};
   const bool back = step < 0;
-  // Places are counted from the end where they are below 0, and held within what there is.
-  const auto placed = [&](int64_t at) {
-    if (at < 0) at = at < -extent ? -1 : at + extent;
-    return back ? std::clamp<int64_t>(at, -1, extent - 1) : std::clamp<int64_t>(at, 0, extent);
+  // An index below 0 counts from the end. Indices outside of the axis are clamped.
+  const auto clamped = [&](int64_t index) {
+    if (index < 0) index = index < -extent ? -1 : index + extent;
+    return back ? std::clamp<int64_t>(index, -1, extent - 1)
+                : std::clamp<int64_t>(index, 0, extent);
   };
-  start = placed(start);
-  end = placed(end);
+  start = clamped(start);
+  end = clamped(end);
   const int64_t length = back ? start - end : end - start;
   if (length <= 0) return {0, step, 0};
-  // A step beyond the length gives one element, whatever it is.
+  // A step longer than the axis gives one element; clamping it avoids overflows.
   step = std::clamp(step, -length, length);
   return {start, step, (length - 1) / (back ? -step : step) + 1};
 }
@@ -120,20 +127,20 @@ std::vector<Cut> cuts_of(const NodeView& node) {
   const auto starts = node.list("starts", 1);
   const auto ends = node.list("ends", 2);
   if (!starts || !ends || starts->size() != ends->size())
-    node.refuse("starts and ends must be given, and be as many");
+    node.refuse("must have starts and ends, and as many of each");
   std::vector<int64_t> axes;
   for (size_t i = 0; i < starts->size(); ++i) axes.push_back(static_cast<int64_t>(i));
   axes = node.list("axes", 3).value_or(axes);
   const std::vector<int64_t> steps =
       node.has(4) ? node.known_integers(4) : std::vector<int64_t>(axes.size(), 1);
   if (axes.size() != starts->size() || steps.size() != starts->size())
-    node.refuse("starts, axes and steps must be as many");
+    node.refuse("must have as many axes and steps as starts");
   std::vector<Cut> cuts;
   for (const int64_t extent : node.extents(0)) cuts.push_back({0, 1, extent});
-  const std::vector<size_t> places = node.axes(axes, node.rank(0));
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (steps[i] == 0) node.refuse("a step of 0");
-    Cut& cut = cuts[places[i]];
+  const std::vector<size_t> sliced = node.axes(axes, node.rank(0));
+  for (size_t i = 0; i < sliced.size(); ++i) {
+    if (steps[i] == 0) node.refuse("a step is 0; must be another number");
+    Cut& cut = cuts[sliced[i]];
     cut = cut_of(cut.count, (*starts)[i], (*ends)[i], steps[i]);
   }
   return cuts;
@@ -168,7 +175,7 @@ std::vector<int64_t> pads_of(const NodeView& node) {
   if (node.has(3)) named = node.known_integers(3);
   const std::vector<size_t> axes = node.axes(named, node.rank(0));
   if (list->size() != 2 * axes.size())
-    node.refuse("{} pads of {} axes; must be two for each", list->size(), axes.size());
+    node.refuse("has {} pads for {} axes; must have two for each", list->size(), axes.size());
   const size_t rank = node.extents(0).size();
   std::vector<int64_t> pads(2 * rank, 0);
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -176,7 +183,8 @@ std::vector<int64_t> pads_of(const NodeView& node) {
     pads[rank + axes[i]] = (*list)[axes.size() + i];
   }
   for (const int64_t pad : pads)
-    if (pad < -kLongestExtent || pad > kLongestExtent) node.refuse("a pad of {}", pad);
+    if (pad < -kMaxExtent || pad > kMaxExtent)
+      node.refuse("a pad is {}, which is out of range", pad);
   return pads;
 }
 
@@ -202,13 +210,13 @@ std::vector<Form> rule_pad(const NodeView& node) {
 
 }  // namespace
 
-int64_t pad_source(const std::string& mode, int64_t at, int64_t extent) {
-  if (at >= 0 && at < extent) return at;
+int64_t pad_source(const std::string& mode, int64_t index, int64_t extent) {
+  if (index >= 0 && index < extent) return index;
   if (mode == "constant") return -1;
-  if (mode == "edge") return at < 0 ? 0 : extent - 1;
+  if (mode == "edge") return index < 0 ? 0 : extent - 1;
   const int64_t period = mode == "wrap" ? extent : std::max<int64_t>(2 * (extent - 1), 1);
-  at = (at % period + period) % period;
-  return mode == "reflect" && at >= extent ? period - at : at;
+  index = (index % period + period) % period;
+  return mode == "reflect" && index >= extent ? period - index : index;
 }
 
 namespace {
@@ -223,19 +231,19 @@ std::vector<Array> evaluate_pad(const NodeView& node, const std::vector<Form>& o
   const std::vector<int64_t> strides = strides_of(from.extents);
   const Extents& to = outputs[0].extents;
   NewArray made = make_array(from.type, to);
-  std::vector<int64_t> place(to.size(), 0);
+  std::vector<int64_t> indices(to.size(), 0);
   for (int64_t i = 0; i < elements(to); ++i) {
     int64_t offset = 0;
     for (size_t axis = 0; axis < to.size() && offset >= 0; ++axis) {
-      const int64_t at = pad_source(mode, place[axis] - pads[axis], from.extents[axis]);
-      offset = at < 0 ? -1 : offset + at * strides[axis];
+      const int64_t index = pad_source(mode, indices[axis] - pads[axis], from.extents[axis]);
+      offset = index < 0 ? -1 : offset + index * strides[axis];
     }
     const std::byte* source =
         offset < 0 ? fill.data.get() : from.data.get() + static_cast<size_t>(offset) * bytes;
     std::copy_n(source, bytes, made.data + static_cast<size_t>(i) * bytes);
     for (size_t axis = to.size(); axis-- > 0;) {
-      if (++place[axis] < to[axis]) break;
-      place[axis] = 0;
+      if (++indices[axis] < to[axis]) break;
+      indices[axis] = 0;
     }
   }
   return {made.array};
@@ -251,7 +259,7 @@ std::vector<Array> evaluate_trilu(const NodeView& node, const std::vector<Form>&
   const Array& from = node.array(0);
   const bool upper = node.integer("upper", 1) != 0;
   const int64_t shift =
-      node.has(1) ? std::clamp(node.known_integer(1), -kLongestExtent, kLongestExtent) : 0;
+      node.has(1) ? std::clamp(node.known_integer(1), -kMaxExtent, kMaxExtent) : 0;
   const int64_t columns = from.extents.back();
   const int64_t rows = from.extents[from.extents.size() - 2];
   const size_t bytes = size_of(from.type);

@@ -36,11 +36,11 @@ std::vector<int64_t> strides_of(const Extents& extents) {
 
 std::vector<int64_t> broadcast_strides(const Extents& from, const Extents& to) {
   LOCKSTEP_REQUIRE(from.size() <= to.size());
-  const std::vector<int64_t> own = strides_of(from);
+  const std::vector<int64_t> from_strides = strides_of(from);
   const size_t shift = to.size() - from.size();
   std::vector<int64_t> strides(to.size(), 0);
   for (size_t axis = 0; axis < from.size(); ++axis)
-    if (from[axis] != 1) strides[shift + axis] = own[axis];
+    if (from[axis] != 1) strides[shift + axis] = from_strides[axis];
   return strides;
 }
 

@@ -13,7 +13,7 @@ Table make_table() {
   for (const std::span<const Op> family : all_families()) {
     for (const Op& op : family) {
       const bool added = table.emplace(op.name, &op).second;
-      LOCKSTEP_CHECK(added, "op {} stands twice", op.name);
+      LOCKSTEP_CHECK(added, "op {} is in two families", op.name);
     }
   }
   return table;

@@ -1,6 +1,6 @@
 #pragma once
-// The table of ops: how the type and extents of a node's outputs follow from its inputs, and how its
-// outputs are computed where its inputs are known before the start.
+// The table of ops: how to infer the type and extents of a node's outputs, and how to compute the
+// outputs if the inputs are known at bind time (constant folding).
 
 #include <span>
 #include <vector>
@@ -9,25 +9,26 @@
 
 namespace lockstep::onnx {
 
-// The outputs' types and extents, in the order of the node's outputs; may give more than the node has.
+// Infers the types and extents of the outputs, in their order. May return more outputs than the
+// node has.
 using Rule = std::vector<Form> (*)(const NodeView& node);
-// The outputs' elements. All inputs are known (or only their types and extents, see Op::read_inputs); `outputs` is what the
-// rule said. Results must have these forms.
+// Computes the outputs' elements, in the forms `outputs` that the rule returned. All inputs are
+// known, or only their types and extents for inputs that are not read: see Op::read_inputs.
 using Evaluator = std::vector<Array> (*)(const NodeView& node, const std::vector<Form>& outputs);
 
 struct Op {
-  const char* name;  // in ONNX's own domain
+  const char* name;  // in ONNX's standard domain
   Rule rule;
-  Evaluator evaluator = nullptr;  // nullptr: never computed before the start
-  size_t read_inputs = SIZE_MAX;  // of whose elements the evaluator reads: the first so many
+  Evaluator evaluator = nullptr;  // nullptr: never folded
+  size_t read_inputs = SIZE_MAX;  // the evaluator reads elements of only this many first inputs
 };
 
-// The op's row, or nullptr where there is none.
+// The entry of the node's op, or nullptr if there is none.
 const Op* find_op(const Node& node);
 
 std::vector<std::span<const Op>> all_families();
 
-// The rows of each family, one file each.
+// The entries of each family, one file each.
 std::span<const Op> activation_ops();
 std::span<const Op> attention_ops();
 std::span<const Op> convolution_ops();

@@ -3,7 +3,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// TensorProto.DataType.
+// ONNX's numbers of types: TensorProto.DataType.
 struct Numbered {
   int64_t number;
   ElementType type;
@@ -35,8 +35,9 @@ ElementType type_of_attribute(const NodeView& node,
   for (const Numbered& known : kTypes)
     if (known.number == number) return known.type;
   node.refuse(
-      "attribute {} is {}; must be 1 (float), 2 (uint8), 3 (int8), 4 (uint16), 5 (int16), 6 (int32), "
-      "7 (int64), 9 (bool), 10 (float16), 11 (double), 12 (uint32), 13 (uint64) or 16 (bfloat16)",
+      "attribute {} is {}; must be 1 (float), 2 (uint8), 3 (int8), 4 (uint16), 5 (int16), 6 "
+      "(int32), 7 (int64), 9 (bool), 10 (float16), 11 (double), 12 (uint32), 13 (uint64) or 16 "
+      "(bfloat16)",
       attribute,
       number);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Attributes that name an element type by ONNX's number.
+// Attributes that hold ONNX's number of an element type.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace lockstep::onnx {
 
-// The type that the attribute names, or `otherwise` where there is none. Refuses types that arrays do not have.
+// The type of the attribute, or `otherwise` if it is absent. Rejects unsupported types.
 ElementType type_of_attribute(const NodeView& node,
                               const std::string& attribute,
                               ElementType otherwise);

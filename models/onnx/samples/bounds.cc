@@ -10,8 +10,8 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 20;  // of indices: more are not looked at
-constexpr int kDeepest = 50;                         // nodes behind each other
+constexpr int64_t kMaxIndices = int64_t{1} << 20;  // values with more elements are not analysed
+constexpr int kMaxDepth = 50;                      // nodes in a chain
 
 class Finder {
  public:
@@ -26,7 +26,7 @@ class Finder {
     if (number < 0) return {};
     const Value& value = network_.values[static_cast<size_t>(number)];
     const int64_t count = elements(value.extents);
-    if (count == 0 || count > kMostElements || depth > kDeepest) return {};
+    if (count == 0 || count > kMaxIndices || depth > kMaxDepth) return {};
     if (value.kind == ValueKind::kConstant) {
       const std::vector<double> known = value.array.as_double();
       return {known, known};
@@ -36,13 +36,13 @@ class Finder {
     const Bounds found = computed(*node, value.extents, depth + 1);
     if (found.known()) return found;
     const auto range = range_of(network_, number, {});
-    return range ? filled(count, range->least, range->most) : Bounds{};
+    return range ? filled(count, range->min, range->max) : Bounds{};
   }
 
  private:
-  static Bounds filled(int64_t count, double least, double most) {
-    return {std::vector<double>(static_cast<size_t>(count), least),
-            std::vector<double>(static_cast<size_t>(count), most)};
+  static Bounds filled(int64_t count, double min, double max) {
+    return {std::vector<double>(static_cast<size_t>(count), min),
+            std::vector<double>(static_cast<size_t>(count), max)};
   }
 
   const Extents& extents_of(int number) const {
@@ -50,28 +50,28 @@ class Finder {
   }
 
   static std::vector<double> broadcast(const std::vector<double>& from,
-                                       const Extents& own,
+                                       const Extents& from_extents,
                                        const Extents& to) {
-    return broadcast_to(array_of(ElementType::kDouble, own, from), to).as_double();
+    return broadcast_to(array_of(ElementType::kDouble, from_extents, from), to).as_double();
   }
 
-  // An input's, broadcast to the output's extents.
-  Bounds input(const Node& node, size_t place, const Extents& to, int depth) {
-    Bounds found = of(node.input(place), depth);
+  // The bounds of an input, broadcast to the output's extents.
+  Bounds input(const Node& node, size_t index, const Extents& to, int depth) {
+    Bounds found = of(node.input(index), depth);
     if (!found.known()) return found;
-    const Extents& own = extents_of(node.input(place));
-    return {broadcast(found.least, own, to), broadcast(found.most, own, to)};
+    const Extents& from_extents = extents_of(node.input(index));
+    return {broadcast(found.min, from_extents, to), broadcast(found.max, from_extents, to)};
   }
 
   Bounds computed(const Node& node, const Extents& to, int depth) {
     const auto is = [&](std::initializer_list<const char*> ops) {
       return std::ranges::any_of(ops, [&](const char* op) { return node.op == op; });
     };
-    // The same elements in the same order.
+    // These ops keep the elements and their order.
     if (is({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Cast", "CastLike"}))
       return of(node.input(0), depth);
     if (is({"Expand"})) return input(node, 0, to, depth);
-    if (is({"Concat"})) return put_together(node, to, depth);
+    if (is({"Concat"})) return concatenated(node, to, depth);
     if (is({"ArgMax", "ArgMin"})) {
       const Extents& from = extents_of(node.input(0));
       const auto rank = static_cast<int64_t>(from.size());
@@ -91,9 +91,9 @@ class Finder {
     return of_pair(a, b, [&](auto x, auto y) {
       if (is({"Add"})) return std::pair(x.first + y.first, x.second + y.second);
       if (is({"Sub"})) return std::pair(x.first - y.second, x.second - y.first);
-      const auto [least, most] = std::minmax(
+      const auto [min, max] = std::minmax(
           {x.first * y.first, x.first * y.second, x.second * y.first, x.second * y.second});
-      return std::pair(least, most);
+      return std::pair(min, max);
     });
   }
 
@@ -103,31 +103,31 @@ class Finder {
                             std::pair<double, double>, std::pair<double, double>)>& function) {
     if (!a.known() || !b.known()) return {};
     Bounds made;
-    for (size_t i = 0; i < a.least.size(); ++i) {
-      const auto [least, most] = function({a.least[i], a.most[i]}, {b.least[i], b.most[i]});
-      made.least.push_back(least);
-      made.most.push_back(most);
+    for (size_t i = 0; i < a.min.size(); ++i) {
+      const auto [min, max] = function({a.min[i], a.max[i]}, {b.min[i], b.max[i]});
+      made.min.push_back(min);
+      made.max.push_back(max);
     }
     return made;
   }
 
-  // It has the divisor's sign.
+  // The remainder has the divisor's sign.
   static Bounds remainder(const Bounds& divisor) {
     Bounds made;
-    for (size_t i = 0; i < divisor.least.size(); ++i) {
-      if (divisor.least[i] < 1) return {};
-      made.least.push_back(0);
-      made.most.push_back(divisor.most[i] - 1);
+    for (size_t i = 0; i < divisor.min.size(); ++i) {
+      if (divisor.min[i] < 1) return {};
+      made.min.push_back(0);
+      made.max.push_back(divisor.max[i] - 1);
     }
     return made;
   }
 
-  Bounds put_together(const Node& node, const Extents& to, int depth) {
+  Bounds concatenated(const Node& node, const Extents& to, int depth) {
     const auto rank = static_cast<int64_t>(to.size());
     const int64_t axis = node.integer("axis", 0);
-    const auto place = static_cast<size_t>(axis < 0 ? axis + rank : axis);
-    const int64_t inner = elements({to.begin() + static_cast<int64_t>(place) + 1, to.end()});
-    const int64_t rows = elements({to.begin(), to.begin() + static_cast<int64_t>(place)});
+    const auto axis_index = static_cast<size_t>(axis < 0 ? axis + rank : axis);
+    const int64_t inner = elements({to.begin() + static_cast<int64_t>(axis_index) + 1, to.end()});
+    const int64_t rows = elements({to.begin(), to.begin() + static_cast<int64_t>(axis_index)});
     std::vector<Bounds> parts;
     for (const int part : node.inputs) {
       parts.push_back(of(part, depth));
@@ -136,10 +136,10 @@ class Finder {
     Bounds made;
     for (int64_t row = 0; row < rows; ++row)
       for (size_t i = 0; i < parts.size(); ++i) {
-        const int64_t length = extents_of(node.inputs[i])[place] * inner;
+        const int64_t length = extents_of(node.inputs[i])[axis_index] * inner;
         for (int64_t at = row * length; at < (row + 1) * length; ++at) {
-          made.least.push_back(parts[i].least[static_cast<size_t>(at)]);
-          made.most.push_back(parts[i].most[static_cast<size_t>(at)]);
+          made.min.push_back(parts[i].min[static_cast<size_t>(at)]);
+          made.max.push_back(parts[i].max[static_cast<size_t>(at)]);
         }
       }
     return made;

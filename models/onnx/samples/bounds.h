@@ -1,5 +1,6 @@
 #pragma once
-// Between what each index lies that a network computes, as far as it is known before the start.
+// Bounds for each element of a value, as far as they are known at bind time. Used for indices that
+// a network computes.
 
 #include <cstdint>
 #include <vector>
@@ -9,10 +10,10 @@
 namespace lockstep::onnx {
 
 struct Bounds {
-  // For each element, row-major. Empty: nothing is known.
-  std::vector<double> least, most;
+  // For each element, row-major. Empty if nothing is known.
+  std::vector<double> min, max;
 
-  bool known() const { return !least.empty(); }
+  bool known() const { return !min.empty(); }
 };
 
 Bounds bounds_of(const Network& network, int value);

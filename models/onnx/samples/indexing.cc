@@ -1,4 +1,4 @@
-// Labels of elements that are found by their place.
+// Labels for ops with indices: Gather and its variants, OneHot.
 
 #include <algorithm>
 #include <map>
@@ -8,38 +8,40 @@
 namespace lockstep::onnx {
 namespace {
 
-// The labels of indices. Which element is picked may depend on a sample's place, the element does not.
-Labels of_indices(Labels labels) {
+// The labels of indices, without kByPosition: an index may depend on the sample's position in the
+// batch, but the element that it picks does not.
+Labels index_labels(Labels labels) {
   for (Label& label : labels.labels)
     if (is_of_sample(label)) label = sample_of(label);
   return labels;
 }
 
-// The places that an index within these bounds may be: all, if they go beyond the axis.
-struct Places {
+// The range of values that an index within its bounds can have. The complete axis if the bounds
+// exceed it.
+struct IndexRange {
   int64_t first, last;
 };
-Places places_within(const Bounds& bounds, size_t index, int64_t extent) {
+IndexRange indices_within(const Bounds& bounds, size_t index, int64_t extent) {
   if (!bounds.known()) return {0, extent - 1};
-  double least = bounds.least[index], most = bounds.most[index];
-  if (most < 0) {  // counted from the end
-    least += static_cast<double>(extent);
-    most += static_cast<double>(extent);
+  double min = bounds.min[index], max = bounds.max[index];
+  if (max < 0) {  // counted from the end
+    min += static_cast<double>(extent);
+    max += static_cast<double>(extent);
   }
-  if (least < 0 || most >= static_cast<double>(extent)) return {0, extent - 1};
-  return {static_cast<int64_t>(least), static_cast<int64_t>(most)};
+  if (min < 0 || max >= static_cast<double>(extent)) return {0, extent - 1};
+  return {static_cast<int64_t>(min), static_cast<int64_t>(max)};
 }
 
-// What these places of the axis are together.
-Labels at_places(const Labels& labels, size_t axis, const Places& places, int node) {
+// Joins the labels of this range of the axis.
+Labels at_indices(const Labels& labels, size_t axis, const IndexRange& indices, int node) {
   std::vector<int64_t> range;
-  for (int64_t place = places.first; place <= places.last; ++place) range.push_back(place);
+  for (int64_t i = indices.first; i <= indices.last; ++i) range.push_back(i);
   std::vector<bool> axes(labels.extents.size(), false);
   axes[axis] = true;
   return spread(picked(labels, axis, range), axes, node);
 }
 
-// Along the axis, at each index what all places are together that it may be.
+// Along the axis, each index gets the joined labels of all elements that it can pick.
 Labels picked_within(
     const Labels& labels, size_t axis, const Bounds& bounds, int64_t count, int node) {
   if (labels.stored[axis] == 1 || !bounds.known()) {
@@ -49,38 +51,38 @@ Labels picked_within(
     all.extents[axis] = count;
     return all;
   }
-  std::vector<int64_t> only;  // where there is one place for each index
+  std::vector<int64_t> exact;  // the indices that have only one possible value
   std::vector<Labels> parts;
   Extents to = labels.extents;
   to[axis] = count;
   for (int64_t i = 0; i < count; ++i) {
-    const Places places = places_within(bounds, static_cast<size_t>(i), labels.extents[axis]);
-    if (places.first == places.last) only.push_back(places.first);
+    const IndexRange indices = indices_within(bounds, static_cast<size_t>(i), labels.extents[axis]);
+    if (indices.first == indices.last) exact.push_back(indices.first);
   }
-  if (static_cast<int64_t>(only.size()) == count) return picked(labels, axis, only);
+  if (static_cast<int64_t>(exact.size()) == count) return picked(labels, axis, exact);
   for (int64_t i = 0; i < count; ++i) {
-    parts.push_back(at_places(
-        labels, axis, places_within(bounds, static_cast<size_t>(i), labels.extents[axis]), node));
+    parts.push_back(at_indices(
+        labels, axis, indices_within(bounds, static_cast<size_t>(i), labels.extents[axis]), node));
     parts.back().extents[axis] = 1;
   }
   return concatenated(parts, axis, to);
 }
 
-// (before, axis, behind) as (before, the indices' axes, behind).
-std::vector<Labels> of_gather(const NodeLabels& node) {
+// Axes (before, axis, after) become (before, axes of the indices, after).
+std::vector<Labels> label_gather(const NodeLabels& node) {
   const NodeView& view = node.view();
   const Labels x = node.in(0);
   const size_t axis = view.axis(view.integer("axis", 0), view.rank(0));
   const Extents& indices = view.extents(1);
   const Labels found = picked_within(x, axis, node.bounds(1), elements(indices), node.number());
-  Labels index = of_indices(node.in(1));
-  for (size_t behind = axis + 1; behind < x.extents.size(); ++behind)
+  Labels index = index_labels(node.in(1));
+  for (size_t after = axis + 1; after < x.extents.size(); ++after)
     index = with_axis(index, index.extents.size(), 1);
   return {joined(reshaped(found, node.out()), index, node.out(), node.number())};
 }
 
-// As long as the indices; of other axes the first places.
-std::vector<Labels> of_gather_elements(const NodeLabels& node) {
+// Along the axis, as long as the indices; along other axes, x is cut to their extents.
+std::vector<Labels> label_gather_elements(const NodeLabels& node) {
   const NodeView& view = node.view();
   const size_t axis = view.axis(view.integer("axis", 0), view.rank(0));
   std::vector<bool> axes(view.extents(0).size(), false);
@@ -88,15 +90,14 @@ std::vector<Labels> of_gather_elements(const NodeLabels& node) {
   Labels labels = spread(node.in(0), axes, node.number());
   labels.extents[axis] = node.out()[axis];
   for (size_t other = 0; other < node.out().size(); ++other) {
-    std::vector<int64_t> places;
-    for (int64_t place = 0; place < node.out()[other] && other != axis; ++place)
-      places.push_back(place);
-    if (other != axis) labels = picked(labels, other, places);
+    std::vector<int64_t> indices;
+    for (int64_t i = 0; i < node.out()[other] && other != axis; ++i) indices.push_back(i);
+    if (other != axis) labels = picked(labels, other, indices);
   }
-  return {joined(labels, of_indices(node.in(1)), node.out(), node.number())};
+  return {joined(labels, index_labels(node.in(1)), node.out(), node.number())};
 }
 
-// The label of what a row of indices may pick, of the axes before `length`.
+// The joined labels of what a row of `length` indices, into the first axes, can pick.
 Labels at_row(const Labels& x, const Bounds& bounds, size_t row, size_t length, int node) {
   Labels found = x;
   std::vector<bool> axes(x.extents.size(), false);
@@ -104,24 +105,26 @@ Labels at_row(const Labels& x, const Bounds& bounds, size_t row, size_t length, 
     axes[axis] = true;
     if (x.stored[axis] == 1) continue;
     found =
-        at_places(found, axis, places_within(bounds, row * length + axis, x.extents[axis]), node);
+        at_indices(found, axis, indices_within(bounds, row * length + axis, x.extents[axis]), node);
   }
   return without_axes(found, axes);
 }
 
-// Rows of indices into the axes behind the batch's, in the last axis of input 1.
-std::vector<Labels> of_gather_nd(const NodeLabels& node) {
+// The last axis of input 1 has rows of indices into the axes after the batch's.
+std::vector<Labels> label_gather_nd(const NodeLabels& node) {
   const NodeView& view = node.view();
   const auto batch = static_cast<size_t>(view.integer("batch_dims", 0));
   const auto length = static_cast<size_t>(view.extents(1).back());
   const Labels x = node.in(0);
-  const size_t rows_rank = view.extents(1).size() - 1, behind = x.extents.size() - batch - length;
+  const size_t rows_rank = view.extents(1).size() - 1;
+  const size_t inner_rank = x.extents.size() - batch - length;
   std::vector<bool> indexed(x.extents.size(), false);
   for (size_t axis = batch; axis < batch + length; ++axis) indexed[axis] = true;
   std::vector<bool> last(rows_rank + 1, false);
   last[rows_rank] = true;
-  Labels index = without_axes(spread(of_indices(node.in(1)), last, node.number()), last);
-  for (size_t axis = 0; axis < behind; ++axis) index = with_axis(index, index.extents.size(), 1);
+  Labels index = without_axes(spread(index_labels(node.in(1)), last, node.number()), last);
+  for (size_t axis = 0; axis < inner_rank; ++axis)
+    index = with_axis(index, index.extents.size(), 1);
   const Bounds bounds = node.bounds(1);
   bool varies = false;
   for (size_t axis = 0; axis < length; ++axis) varies |= batch == 0 && x.stored[axis] > 1;
@@ -143,7 +146,7 @@ std::vector<Labels> of_gather_nd(const NodeLabels& node) {
   return {joined(found, index, node.out(), node.number())};
 }
 
-std::vector<Labels> of_one_hot(const NodeLabels& node) {
+std::vector<Labels> label_one_hot(const NodeLabels& node) {
   const NodeView& view = node.view();
   const int64_t rank = view.rank(0) + 1;
   const size_t axis = view.axis(view.integer("axis", -1), rank);
@@ -154,10 +157,10 @@ std::vector<Labels> of_one_hot(const NodeLabels& node) {
 
 LabelRule indexing_label_rule(const std::string& op) {
   static const std::map<std::string, LabelRule> kRules = {
-      {"Gather", of_gather},
-      {"GatherElements", of_gather_elements},
-      {"GatherND", of_gather_nd},
-      {"OneHot", of_one_hot},
+      {"Gather", label_gather},
+      {"GatherElements", label_gather_elements},
+      {"GatherND", label_gather_nd},
+      {"OneHot", label_one_hot},
   };
   const auto found = kRules.find(op);
   return found == kRules.end() ? nullptr : found->second;

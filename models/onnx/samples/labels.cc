@@ -9,12 +9,12 @@
 namespace lockstep::onnx {
 namespace {
 
-// Strides with which the stored labels are read as if they had been expanded.
+// Strides that read the stored labels as if they were expanded.
 std::vector<int64_t> reading_strides(const Labels& labels) {
   return broadcast_strides(labels.stored, labels.stored);
 }
 
-// Stored in full along these axes.
+// Stores the labels in full along these axes.
 Labels expanded(const Labels& labels, const std::vector<bool>& axes) {
   Labels made{labels.extents, labels.stored, {}};
   for (size_t axis = 0; axis < axes.size(); ++axis)
@@ -33,8 +33,8 @@ std::vector<bool> one_axis(size_t rank, size_t axis) {
   return axes;
 }
 
-// Whether the labels are the same all along the axis.
-bool is_alike(const Labels& labels, size_t axis) {
+// Whether the labels are constant along the axis.
+bool is_constant(const Labels& labels, size_t axis) {
   const int64_t inner =
       elements({labels.stored.begin() + static_cast<int64_t>(axis) + 1, labels.stored.end()});
   const int64_t length = labels.stored[axis], row = length * inner;
@@ -52,7 +52,7 @@ Label joined(Label a, Label b, int node) {
   if (b == kNoSample) return a;
   if (is_mixed(a) || is_mixed(b)) {
     if (!is_mixed(a)) return b;
-    return is_mixed(b) ? std::max(a, b) : a;  // by the first of the nodes
+    return is_mixed(b) ? std::max(a, b) : a;  // the larger label is that of the earlier node
   }
   if (sample_of(a) == sample_of(b)) return a | b;
   return mixed_by(node);
@@ -73,7 +73,7 @@ Labels by_rows(const Extents& extents) {
 
 Labels compressed(Labels labels) {
   for (size_t axis = 0; axis < labels.stored.size(); ++axis) {
-    if (labels.stored[axis] == 1 || !is_alike(labels, axis)) continue;
+    if (labels.stored[axis] == 1 || !is_constant(labels, axis)) continue;
     Extents kept = labels.stored;
     kept[axis] = 1;
     std::vector<Label> first;
@@ -136,8 +136,8 @@ Labels spread(const Labels& labels, const std::vector<bool>& axes, int node) {
   return compressed(std::move(made));
 }
 
-// Axes are taken together until their products are equal. Only such groups are stored in full that have labels
-// of their own.
+// Consecutive axes are grouped until the products of both sides' extents are equal. Only groups
+// along which labels differ are stored in full.
 Labels reshaped(const Labels& labels, const Extents& to) {
   if (elements(to) == 0) return uniform(to, kNoSample);
   const Extents& from = labels.extents;
@@ -153,10 +153,10 @@ Labels reshaped(const Labels& labels, const Extents& to) {
       else
         after *= to[j++];
     }
-    const bool alike = std::all_of(labels.stored.begin() + static_cast<int64_t>(first),
-                                   labels.stored.begin() + static_cast<int64_t>(i),
-                                   [](int64_t extent) { return extent == 1; });
-    if (alike) continue;
+    const bool constant = std::all_of(labels.stored.begin() + static_cast<int64_t>(first),
+                                      labels.stored.begin() + static_cast<int64_t>(i),
+                                      [](int64_t extent) { return extent == 1; });
+    if (constant) continue;
     for (size_t axis = first; axis < i; ++axis) full[axis] = true;
     for (size_t axis = first_to; axis < j; ++axis) stored[axis] = to[axis];
   }
@@ -166,11 +166,11 @@ Labels reshaped(const Labels& labels, const Extents& to) {
 Labels transposed(const Labels& labels, const std::vector<size_t>& order) {
   Labels made;
   std::vector<int64_t> strides;
-  const std::vector<int64_t> own = reading_strides(labels);
+  const std::vector<int64_t> from_strides = reading_strides(labels);
   for (const size_t axis : order) {
     made.extents.push_back(labels.extents[axis]);
     made.stored.push_back(labels.stored[axis]);
-    strides.push_back(own[axis]);
+    strides.push_back(from_strides[axis]);
   }
   for_each_offset(made.stored, strides, 0, 0, elements(made.stored), [&](int64_t offset) {
     made.labels.push_back(labels.labels[static_cast<size_t>(offset)]);
@@ -178,27 +178,27 @@ Labels transposed(const Labels& labels, const std::vector<size_t>& order) {
   return made;
 }
 
-Labels picked(const Labels& labels, size_t axis, const std::vector<int64_t>& places) {
+Labels picked(const Labels& labels, size_t axis, const std::vector<int64_t>& indices) {
   Labels made = labels;
-  made.extents[axis] = static_cast<int64_t>(places.size());
+  made.extents[axis] = static_cast<int64_t>(indices.size());
   if (elements(made.extents) == 0) return uniform(made.extents, kNoSample);
   if (labels.stored[axis] == 1) return made;
   made.stored[axis] = made.extents[axis];
   made.labels.assign(static_cast<size_t>(elements(made.stored)), kNoSample);
   const int64_t inner = strides_of(made.stored)[axis];
   for (int64_t i = 0; i < static_cast<int64_t>(made.labels.size()); ++i) {
-    const int64_t place = places[static_cast<size_t>(i / inner % made.stored[axis])];
-    if (place < 0) continue;
+    const int64_t index = indices[static_cast<size_t>(i / inner % made.stored[axis])];
+    if (index < 0) continue;
     const int64_t row = i / inner / made.stored[axis];
     made.labels[static_cast<size_t>(i)] =
-        labels.labels[static_cast<size_t>((row * labels.stored[axis] + place) * inner + i % inner)];
+        labels.labels[static_cast<size_t>((row * labels.stored[axis] + index) * inner + i % inner)];
   }
   return compressed(std::move(made));
 }
 
 Labels concatenated(const std::vector<Labels>& parts, size_t axis, const Extents& to) {
   if (elements(to) == 0) return uniform(to, kNoSample);
-  // Axes along which any part has labels of its own are stored by all.
+  // An axis along which the labels of any part differ is stored in full.
   std::vector<bool> full = one_axis(to.size(), axis);
   for (const Labels& part : parts)
     for (size_t i = 0; i < to.size(); ++i)
@@ -206,13 +206,13 @@ Labels concatenated(const std::vector<Labels>& parts, size_t axis, const Extents
   Labels made = uniform(to, kNoSample);
   for (size_t i = 0; i < to.size(); ++i)
     if (full[i]) made.stored[i] = to[i];
-  std::vector<Labels> whole;
+  std::vector<Labels> expanded_parts;
   for (const Labels& part : parts)
-    if (elements(part.extents) > 0) whole.push_back(expanded(part, full));
+    if (elements(part.extents) > 0) expanded_parts.push_back(expanded(part, full));
   made.labels.clear();
   const int64_t inner = strides_of(made.stored)[axis];
   for (int64_t row = 0; row < elements(made.stored) / (inner * to[axis]); ++row)
-    for (const Labels& part : whole) {
+    for (const Labels& part : expanded_parts) {
       const int64_t length = part.stored[axis] * inner;
       const auto begin = part.labels.begin() + row * length;
       made.labels.insert(made.labels.end(), begin, begin + length);

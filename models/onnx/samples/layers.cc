@@ -1,4 +1,5 @@
-// Labels of what is computed of several elements: reductions, products, norms, windows, recurrent layers, attention.
+// Labels for ops that combine several elements: reductions, products, norms, windows, recurrent
+// layers, attention.
 
 #include <algorithm>
 #include <map>
@@ -12,31 +13,31 @@
 namespace lockstep::onnx {
 namespace {
 
-// The same labels, after the extents of axes that are all alike have changed.
+// The same labels with other extents; they may differ only in axes along which labels are constant.
 Labels with_extents(Labels labels, const Extents& extents) {
   labels.extents = extents;
   return labels;
 }
 
-// All but the first `kept` axes are taken together.
+// Joins the labels along all but the first `kept` axes.
 Labels kept_axes(const Labels& labels, size_t kept, int node) {
   std::vector<bool> axes(labels.extents.size(), true);
   for (size_t axis = 0; axis < std::min(kept, axes.size()); ++axis) axes[axis] = false;
   return spread(labels, axes, node);
 }
 
-// Each of the node's outputs is of these, which are all alike on the axes that its extents lack.
+// All outputs of the node have these labels, with their own extents.
 std::vector<Labels> for_all_outputs(const NodeLabels& node, const Labels& labels) {
   std::vector<Labels> all;
-  for (size_t place = 0; place < node.node().outputs.size(); ++place)
-    all.push_back(node.node().outputs[place] < 0 ? Labels{}
-                                                 : with_extents(labels, node.out(place)));
+  for (size_t index = 0; index < node.node().outputs.size(); ++index)
+    all.push_back(node.node().outputs[index] < 0 ? Labels{}
+                                                 : with_extents(labels, node.out(index)));
   return all;
 }
 
 // ---- One axis or several ----
 
-std::vector<Labels> of_reduction(const NodeLabels& node) {
+std::vector<Labels> label_reduction(const NodeLabels& node) {
   const std::vector<bool> axes = reduced_axes(node.view());
   const Labels labels = spread(node.in(0), axes, node.number());
   const bool keeps = node.view().integer("keepdims", 1) != 0;
@@ -49,7 +50,7 @@ std::vector<bool> only(size_t rank, size_t axis) {
   return axes;
 }
 
-std::vector<Labels> of_arg(const NodeLabels& node) {
+std::vector<Labels> label_arg(const NodeLabels& node) {
   const NodeView& view = node.view();
   const std::vector<bool> axes =
       only(view.extents(0).size(), view.axis(view.integer("axis", 0), view.rank(0)));
@@ -58,18 +59,18 @@ std::vector<Labels> of_arg(const NodeLabels& node) {
   return {with_extents(keeps ? labels : without_axes(labels, axes), node.out())};
 }
 
-std::vector<Labels> of_softmax(const NodeLabels& node) {
+std::vector<Labels> label_softmax(const NodeLabels& node) {
   return {spread(node.in(0), softmax_axes(node.view()), node.number())};
 }
 
-std::vector<Labels> of_cum_sum(const NodeLabels& node) {
+std::vector<Labels> label_cum_sum(const NodeLabels& node) {
   const NodeView& view = node.view();
   const size_t axis = view.axis(view.known_integer(1), view.rank(0));
   return {spread(node.in(0), only(view.extents(0).size(), axis), node.number())};
 }
 
-// The last axis unless told.
-std::vector<Labels> of_last_axis(const NodeLabels& node) {
+// The labels of an op over one axis, by default the last one.
+std::vector<Labels> label_last_axis(const NodeLabels& node) {
   const NodeView& view = node.view();
   const size_t axis = view.axis(view.integer("axis", -1), view.rank(0));
   return for_all_outputs(node,
@@ -78,17 +79,17 @@ std::vector<Labels> of_last_axis(const NodeLabels& node) {
 
 // ---- Norms ----
 
-// Its statistics are those of a lane or of all, as the config says.
-std::vector<Labels> of_batch_norm(const NodeLabels& node) { return {node.in(0)}; }
+// A batch norm's statistics, of one lane or of all lanes, are ignored: see mixing.h.
+std::vector<Labels> label_batch_norm(const NodeLabels& node) { return {node.in(0)}; }
 
-std::vector<Labels> of_row_norm(const NodeLabels& node) {
+std::vector<Labels> label_row_norm(const NodeLabels& node) {
   const NodeView& view = node.view();
   const size_t axis = view.axis(view.integer("axis", -1), view.rank(0));
   return for_all_outputs(node, kept_axes(node.in(0), axis, node.number()));
 }
 
-// Channels (N, C, ...) in groups: the groups' labels (N, G, 1).
-Labels of_groups(const Labels& x, int64_t groups, int node) {
+// Splits the channels of (N, C, ...) into groups and returns the labels of the groups, (N, G, 1).
+Labels group_labels(const Labels& x, int64_t groups, int node) {
   const Labels channels = kept_axes(x, 2, node);
   const int64_t count = x.extents[1];
   const Labels rows = reshaped(
@@ -97,7 +98,7 @@ Labels of_groups(const Labels& x, int64_t groups, int node) {
   return kept_axes(rows, 2, node);
 }
 
-// As many channels of each group as `to` has.
+// Expands labels of groups to the channels of a value with extents `to`.
 Labels as_channels(Labels groups, const Extents& to) {
   const int64_t count = groups.extents[1];
   groups.extents[2] = to[1] / count;
@@ -106,18 +107,18 @@ Labels as_channels(Labels groups, const Extents& to) {
   return with_extents(std::move(channels), to);
 }
 
-std::vector<Labels> of_group_norm(const NodeLabels& node) {
+std::vector<Labels> label_group_norm(const NodeLabels& node) {
   const int64_t channels = node.view().extents(0)[1];
   const int64_t groups =
       node.node().op == "GroupNormalization" ? node.view().integer("num_groups", 1) : channels;
-  return {as_channels(of_groups(node.in(0), groups, node.number()), node.out())};
+  return {as_channels(group_labels(node.in(0), groups, node.number()), node.out())};
 }
 
-std::vector<Labels> of_lrn(const NodeLabels& node) {
+std::vector<Labels> label_lrn(const NodeLabels& node) {
   return {spread(node.in(0), only(node.out().size(), 1), node.number())};
 }
 
-std::vector<Labels> of_mean_variance(const NodeLabels& node) {
+std::vector<Labels> label_mean_variance(const NodeLabels& node) {
   std::vector<int64_t> axes = node.node().integers("axes");
   if (axes.empty()) axes = {0, 2, 3};
   std::vector<bool> over(node.out().size(), false);
@@ -127,12 +128,12 @@ std::vector<Labels> of_mean_variance(const NodeLabels& node) {
 
 // ---- Windows ----
 
-std::vector<Labels> of_pool(const NodeLabels& node) {
+std::vector<Labels> label_pool(const NodeLabels& node) {
   return for_all_outputs(node, kept_axes(node.in(0), 2, node.number()));
 }
 
-// Labels of groups of output channels, from those of the rows of a weight or bias.
-Labels of_weight_rows(const Labels& weight, int64_t groups, const Extents& to, int node) {
+// The labels of output channels, from those of the rows of a weight or bias.
+Labels weight_row_labels(const Labels& weight, int64_t groups, const Extents& to, int node) {
   Labels rows = kept_axes(weight, 1, node);
   rows = Labels{{rows.extents[0]}, {rows.stored[0]}, rows.labels};
   rows = kept_axes(reshaped(rows, {1, groups, rows.extents[0] / groups}), 2, node);
@@ -141,23 +142,24 @@ Labels of_weight_rows(const Labels& weight, int64_t groups, const Extents& to, i
   return as_channels(rows, row);
 }
 
-// A weight's rows are those of output channels, (O, C / G, ...), or if transposed of inputs, (C, O / G, ...).
-std::vector<Labels> of_conv(const NodeLabels& node) {
+// A weight's rows belong to output channels, (O, C / G, ...). For a transposed convolution they
+// belong to input channels, (C, O / G, ...).
+std::vector<Labels> label_conv(const NodeLabels& node) {
   const int number = node.number();
   const int64_t groups = node.view().integer("group", 1);
   const Extents& to = node.out();
   const bool by_outputs = node.node().op == "Conv";
-  Labels made = as_channels(of_groups(node.in(0), groups, number), to);
-  made =
-      joined(made, of_weight_rows(node.in(1), by_outputs ? to[1] : groups, to, number), to, number);
+  Labels made = as_channels(group_labels(node.in(0), groups, number), to);
+  made = joined(
+      made, weight_row_labels(node.in(1), by_outputs ? to[1] : groups, to, number), to, number);
   if (node.view().has(2))
-    made = joined(made, of_weight_rows(node.in(2), to[1], to, number), to, number);
+    made = joined(made, weight_row_labels(node.in(2), to[1], to, number), to, number);
   return {made};
 }
 
 // ---- Products ----
 
-std::vector<Labels> of_mat_mul(const NodeLabels& node) {
+std::vector<Labels> label_mat_mul(const NodeLabels& node) {
   Labels a = node.in(0), b = node.in(1);
   const bool row = a.extents.size() == 1, column = b.extents.size() == 1;
   if (row) a = with_axis(a, 0, 1);
@@ -170,7 +172,7 @@ std::vector<Labels> of_mat_mul(const NodeLabels& node) {
   return {reshaped(joined(a, b, to, node.number()), node.out())};
 }
 
-std::vector<Labels> of_gemm(const NodeLabels& node) {
+std::vector<Labels> label_gemm(const NodeLabels& node) {
   Labels a = node.in(0), b = node.in(1);
   if (node.view().integer("transA", 0) != 0) a = transposed(a, {1, 0});
   if (node.view().integer("transB", 0) != 0) b = transposed(b, {1, 0});
@@ -181,7 +183,8 @@ std::vector<Labels> of_gemm(const NodeLabels& node) {
   return {joined(product, node.in(2), node.out(), node.number())};
 }
 
-// The axes of a term: letters, and those of `...` counted from the last one.
+// The axes of a term, as numbers: letters, and negative numbers for those of `...`, counted from
+// the last.
 std::vector<int> axes_of(const EinsumTerm& term, size_t rank) {
   std::vector<int> axes(term.before.begin(), term.before.end());
   const size_t named = term.before.size() + term.after.size();
@@ -191,31 +194,31 @@ std::vector<int> axes_of(const EinsumTerm& term, size_t rank) {
   return axes;
 }
 
-std::vector<Labels> of_einsum(const NodeLabels& node) {
+std::vector<Labels> label_einsum(const NodeLabels& node) {
   const Einsum einsum = parse_einsum(node.view());
   const std::vector<int> to = axes_of(einsum.output, node.out().size());
   Labels made = uniform(node.out(), kNoSample);
-  for (size_t place = 0; place < einsum.inputs.size(); ++place) {
-    const Labels x = node.in(place);
-    const std::vector<int> own = axes_of(einsum.inputs[place], x.extents.size());
-    std::vector<bool> summed;  // or a diagonal's
-    for (const int axis : own)
-      summed.push_back(std::ranges::count(to, axis) == 0 || std::ranges::count(own, axis) > 1);
+  for (size_t index = 0; index < einsum.inputs.size(); ++index) {
+    const Labels x = node.in(index);
+    const std::vector<int> axes = axes_of(einsum.inputs[index], x.extents.size());
+    std::vector<bool> summed;  // the axes that are summed, or of which the diagonal is taken
+    for (const int axis : axes)
+      summed.push_back(std::ranges::count(to, axis) == 0 || std::ranges::count(axes, axis) > 1);
     const Labels rows = spread(x, summed, node.number());
     Labels operand{node.out(), {}, rows.labels};
     std::vector<size_t> order;
-    for (size_t axis = 0; axis < own.size(); ++axis)
+    for (size_t axis = 0; axis < axes.size(); ++axis)
       if (summed[axis]) order.push_back(axis);
     for (const int axis : to)
-      if (const auto at = std::ranges::find(own, axis);
-          at != own.end() && !summed[static_cast<size_t>(at - own.begin())])
-        order.push_back(static_cast<size_t>(at - own.begin()));
+      if (const auto at = std::ranges::find(axes, axis);
+          at != axes.end() && !summed[static_cast<size_t>(at - axes.begin())])
+        order.push_back(static_cast<size_t>(at - axes.begin()));
     const Labels ordered = transposed(rows, order);
     operand.labels = ordered.labels;
     size_t next = static_cast<size_t>(std::ranges::count(summed, true));
     for (const int axis : to) {
-      const auto at = std::ranges::find(own, axis);
-      const bool has = at != own.end() && !summed[static_cast<size_t>(at - own.begin())];
+      const auto at = std::ranges::find(axes, axis);
+      const bool has = at != axes.end() && !summed[static_cast<size_t>(at - axes.begin())];
       operand.stored.push_back(has ? ordered.stored[next++] : 1);
     }
     made = joined(made, operand, node.out(), node.number());
@@ -225,14 +228,15 @@ std::vector<Labels> of_einsum(const NodeLabels& node) {
 
 // ---- Recurrent layers, attention ----
 
-// What all inputs together are, sample by sample: the batch's axis of each, below 0: all of it.
-Labels of_batch(const NodeLabels& node,
-                const std::vector<std::pair<size_t, int>>& axes,
-                int64_t batch) {
+// The joined labels of all inputs, for each sample. `axes` has inputs and their batch axis; below
+// 0: the input has none, and all of it counts for every sample.
+Labels sample_labels(const NodeLabels& node,
+                     const std::vector<std::pair<size_t, int>>& axes,
+                     int64_t batch) {
   Labels made = uniform({batch}, kNoSample);
-  for (const auto& [place, axis] : axes) {
-    if (!node.view().has(place)) continue;
-    const Labels x = node.in(place);
+  for (const auto& [index, axis] : axes) {
+    if (!node.view().has(index)) continue;
+    const Labels x = node.in(index);
     std::vector<bool> others(x.extents.size(), true);
     if (axis >= 0) others[static_cast<size_t>(axis)] = false;
     const Labels rows = spread(x, others, node.number());
@@ -245,7 +249,7 @@ Labels of_batch(const NodeLabels& node,
   return made;
 }
 
-// The labels of samples on this axis of an output.
+// Puts the labels of samples on this axis of an output.
 Labels on_axis(const Labels& samples, size_t axis, const Extents& to) {
   Labels made = uniform(to, kNoSample);
   made.stored[axis] = samples.stored[0];
@@ -253,77 +257,78 @@ Labels on_axis(const Labels& samples, size_t axis, const Extents& to) {
   return made;
 }
 
-std::vector<Labels> of_recurrent(const NodeLabels& node) {
+std::vector<Labels> label_recurrent(const NodeLabels& node) {
   const bool batch_first = node.view().integer("layout", 0) != 0;
   const int input = batch_first ? 0 : 1, state = batch_first ? 0 : 1;
   const int64_t batch = node.view().extents(0)[static_cast<size_t>(input)];
-  const Labels samples =
-      of_batch(node,
-               {{0, input}, {1, -1}, {2, -1}, {3, -1}, {4, 0}, {5, state}, {6, state}, {7, -1}},
-               batch);
+  const Labels samples = sample_labels(
+      node,
+      {{0, input}, {1, -1}, {2, -1}, {3, -1}, {4, 0}, {5, state}, {6, state}, {7, -1}},
+      batch);
   std::vector<Labels> all;
-  for (size_t place = 0; place < node.node().outputs.size(); ++place) {
-    const size_t axis = batch_first ? 0 : place == 0 ? 2 : 1;
-    all.push_back(node.node().outputs[place] < 0 ? Labels{}
-                                                 : on_axis(samples, axis, node.out(place)));
+  for (size_t index = 0; index < node.node().outputs.size(); ++index) {
+    const size_t axis = batch_first ? 0 : index == 0 ? 2 : 1;
+    all.push_back(node.node().outputs[index] < 0 ? Labels{}
+                                                 : on_axis(samples, axis, node.out(index)));
   }
   return all;
 }
 
-// (B, H) of a query, key or value; of one whose heads share an axis, (B, 1).
-Labels of_heads(const Labels& x, int node) {
-  const bool apart = x.extents.size() == 4;
-  const Labels rows = kept_axes(x, apart ? 2 : 1, node);
-  return {{x.extents[0], apart ? x.extents[1] : 1},
-          {rows.stored[0], apart ? rows.stored[1] : 1},
+// The labels (B, H) of a query, key or value; (B, 1) if its heads share an axis with the features.
+Labels head_labels(const Labels& x, int node) {
+  const bool separate = x.extents.size() == 4;
+  const Labels rows = kept_axes(x, separate ? 2 : 1, node);
+  return {{x.extents[0], separate ? x.extents[1] : 1},
+          {rows.stored[0], separate ? rows.stored[1] : 1},
           rows.labels};
 }
 
-// Several heads of queries may share one of keys and values.
+// Repeats the heads of keys or values for the query heads that share them.
 Labels for_queries(const Labels& heads, int64_t queries) {
-  const int64_t own = heads.extents[1];
-  Labels groups = with_axis(heads, 2, std::max<int64_t>(queries / own, 1));
-  return reshaped(groups, {heads.extents[0], own * groups.extents[2]});
+  const int64_t kv_heads = heads.extents[1];
+  Labels groups = with_axis(heads, 2, std::max<int64_t>(queries / kv_heads, 1));
+  return reshaped(groups, {heads.extents[0], kv_heads * groups.extents[2]});
 }
 
-std::vector<Labels> of_attention(const NodeLabels& node) {
+std::vector<Labels> label_attention(const NodeLabels& node) {
   const int number = node.number();
-  Labels heads = of_heads(node.in(0), number);
+  Labels heads = head_labels(node.in(0), number);
   const Extents to = heads.extents;
-  for (const size_t place : {1, 2, 4, 5})
-    if (node.view().has(place))
-      heads = joined(heads, for_queries(of_heads(node.in(place), number), to[1]), to, number);
+  for (const size_t index : {1, 2, 4, 5})
+    if (node.view().has(index))
+      heads = joined(heads, for_queries(head_labels(node.in(index), number), to[1]), to, number);
   if (node.view().has(3)) {
-    Labels mask = node.in(3);  // (B, H, T, T), of which the first axes may be absent
+    Labels mask = node.in(3);  // (B, H, T, T); the first axes may be missing
     while (mask.extents.size() < 4) mask = with_axis(mask, 0, 1);
-    heads = joined(heads, of_heads(mask, number), to, number);
+    heads = joined(heads, head_labels(mask, number), to, number);
   }
   if (node.view().has(6)) heads = joined(heads, with_axis(node.in(6), 1, 1), to, number);
   std::vector<Labels> all;
-  for (size_t place = 0; place < node.node().outputs.size(); ++place) {
-    if (node.node().outputs[place] < 0) {
+  for (size_t index = 0; index < node.node().outputs.size(); ++index) {
+    if (node.node().outputs[index] < 0) {
       all.emplace_back();
       continue;
     }
-    // Keys and values of the past may have fewer heads.
-    const Extents& extents = node.out(place);
-    const bool alike = extents.size() == 4 && extents[1] == to[1];
-    Labels made = alike ? heads : kept_axes(heads, 1, number);
+    // Outputs for keys and values may have fewer heads.
+    const Extents& extents = node.out(index);
+    const bool same_heads = extents.size() == 4 && extents[1] == to[1];
+    Labels made = same_heads ? heads : kept_axes(heads, 1, number);
     made.stored.resize(extents.size(), 1);
     all.push_back(with_extents(std::move(made), extents));
   }
   return all;
 }
 
-// Heads apart (B, H, T, D), or in one axis (B, T, H D); cosines and sines may be of positions (B, T).
-std::vector<Labels> of_rotary(const NodeLabels& node) {
+// The input is (B, H, T, D) or (B, T, H D). Cosines and sines are (B, T, D), or tables that
+// positions (B, T) index.
+std::vector<Labels> label_rotary(const NodeLabels& node) {
   const int number = node.number();
   const Extents& to = node.out();
   Labels made = kept_axes(node.in(0), to.size() == 4 ? 2 : 1, number);
-  for (const size_t place : {1, 2, 3}) {
-    if (!node.view().has(place)) continue;
-    const bool table = place < 3 && node.view().has(3);  // (positions, D)
-    Labels rows = kept_axes(node.in(place), table ? 0 : 1, number);
+  for (const size_t index : {1, 2, 3}) {
+    if (!node.view().has(index)) continue;
+    const bool table = index < 3 && node.view().has(3);  // (positions, D)
+    Labels rows = kept_axes(node.in(index), table ? 0 : 1, number);
     rows = Labels{{to[0]}, {rows.stored[0]}, rows.labels};
     while (rows.extents.size() < to.size()) rows = with_axis(rows, rows.extents.size(), 1);
     made = joined(made, rows, to, number);
@@ -331,58 +336,58 @@ std::vector<Labels> of_rotary(const NodeLabels& node) {
   return {made};
 }
 
-// Draws are of no sample.
-std::vector<Labels> of_draw(const NodeLabels& node) { return {uniform(node.out(), kNoSample)}; }
+// Random numbers depend on no sample.
+std::vector<Labels> label_draw(const NodeLabels& node) { return {uniform(node.out(), kNoSample)}; }
 
 }  // namespace
 
 LabelRule layer_label_rule(const std::string& op) {
   static const std::map<std::string, LabelRule> kRules = {
-      {"ArgMax", of_arg},
-      {"ArgMin", of_arg},
-      {"Attention", of_attention},
-      {"AveragePool", of_pool},
-      {"BatchNormalization", of_batch_norm},
-      {"Conv", of_conv},
-      {"ConvTranspose", of_conv},
-      {"CumSum", of_cum_sum},
-      {"Einsum", of_einsum},
-      {"GRU", of_recurrent},
-      {"Gemm", of_gemm},
-      {"GlobalAveragePool", of_pool},
-      {"GlobalLpPool", of_pool},
-      {"GlobalMaxPool", of_pool},
-      {"GroupNormalization", of_group_norm},
-      {"Hardmax", of_softmax},
-      {"InstanceNormalization", of_group_norm},
-      {"LRN", of_lrn},
-      {"LSTM", of_recurrent},
-      {"LayerNormalization", of_row_norm},
-      {"LogSoftmax", of_softmax},
-      {"LpNormalization", of_last_axis},
-      {"LpPool", of_pool},
-      {"MatMul", of_mat_mul},
-      {"MaxPool", of_pool},
-      {"MeanVarianceNormalization", of_mean_variance},
-      {"RMSNormalization", of_row_norm},
-      {"RNN", of_recurrent},
-      {"RandomNormal", of_draw},
-      {"RandomNormalLike", of_draw},
-      {"RandomUniform", of_draw},
-      {"RandomUniformLike", of_draw},
-      {"ReduceL1", of_reduction},
-      {"ReduceL2", of_reduction},
-      {"ReduceLogSum", of_reduction},
-      {"ReduceLogSumExp", of_reduction},
-      {"ReduceMax", of_reduction},
-      {"ReduceMean", of_reduction},
-      {"ReduceMin", of_reduction},
-      {"ReduceProd", of_reduction},
-      {"ReduceSum", of_reduction},
-      {"ReduceSumSquare", of_reduction},
-      {"RotaryEmbedding", of_rotary},
-      {"Softmax", of_softmax},
-      {"TopK", of_last_axis},
+      {"ArgMax", label_arg},
+      {"ArgMin", label_arg},
+      {"Attention", label_attention},
+      {"AveragePool", label_pool},
+      {"BatchNormalization", label_batch_norm},
+      {"Conv", label_conv},
+      {"ConvTranspose", label_conv},
+      {"CumSum", label_cum_sum},
+      {"Einsum", label_einsum},
+      {"GRU", label_recurrent},
+      {"Gemm", label_gemm},
+      {"GlobalAveragePool", label_pool},
+      {"GlobalLpPool", label_pool},
+      {"GlobalMaxPool", label_pool},
+      {"GroupNormalization", label_group_norm},
+      {"Hardmax", label_softmax},
+      {"InstanceNormalization", label_group_norm},
+      {"LRN", label_lrn},
+      {"LSTM", label_recurrent},
+      {"LayerNormalization", label_row_norm},
+      {"LogSoftmax", label_softmax},
+      {"LpNormalization", label_last_axis},
+      {"LpPool", label_pool},
+      {"MatMul", label_mat_mul},
+      {"MaxPool", label_pool},
+      {"MeanVarianceNormalization", label_mean_variance},
+      {"RMSNormalization", label_row_norm},
+      {"RNN", label_recurrent},
+      {"RandomNormal", label_draw},
+      {"RandomNormalLike", label_draw},
+      {"RandomUniform", label_draw},
+      {"RandomUniformLike", label_draw},
+      {"ReduceL1", label_reduction},
+      {"ReduceL2", label_reduction},
+      {"ReduceLogSum", label_reduction},
+      {"ReduceLogSumExp", label_reduction},
+      {"ReduceMax", label_reduction},
+      {"ReduceMean", label_reduction},
+      {"ReduceMin", label_reduction},
+      {"ReduceProd", label_reduction},
+      {"ReduceSum", label_reduction},
+      {"ReduceSumSquare", label_reduction},
+      {"RotaryEmbedding", label_rotary},
+      {"Softmax", label_softmax},
+      {"TopK", label_last_axis},
   };
   const auto found = kRules.find(op);
   return found == kRules.end() ? nullptr : found->second;

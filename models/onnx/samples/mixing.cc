@@ -15,7 +15,7 @@ bool equal_elements(const Array& a, const Array& b) {
   return a.data == b.data || std::memcmp(a.data.get(), b.data.get(), a.bytes()) == 0;
 }
 
-// An axis that grows with the batch, and how much of it belongs to a sample.
+// An axis whose extent is proportional to the batch, and how much of it belongs to a sample.
 struct BatchAxis {
   size_t axis;
   int64_t per_sample;
@@ -39,21 +39,21 @@ class Mixing {
   std::string of(int output) const {
     const Labels& labels = labels_[static_cast<size_t>(output)];
     std::optional<int> first;
-    bool misplaced = false;
+    bool reordered = false;
     const auto in_row = static_cast<int64_t>(labels.labels.size()) / rows_of(labels);
     for (size_t i = 0; i < labels.labels.size(); ++i) {
       const Label label = labels.labels[i];
       if (is_mixed(label))
         first = std::min(first.value_or(node_that_mixed(label)), node_that_mixed(label));
       else if (label != kNoSample)
-        misplaced |= label != static_cast<int64_t>(i) / in_row || rows_of(labels) != batch_;
+        reordered |= label != static_cast<int64_t>(i) / in_row || rows_of(labels) != batch_;
     }
     if (first) return network_.nodes[static_cast<size_t>(*first)].description();
-    return misplaced ? misplacing_node(output) : "";
+    return reordered ? reordering_node(output) : "";
   }
 
  private:
-  // Those that are stored apart.
+  // The number of rows that are stored.
   static int64_t rows_of(const Labels& labels) {
     return labels.stored.empty() ? 1 : labels.stored[0];
   }
@@ -64,44 +64,44 @@ class Mixing {
     for (const int input : node.inputs)
       if (input >= 0 && value_of(input).kind == ValueKind::kConstant) label_constant(input, number);
     const std::vector<Labels> made = labels_of_outputs(NodeLabels(network_, number, labels_));
-    for (size_t place = 0; place < node.outputs.size() && place < made.size(); ++place) {
-      if (node.outputs[place] < 0) continue;
-      const auto output = static_cast<size_t>(node.outputs[place]);
-      labels_[output] = made[place];
+    for (size_t index = 0; index < node.outputs.size() && index < made.size(); ++index) {
+      if (node.outputs[index] < 0) continue;
+      const auto output = static_cast<size_t>(node.outputs[index]);
+      labels_[output] = made[index];
       LOCKSTEP_CHECK(
-          made[place].extents == network_.values[output].extents &&
-              elements(made[place].stored) == static_cast<int64_t>(made[place].labels.size()),
+          made[index].extents == network_.values[output].extents &&
+              elements(made[index].stored) == static_cast<int64_t>(made[index].labels.size()),
           "{} ",
           node.description());
       producers_[output] = number;
     }
   }
 
-  // A constant that depends on the batch, which node `reader` reads.
+  // Labels a constant that the node `reader` reads, if it depends on the batch.
   void label_constant(int number, int reader) {
-    const auto place = static_cast<size_t>(number);
-    if (other_ == nullptr || !seen_.insert(number).second || place >= other_->network.values.size())
+    const auto index = static_cast<size_t>(number);
+    if (other_ == nullptr || !seen_.insert(number).second || index >= other_->network.values.size())
       return;
-    const Value &here = network_.values[place], &there = other_->network.values[place];
+    const Value &here = network_.values[index], &there = other_->network.values[index];
     if (there.kind != ValueKind::kConstant || here.name != there.name ||
         here.array.data == nullptr || there.array.data == nullptr || here.type != there.type)
       return;
     if (here.extents == there.extents) {
       if (!equal_elements(here.array, there.array))
-        labels_[place] = uniform(here.extents, mixed_by(reader));
+        labels_[index] = uniform(here.extents, mixed_by(reader));
       return;
     }
     const std::optional<BatchAxis> axis = batch_axis(here.extents, there.extents);
     if (!axis) {
-      labels_[place] = uniform(here.extents, mixed_by(reader));
+      labels_[index] = uniform(here.extents, mixed_by(reader));
     } else if (!repeats(here.array, there.array, *axis, /*samples_first=*/true) &&
                !repeats(here.array, there.array, *axis, /*samples_first=*/false)) {
       Labels labels = uniform(here.extents, kNoSample);
       labels.stored[axis->axis] = here.extents[axis->axis];
       labels.labels.clear();
       for (int64_t i = 0; i < here.extents[axis->axis]; ++i)
-        labels.labels.push_back(static_cast<Label>(i / axis->per_sample) | kPlaced);
-      labels_[place] = labels;
+        labels.labels.push_back(static_cast<Label>(i / axis->per_sample) | kByPosition);
+      labels_[index] = labels;
     }
   }
 
@@ -118,8 +118,8 @@ class Mixing {
     return found;
   }
 
-  // Whether every sample has the same elements along the axis, in both batches. Those of a sample lie together, or one
-  // of each sample.
+  // Whether every sample has the same elements along the axis, in both batches. With
+  // `samples_first` the elements of a sample are consecutive; otherwise the samples alternate.
   bool repeats(const Array& here,
                const Array& there,
                const BatchAxis& axis,
@@ -143,8 +143,8 @@ class Mixing {
     return true;
   }
 
-  // Whether the samples appear in another order than that of the batch, or not all of them, or their places count.
-  bool is_misplaced(const Labels& labels) const {
+  // Whether samples are missing or out of order, or elements depend on their position.
+  bool is_reordered(const Labels& labels) const {
     Label next = 0;
     for (const Label label : labels.labels) {
       if (label == kNoSample || is_mixed(label)) continue;
@@ -154,15 +154,15 @@ class Mixing {
     return next != 0 && next != static_cast<Label>(batch_);
   }
 
-  // The node where samples come out of their order, behind which this value is.
-  std::string misplacing_node(int value) const {
+  // The node that changes the order of samples, among those that the value depends on.
+  std::string reordering_node(int value) const {
     while (true) {
       const int number = producers_[static_cast<size_t>(value)];
       if (number < 0) return "output " + value_of(value).name;
       const Node& node = network_.nodes[static_cast<size_t>(number)];
       const auto before = std::ranges::find_if(node.inputs, [&](int input) {
         return input >= 0 && producers_[static_cast<size_t>(input)] >= 0 &&
-               is_misplaced(labels_[static_cast<size_t>(input)]);
+               is_reordered(labels_[static_cast<size_t>(input)]);
       });
       if (before == node.inputs.end()) return node.description();
       value = *before;
@@ -174,7 +174,7 @@ class Mixing {
   const BoundNetwork* other_;
   std::vector<Labels> labels_;  // by value
   std::vector<int> producers_;  // by value: the node, or -1
-  std::set<int> seen_;          // constants
+  std::set<int> seen_;          // constants that have labels
 };
 
 }  // namespace

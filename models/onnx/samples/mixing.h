@@ -1,11 +1,13 @@
 #pragma once
-// Networks whose output for a sample depends on more than that sample: on others of the batch, on its place among them,
-// or on how many there are. Lanes would compute something else than the batch as a whole. Batch norms do not count: what
-// they take statistics of is said by the config.
+// Detects networks whose output for a sample depends on more than that sample: on other samples of
+// the batch, on its position among them, or on their number. For such a network, lanes (parts of
+// the batch that are computed separately) would give other results than the complete batch. Batch
+// norms do not count: the config sets over which samples they take statistics.
 //
-// Every element of every value gets a label, the sample that it depends on, which follows from node to node
-// (labels.h). In the end row i of an output must be of sample i alone. What is known before the start has no sample;
-// whether it depends on the batch shows when the network is bound to another one.
+// Every element of every value gets a label, the sample that it depends on (labels.h). Labels
+// propagate from inputs to outputs of nodes. In the end, row i of an output must depend only on
+// sample i. Constants have no sample; to see whether they depend on the batch, the network is bound
+// to another batch, too.
 
 #include <string>
 #include <vector>
@@ -14,14 +16,14 @@
 
 namespace lockstep::onnx {
 
-// The same network bound to a batch.
+// A network, bound to a batch of this size.
 struct BoundNetwork {
   const Network& network;
   int64_t batch;
 };
 
-// The first node that makes one of these outputs depend on more than its own sample: Node::description(). Empty: none
-// does. `other`: null, or the network of another batch.
+// The description of the first node that makes one of these outputs depend on more than its own
+// sample; empty if there is none. `other` is the same network bound to another batch, or null.
 std::string mixing_node(const BoundNetwork& bound,
                         const BoundNetwork* other,
                         const std::vector<int>& outputs);

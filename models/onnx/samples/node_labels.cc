@@ -5,21 +5,21 @@
 namespace lockstep::onnx {
 namespace {
 
-// Element by element, of the first inputs.
+// The labels of an elementwise op that reads the first `inputs` inputs.
 std::vector<Labels> by_element(const NodeLabels& node, size_t inputs) {
   Labels made = uniform(node.out(), kNoSample);
-  for (size_t place = 0; place < inputs; ++place)
-    made = joined(made, node.in(place), node.out(), node.number());
+  for (size_t index = 0; index < inputs; ++index)
+    made = joined(made, node.in(index), node.out(), node.number());
   return std::vector<Labels>(node.node().outputs.size(), made);
 }
 
-std::vector<Labels> of_all(const NodeLabels& node) {
+std::vector<Labels> label_all(const NodeLabels& node) {
   Label label = kNoSample;
-  for (size_t place = 0; place < node.node().inputs.size(); ++place)
-    for (const Label other : node.in(place).labels) label = joined(label, other, node.number());
+  for (size_t index = 0; index < node.node().inputs.size(); ++index)
+    for (const Label other : node.in(index).labels) label = joined(label, other, node.number());
   std::vector<Labels> made;
-  for (size_t place = 0; place < node.node().outputs.size(); ++place)
-    made.push_back(node.node().outputs[place] < 0 ? Labels{} : uniform(node.out(place), label));
+  for (size_t index = 0; index < node.node().outputs.size(); ++index)
+    made.push_back(node.node().outputs[index] < 0 ? Labels{} : uniform(node.out(index), label));
   return made;
 }
 
@@ -27,12 +27,13 @@ std::vector<Labels> of_all(const NodeLabels& node) {
 
 std::vector<Labels> labels_of_outputs(const NodeLabels& node) {
   const std::string& op = node.node().op;
-  if (!node.node().domain.empty()) return of_all(node);
+  if (!node.node().domain.empty()) return label_all(node);
   for (const auto find : {movement_label_rule, indexing_label_rule, layer_label_rule})
     if (const LabelRule rule = find(op)) return rule(node);
-  // Their other inputs say a type, a share, or whether it is a training.
+  // The other inputs are a type, a ratio, or the training mode.
   if (op == "CastLike" || op == "Dropout" || op == "Bernoulli") return by_element(node, 1);
-  return pointwise_of(op) != nullptr ? by_element(node, node.node().inputs.size()) : of_all(node);
+  return pointwise_of(op) != nullptr ? by_element(node, node.node().inputs.size())
+                                     : label_all(node);
 }
 
 }  // namespace lockstep::onnx

@@ -1,5 +1,5 @@
 #pragma once
-// How the labels of a node's outputs follow from those of its inputs.
+// Propagates labels from the inputs of a node to its outputs.
 
 #include <functional>
 #include <vector>
@@ -13,7 +13,7 @@ namespace lockstep::onnx {
 // A node and the labels of its inputs.
 class NodeLabels {
  public:
-  // `number`: its place in Network::nodes. Borrows all.
+  // `number` is the node's index in Network::nodes. Borrows all arguments.
   NodeLabels(const Network& network, int number, const std::vector<Labels>& labels)
       : network_(network),
         number_(number),
@@ -24,16 +24,16 @@ class NodeLabels {
   const Node& node() const { return node_; }
   const NodeView& view() const { return view_; }
   int number() const { return number_; }
-  // If the input is absent, it is of no sample.
-  Labels in(size_t place) const {
-    const int value = node_.input(place);
+  // The labels of an input; kNoSample if it is absent.
+  Labels in(size_t index) const {
+    const int value = node_.input(index);
     return value < 0 ? uniform({}, kNoSample) : labels_[static_cast<size_t>(value)];
   }
-  const Extents& out(size_t place = 0) const {
-    return network_.values[static_cast<size_t>(node_.outputs[place])].extents;
+  const Extents& out(size_t index = 0) const {
+    return network_.values[static_cast<size_t>(node_.outputs[index])].extents;
   }
-  // Between what the elements of an input lie.
-  Bounds bounds(size_t place) const { return bounds_of(network_, node_.input(place)); }
+  // Bounds for the elements of an input.
+  Bounds bounds(size_t index) const { return bounds_of(network_, node_.input(index)); }
 
  private:
   const Network& network_;
@@ -43,11 +43,11 @@ class NodeLabels {
   NodeView view_;
 };
 
-// The labels of each output; those of outputs that are absent do not count. An op without a rule is taken to mix all
-// that it reads.
+// The labels of each output; those of absent outputs are undefined. An op without a rule mixes all
+// its inputs.
 std::vector<Labels> labels_of_outputs(const NodeLabels& node);
 
-// By family, as rules/table.h has them; null if there is none.
+// The rule of an op, by family like rules/table.h; null if there is none.
 using LabelRule = std::vector<Labels> (*)(const NodeLabels& node);
 LabelRule movement_label_rule(const std::string& op);
 LabelRule indexing_label_rule(const std::string& op);

@@ -12,10 +12,11 @@ namespace {
 using Extents = std::map<std::string, std::vector<int64_t>>;
 
 ModelIo io_for(const ModelConfig& model, const Extents& tensors) {
-  return io_of_weights(model, [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
-    const auto at = tensors.find(name);
-    return at == tensors.end() ? std::nullopt : std::optional(at->second);
-  });
+  return open_model(model)->io_of_weights(
+      [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
+        const auto at = tensors.find(name);
+        return at == tensors.end() ? std::nullopt : std::optional(at->second);
+      });
 }
 
 TEST(IoOfWeights, ReadsInputsAndClasses) {

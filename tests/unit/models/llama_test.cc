@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/registry.h"
+#include "tests/reference/opened_models.h"
 
 namespace lockstep {
 namespace {
@@ -79,7 +80,7 @@ TEST(Llama, WorkIsSixForEachWeightAndToken) {
   const LlamaConfig config = llama_3_8b();
   const double embedding = 128256.0 * 4096, tokens = 2048;
   const double weights = 8'030'261'248 - embedding, pairs = 32 * 4096 * tokens;
-  EXPECT_NEAR(model_flops_per_sample(config, {}), tokens * 6 * (weights + pairs), 1e9);
+  EXPECT_NEAR(testing::flops_per_sample(config, {}), tokens * 6 * (weights + pairs), 1e9);
 }
 
 }  // namespace

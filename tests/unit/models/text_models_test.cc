@@ -2,9 +2,9 @@
 // know, heads of another task, work that is counted wrong, fields that do not go together.
 #include <gtest/gtest.h>
 
-#include "models/model.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
+#include "tests/reference/opened_models.h"
 
 namespace lockstep {
 namespace {
@@ -77,20 +77,20 @@ TEST(TextModels, HaveTheParametersOfTheModelsThatPeopleKnow) {
 // of pairs that come before 6.
 TEST(TextModels, WorkIsSixForEachWeightAndToken) {
   const double tokens = 512, layers = 84'934'656, dense = 768.0 * 768, head = 30522.0 * 768;
-  EXPECT_DOUBLE_EQ(model_flops_per_sample(bert_base(Task::kMaskedTokens), {}),
+  EXPECT_DOUBLE_EQ(testing::flops_per_sample(bert_base(Task::kMaskedTokens), {}),
                    6 * tokens * (layers + dense + head) + 12 * tokens * tokens * 768 * 12);
   // What stands behind the first token is of one row.
-  EXPECT_DOUBLE_EQ(model_flops_per_sample(bert_base(Task::kSequenceClasses, 2), {}),
+  EXPECT_DOUBLE_EQ(testing::flops_per_sample(bert_base(Task::kSequenceClasses, 2), {}),
                    6 * tokens * layers + 6 * (dense + 2 * 768) + 12 * tokens * tokens * 768 * 12);
   const double embedding = 50400.0 * 4096, context = 2048;
-  EXPECT_NEAR(model_flops_per_sample(gpt_j_6b(), {}),
+  EXPECT_NEAR(testing::flops_per_sample(gpt_j_6b(), {}),
               6 * context * (6'050'882'784 - embedding + 28 * 4096 * context),
               1e6);
 }
 
 std::string refusal(const ModelConfig& config) {
   try {
-    check_own_fields(config);
+    open_model(config)->check();
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -103,7 +103,7 @@ TEST(TextModels, RefuseFieldsThatDoNotGoTogether) {
   BertConfig bert = bert_base(Task::kSequenceValues);
   bert.label_smoothing = 0.5f;
   EXPECT_EQ(refusal(bert),
-            "model.bert.label_smoothing: value is 0.5; allowed: 0, or above it only with "
+            "model.bert.label_smoothing: value is 0.5; allowed: 0; above 0 only with "
             "model.bert.task MASKED_TOKENS, SEQUENCE_CLASSES or TOKEN_CLASSES");
   bert = bert_base(Task::kMaskedTokens);
   bert.heads = 7;
@@ -127,8 +127,8 @@ TEST(TextModels, RefuseFieldsThatDoNotGoTogether) {
   gpt.positions = GptConfig::Positions::kLearned;
   gpt.rotary_size = 64;
   EXPECT_EQ(refusal(gpt),
-            "model.gpt.rotary_size: value is 64; allowed: 0, or above it with model.gpt.positions "
-            "ROTARY");
+            "model.gpt.rotary_size: value is 64; allowed: 0; above 0 only with "
+            "model.gpt.positions ROTARY");
 }
 
 }  // namespace

@@ -5,22 +5,23 @@
 #include <set>
 
 #include "models/registry.h"
+#include "tests/reference/opened_models.h"
 
 namespace lockstep {
 namespace {
 
 TEST(Traits, EveryFamilyHasASectionOfItsOwn) {
   std::set<std::string> sections;
-  for (const ModelConfig& model : all_models()) sections.insert(traits_of(model).section);
+  for (const ModelConfig& model : all_models()) sections.insert(testing::traits_of(model).section);
   EXPECT_EQ(sections.size(), std::variant_size_v<ModelConfig>);
-  EXPECT_EQ(traits_of(ResnetConfig{}).section, "resnet");
+  EXPECT_EQ(testing::traits_of(ResnetConfig{}).section, "resnet");
 }
 
 TEST(Traits, FollowTheConfig) {
   MlpConfig mlp;
   mlp.loss = Loss::kMeanSquaredError;
   mlp.outputs = 3;
-  ModelTraits traits = traits_of(mlp);
+  ModelTraits traits = testing::traits_of(mlp);
   EXPECT_EQ(traits.input, ModelInput::kFeatures);
   EXPECT_FALSE(traits.has_accuracy());
   EXPECT_EQ(traits.outputs, 3);
@@ -29,7 +30,7 @@ TEST(Traits, FollowTheConfig) {
   GptConfig gpt;
   gpt.context = 7;
   gpt.vocabulary = 300;
-  traits = traits_of(gpt);
+  traits = testing::traits_of(gpt);
   EXPECT_EQ(traits.input, ModelInput::kTokens);
   EXPECT_EQ(traits.context, 7);
   EXPECT_EQ(traits.outputs, 300);
@@ -39,7 +40,7 @@ TEST(Traits, FollowTheConfig) {
   BertConfig bert;
   bert.vocabulary = 300;
   bert.context = 9;
-  traits = traits_of(bert);
+  traits = testing::traits_of(bert);
   EXPECT_EQ(traits.text_task, TextTask::kMaskedTokens);
   EXPECT_EQ(traits.segments, 2);
   EXPECT_EQ(traits.context, 9);
@@ -47,7 +48,7 @@ TEST(Traits, FollowTheConfig) {
   EXPECT_EQ(traits.field(traits.outputs_field), "model.bert.vocabulary");
   bert.task = BertConfig::Task::kSequenceValues;
   bert.classes = 2;
-  traits = traits_of(bert);
+  traits = testing::traits_of(bert);
   EXPECT_EQ(traits.text_task, TextTask::kSequenceValues);
   EXPECT_FALSE(traits.has_accuracy());
   EXPECT_EQ(traits.vocabulary, 300);
@@ -56,7 +57,7 @@ TEST(Traits, FollowTheConfig) {
 
   VggConfig vgg;
   vgg.classes = 12;
-  traits = traits_of(vgg);
+  traits = testing::traits_of(vgg);
   EXPECT_TRUE(traits.wants_images());
   EXPECT_EQ(traits.outputs, 12);
   EXPECT_EQ(traits.field(traits.outputs_field), "model.vgg.classes");
@@ -80,7 +81,7 @@ TEST(Traits, TheVocabularysTensorHasItsRows) {
   const Graph graph = build_model(gpt, {}, 1, Purpose::kInference);
   int64_t rows = 0;
   for (const TensorId id : graph.parameters) {
-    if (graph[id].name == traits_of(gpt).vocabulary_tensor) rows = graph.shape(id)[0];
+    if (graph[id].name == testing::traits_of(gpt).vocabulary_tensor) rows = graph.shape(id)[0];
   }
   EXPECT_EQ(rows, 31);
 }

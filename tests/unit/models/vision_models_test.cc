@@ -7,6 +7,7 @@
 
 #include "models/registry.h"
 #include "runtime/base/error.h"
+#include "tests/reference/opened_models.h"
 
 namespace lockstep {
 namespace {
@@ -22,7 +23,7 @@ ModelIo images(int64_t side, int64_t channels = 3) {
 }
 
 Graph build(ModelConfig model, const ModelIo& io, Purpose purpose = Purpose::kTraining) {
-  return build_model(resolve_model(model, io), io, 2, purpose);
+  return build_model(testing::resolved(model, io), io, 2, purpose);
 }
 
 // Parameters as other programs count them, without running statistics.
@@ -154,7 +155,7 @@ TEST(VisionModels, OrderInFilesIsKnown) {
 // The figures that are published for these networks, forward multiply-adds; to the last layer.
 TEST(VisionModels, FlopsAreThreeForwardPasses) {
   const auto giga = [](const ModelConfig& model, const ModelIo& io) {
-    return model_flops_per_sample(resolve_model(model, io), io) / 6e9;
+    return testing::flops_per_sample(testing::resolved(model, io), io) / 6e9;
   };
   EXPECT_NEAR(giga(resnet(50), images(224)), 4.089, 0.001);
   EXPECT_NEAR(giga(resnet(18), images(224)), 1.814, 0.001);
@@ -195,9 +196,9 @@ TEST(VisionModels, TakeImagesOfOtherSizes) {
 TEST(VisionModels, RefuseFewerClassesThanTheDataHave) {
   ResnetConfig config = resnet(18);
   config.classes = 10;
-  EXPECT_THROW(resolve_model(config, images(32)), ConfigError);
+  EXPECT_THROW(testing::resolved(config, images(32)), ConfigError);
   config.classes = 1001;
-  EXPECT_NO_THROW(resolve_model(config, images(32)));
+  EXPECT_NO_THROW(testing::resolved(config, images(32)));
 }
 
 TEST(VisionModels, ZeroInitGammaIsOfTheLastNormOfEachBlock) {

@@ -74,7 +74,7 @@ TEST(OnnxBind, WithoutParametersTheirTransposeFolds) {
 TEST(OnnxBind, FixedBatchIsRefusedWithTheExportThatLeavesItOpen) {
   FileBuilder b;
   add_mlp(b, {1, ""});
-  expect_refusal(b, {"\"x\"", "batch of 1", "4 is wanted", "dynamic_shapes"}, {.batch = 4});
+  expect_refusal(b, {"\"x\"", "batch of 1", "4 is needed", "dynamic_shapes"}, {.batch = 4});
   EXPECT_EQ(output_extents(bound(b)), (Extents{1, 3}));
 }
 
@@ -83,7 +83,7 @@ TEST(OnnxBind, NamesBindWhereverTheyStand) {
   const int tokens = b.input("tokens", {kBatch, {-1, "length"}});
   const int more = b.input("more", {kBatch, {-1, "length"}});
   b.output(b.node("Add", {tokens, more}));
-  expect_refusal(b, {"axis 1 of input \"tokens\"", "named length", "give its extent"});
+  expect_refusal(b, {"axis 1 of input \"tokens\"", "named length", "set its extent"});
   EXPECT_EQ(output_extents(bound(b, {.batch = 2, .axes = {{"length", 9}}})), (Extents{2, 9}));
   // The extents of one input bind the names of the other.
   EXPECT_EQ(output_extents(bound(b, {.batch = 2, .inputs = {{"tokens", {2, 5}}}})),
@@ -182,7 +182,7 @@ TEST(OnnxBind, RefusesByNameWhatItDoesNotKnow) {
       };
   refused("If", "", {"node If \"If_0\"", "static control flow"});
   refused("QuantizeLinear", "", {"QuantizeLinear", "before it is quantized"});
-  refused("Blur", "", {"node Blur", "not known"});
+  refused("Blur", "", {"node Blur", "not supported"});
   refused("Relu", "com.example", {"com.example"});
   refused("Unique", "", {"depend on data"});
   refused("NonZero", "", {"depends on data"});
@@ -263,8 +263,8 @@ TEST(OnnxBind, RefusesToFoldMoreThanMemoryHolds) {
   FileBuilder b;
   const int extents = b.integers("extents", {1 << 18});
   for (int i = 0; i < 5; ++i) b.output(b.node("ConstantOfShape", {extents}));
-  bound(b, {.most_folded_bytes = 5 << 20});
-  expect_refusal(b, {"ConstantOfShape", "4 MB"}, {.most_folded_bytes = 4 << 20});
+  bound(b, {.max_folded_bytes = 5 << 20});
+  expect_refusal(b, {"ConstantOfShape", "4 MB"}, {.max_folded_bytes = 4 << 20});
 }
 
 // A module that calls a norm twice has one pair of statistics, and the file a copy of it.

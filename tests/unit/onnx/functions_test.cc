@@ -79,8 +79,8 @@ TEST(OnnxFunctions, ConstantsInFunctionsHaveTheCallsValue) {
 
 TEST(OnnxFunctions, WhatIsRefused) {
   const std::string call = node("Scale", {"x"}, {"y"}, "", {}, "mine");
-  expect_refused(model({{call}}), "its domain is 'mine'; must be ONNX's own");
-  expect_refused(model({{call}}, 17, {scale(), scale()}), "two functions are called 'mine.Scale'");
+  expect_refused(model({{call}}), "its domain is 'mine'; must be ONNX's standard domain");
+  expect_refused(model({{call}}, 17, {scale(), scale()}), "two functions are named 'mine.Scale'");
   expect_refused(
       model(
           {{call}},
@@ -88,9 +88,9 @@ TEST(OnnxFunctions, WhatIsRefused) {
           {function("mine", "Scale", {"a"}, {"b"}, {node("Scale", {"a"}, {"b"}, "", {}, "mine")})}),
       "the function calls itself");
   expect_refused(model({{node("Scale", {"x", "x", "x"}, {"y"}, "", {}, "mine")}}, 17, {scale()}),
-                 "it has 3 inputs and 1 outputs; the function has 2 and 1");
+                 "has 3 inputs and 1 outputs; the function has 2 and 1");
   expect_refused(model({{node("Relu", {"x"}, {"y"}, "", {reference("axis", "along")})}}),
-                 "refers to one of a call");
+                 "refers to an attribute of a call");
 }
 
 TEST(OnnxFunctions, FewBytesDoNotBecomeManyNodes) {

@@ -181,7 +181,7 @@ TEST(LoweredAttention, OfThreeAxesHasItsHeadsInOne) {
 // product.
 enum class Written { kPlain, kDivided, kAdded, kChosen, kMasked, kDropped };
 
-AddNodes written_attention(Heads h, Written way) {
+AddNodes decomposed_attention(Heads h, Written way) {
   return [=](FileBuilder& builder, const Inputs& inputs) {
     const int k = builder.node("Transpose", {inputs[1]}, {{"perm", Integers{0, 1, 3, 2}}});
     int x = builder.node("MatMul", {inputs[0], k});
@@ -212,10 +212,10 @@ TEST(LoweredAttention, WrittenAsProductsIsOneOp) {
   const Heads h{.kv_heads = 4};
   const Drawn heads{{h.batch, h.heads, h.keys, h.size}};
   for (const Written way : {Written::kPlain, Written::kDivided, Written::kAdded, Written::kChosen})
-    expect_all(of_nodes({heads, heads, heads}, written_attention(h, way)), 1);
+    expect_all(of_nodes({heads, heads, heads}, decomposed_attention(h, way)), 1);
   const Drawn mask{{h.queries, h.keys}};
-  expect_all(of_nodes({heads, heads, heads, mask}, written_attention(h, Written::kMasked)), 0);
-  EXPECT_EQ(ops_of(of_nodes({heads, heads, heads}, written_attention(h, Written::kDropped)),
+  expect_all(of_nodes({heads, heads, heads, mask}, decomposed_attention(h, Written::kMasked)), 0);
+  EXPECT_EQ(ops_of(of_nodes({heads, heads, heads}, decomposed_attention(h, Written::kDropped)),
                    OpKind::kAttention),
             1u);
 }

@@ -13,8 +13,8 @@ using namespace testing::onnx_bytes;
 Graph relu() { return {{node("Relu", {"x"}, {"y"}, "act")}}; }
 
 TEST(OnnxRefusals, WhatIsNoOnnxFile) {
-  EXPECT_EQ(refusal(""), "m.onnx: it is empty; must be an ONNX file");
-  expect_refused("hello, this is a text", "m.onnx: it is no ONNX file, or is damaged or cut short");
+  EXPECT_EQ(refusal(""), "m.onnx: is empty; must be an ONNX file");
+  expect_refused("hello, this is a text", "m.onnx: not an ONNX file, or damaged or truncated");
   const std::string whole = model(relu());
   for (size_t length = 1; length < whole.size(); ++length) {
     const std::string message = refusal(whole.substr(0, length));
@@ -44,35 +44,36 @@ TEST(OnnxRefusals, Opsets) {
   (void)parsed(model(relu(), 9));
   (void)parsed(model(relu(), 23));
   expect_refused(model(relu()) + bytes(8, opset("ai.onnx", 18)), "with opset 17 and with opset 18");
-  expect_refused(integer(1, 8) + bytes(7, relu().text()), "no opset of ONNX is imported");
+  expect_refused(integer(1, 8) + bytes(7, relu().text()), "the file imports no opset of ONNX");
 }
 
 TEST(OnnxRefusals, NamesAndSources) {
   expect_refused(
       model({{node("Add", {"x", "z"}, {"y"}, "n")}}),
-      "node Add \"n\" (opset 17): its input 'z' comes from no node, input or initializer");
-  expect_refused(model({{node("Relu", {"x"}, {"z"})}}), "output 'y' comes from no node");
+      "node Add \"n\" (opset 17): its input 'z' is not defined by a node, input or initializer");
+  expect_refused(model({{node("Relu", {"x"}, {"z"})}}), "output 'y' is not defined by a node");
   expect_refused(model({{node("Relu", {"x"}, {"y"}), node("Neg", {"x"}, {"y"})}}),
-                 "value 'y' comes from node Relu \"\" (opset 17) and from node Neg");
-  expect_refused(model({{node("Relu", {"y"}, {"x"})}}), "value 'x' comes from the inputs and from");
+                 "value 'y' is defined by node Relu \"\" (opset 17) and by node Neg");
+  expect_refused(model({{node("Relu", {"y"}, {"x"})}}),
+                 "value 'x' is defined by the inputs and by");
   expect_refused(
       model({{node("Mul", {"x", "w"}, {"y"})}, {raw_tensor("w", {1}), raw_tensor("w", {1})}}),
-      "value 'w' comes from initializer 'w' and from initializer 'w'");
+      "value 'w' is defined by initializer 'w' and by initializer 'w'");
   expect_refused(model({{node("Mul", {"x", "b"}, {"a"}, "n"),
                          node("Neg", {"a"}, {"b"}),
                          node("Neg", {"x"}, {"y"})}}),
                  "node Mul \"n\" (opset 17) is part of a cycle");
   Graph twice = relu();
   twice.inputs.push_back(twice.inputs[0]);
-  expect_refused(model(twice), "two inputs are called 'x'");
+  expect_refused(model(twice), "input name 'x' is empty or occurs twice");
   Graph none = relu();
   none.outputs.clear();
-  expect_refused(model(none), "its graph has no output");
-  expect_refused(model({{node("", {"x"}, {"y"})}}), "it has no op");
+  expect_refused(model(none), "the graph has no output");
+  expect_refused(model({{node("", {"x"}, {"y"})}}), "has no op");
   expect_refused(
       model({{node(
           "Odd", {"x"}, {"y"}, "", {integer_attribute("a", 1), integer_attribute("a", 2)})}}),
-      "two attributes are called 'a'");
+      "attribute name 'a' is empty or occurs twice");
 }
 
 TEST(OnnxRefusals, KindsOfValues) {
@@ -84,7 +85,7 @@ TEST(OnnxRefusals, KindsOfValues) {
   expect_refused(model(complex), "input 'x' has elements of type 14 (complex64)");
   Graph sparse = relu();
   sparse.more = bytes(15, "");
-  expect_refused(model(sparse), "it has sparse initializers");
+  expect_refused(model(sparse), "has sparse initializers");
 }
 
 TEST(OnnxRefusals, NamesCannotMoveATerminalsCursor) {

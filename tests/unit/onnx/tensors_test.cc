@@ -51,24 +51,25 @@ TEST(OnnxTensors, ClaimsThatAreNotKept) {
     expect_refused(with_tensor(tensor), "m.onnx: initializer 'w': " + part);
   };
   const std::string two = bytes(9, raw<float>({1, 2}));
-  refused(tensor("w", {3}, 1, two),
-          "its raw data has 8 bytes; must have 12, as its extents (3) say");
-  refused(tensor("w", {3}, 1, bytes(4, raw<float>({1, 2}))), "it has 2 elements; must have 3");
-  refused(tensor("w", {2}, 1, ""), "it has 0 elements; must have 2");
+  refused(tensor("w", {3}, 1, two), "its raw data has 8 bytes; must have 12 for its extents (3)");
+  refused(tensor("w", {3}, 1, bytes(4, raw<float>({1, 2}))), "has 2 elements; must have 3");
+  refused(tensor("w", {2}, 1, ""), "has 0 elements; must have 2");
   refused(tensor("w", {-1, -2}, 1, two), "its extents are (-1, -2); none may be below 0");
   refused(tensor("w", {1LL << 40, 1LL << 40}, 1, two),
-          "its extents are (1099511627776, 1099511627776), more than fit in memory");
+          "its extents are (1099511627776, 1099511627776), which is more than fits in memory");
   refused(tensor("w", {0, 1LL << 62, 1LL << 62}, 1, ""),
-          "its extents are (0, 4611686018427387904, 4611686018427387904), more than fit");
+          "its extents are (0, 4611686018427387904, 4611686018427387904), which is more than fits");
   refused(tensor("w", {1LL << 40}, 1, two), "its raw data has 8 bytes; must have 4398046511104");
   refused(tensor("w", {2}, 17, two), "its elements have type 17 (float8e4m3fn); must be float,");
   refused(tensor("w", {2}, 99, two), "its elements have type 99; must be");
-  refused(tensor("w", {2}, 2, bytes(5, packed({255, 256}))), "element 1 is 256, which no uint8 is");
-  refused(tensor("w", {1}, 9, bytes(5, packed({2}))), "element 0 is 2, which no bool is");
-  refused(tensor("w", {1}, 9, bytes(9, "\x02")), "element 0 is 2, which no bool is");
-  refused(tensor("w", {2}, 1, two + bytes(4, raw<float>({1, 2}))), "it has elements in two places");
+  refused(tensor("w", {2}, 2, bytes(5, packed({255, 256}))),
+          "element 1 is 256, which is not a valid uint8");
+  refused(tensor("w", {1}, 9, bytes(5, packed({2}))), "element 0 is 2, which is not a valid bool");
+  refused(tensor("w", {1}, 9, bytes(9, "\x02")), "element 0 is 2, which is not a valid bool");
+  refused(tensor("w", {2}, 1, two + bytes(4, raw<float>({1, 2}))),
+          "has its elements in two fields");
   refused(tensor("w", {2}, 1, bytes(4, raw<float>({1, 2})) + bytes(5, packed({1}))),
-          "it has elements of another type");
+          "has elements of another type");
   refused(tensor("w", {2}, 1, two + bytes(3, "")), "it is a segment");
 }
 
@@ -122,13 +123,14 @@ TEST_F(ExternalElements, AreCopiedAFewTimes) {
   EXPECT_EQ(parsed(with(4), path()).initializers.size(), 4u);
   EXPECT_NE(
       refusal(with(5), path())
-          .find("initializer 'w4': its external data is at 5 of 'm.data', no multiple of 4, and "
-                "the copies that this needs take more than 2 times the file; must be aligned"),
+          .find("initializer 'w4': its external data is at offset 5 of 'm.data', which is not a "
+                "multiple of 4; copies of such unaligned data exceed 2 times the file's size, so "
+                "it must be aligned"),
       std::string::npos);
 }
 
 TEST_F(ExternalElements, StayWithinTheFolderAndTheirFile) {
-  refused({}, "its elements are external, but it names no file");
+  refused({}, "its elements are external, but it has no location");
   refused({{"location", "m.data"}, {"offset", "12"}},
           "its external data is 8 bytes at 12 of 'm.data', which has 16");
   refused({{"location", "m.data"}, {"offset", "18446744073709551615"}},

@@ -196,7 +196,7 @@ TEST_F(WriteOnnx, WhatIsTooLargeGoesOutside) {
 
 TEST_F(WriteOnnx, WhatDoesNotFitIsRefused) {
   folder_.write("m.onnx", odd_model());
-  expect_refused({{"z", floats({1})}}, "no initializer or Constant node of its graph gives 'z'");
+  expect_refused({{"z", floats({1})}}, "its graph has no initializer or Constant node 'z'");
   expect_refused({{"w", floats({1, 2, 3})}}, "its new elements have extents (3); must have (2)");
   expect_refused({{"w", onnx::array_of_int64({2}, {1, 2})}},
                  "its new elements have type int64; must have float");

@@ -1,4 +1,4 @@
-#include "models/onnx/goal.h"
+#include "models/onnx/objective.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ float smoothing_of(const OnnxConfig& config, const GraphBuilder& builder) {
   return builder.training() ? config.label_smoothing : 0;
 }
 
-// An output as the losses take it: (N, T, O) of classes of tokens, else (N, O).
+// An output in the form that the losses take: (N, T, O) for classes of tokens, else (N, O).
 TensorId rows_of(Lowering& lowering, const OnnxConfig& config, int output) {
   const TensorId plain = lowering.plain(output);
   const Shape shape = lowering.builder().shape(plain);
@@ -35,7 +35,7 @@ TensorId rows_of(Lowering& lowering, const OnnxConfig& config, int output) {
                       {shape[0], shape.elements() / shape[0]});
 }
 
-// Of each row of an output.
+// The targets of an output, one for each row.
 TensorId targets_of(GraphBuilder& builder, const OnnxConfig& config, const Shape& output) {
   if (!has_labels(config)) return builder.input("targets", output, DType::kF32);
   if (output.rank() == 3) return target_tokens(builder, output[0], output[1]);
@@ -54,7 +54,8 @@ void append_loss(GraphBuilder& builder,
   ops::binary_cross_entropy(builder, output, targets);
 }
 
-// What the losses are of, and what inference gives: before softmax or sigmoid, as of all families.
+// The values for which losses are computed and that inference returns: the outputs before a final
+// softmax or sigmoid.
 std::vector<int> take_all_logits(Lowering& lowering,
                                  const OnnxConfig& config,
                                  const std::vector<int>& outputs) {
@@ -65,14 +66,14 @@ std::vector<int> take_all_logits(Lowering& lowering,
         take_logits(lowering, output, squared ? Loss::kMeanSquaredError : config.loss)));
     if (std::ranges::count(logits, logits.back()) > 1)
       throw ConfigError(
-          "model.onnx.losses.output: \"{}\" is another output again; allowed: outputs with logits "
-          "or values of their own",
+          "model.onnx.losses.output: \"{}\" has the same logits or values as another output; "
+          "allowed: outputs with different ones",
           lowering.value(output).name);
   }
   return logits;
 }
 
-// The first output, and its loss where it has one, of what predicts tokens by an output matrix.
+// Ends a network that predicts tokens with an output matrix: the logits, or their loss.
 void append_output_layer(Lowering& lowering,
                          const OnnxConfig& config,
                          const OutputLayer& layer,
@@ -118,13 +119,13 @@ TextTask text_task_of(const OnnxConfig& config) {
   return TextTask::kTokenClasses;
 }
 
-void check_goal(const OnnxConfig& config) {
+void check_objective(const OnnxConfig& config) {
   if (config.label_smoothing > 0 && !has_labels(config))
     refuse_value(
         "model.onnx.label_smoothing",
         config.label_smoothing,
-        "0, or above it only with model.onnx.loss SOFTMAX_CROSS_ENTROPY, without diffusion "
-        "and with another model.onnx.task than SEQUENCE_VALUES");
+        "0; above 0 only with model.onnx.loss SOFTMAX_CROSS_ENTROPY, without diffusion, and "
+        "without model.onnx.task SEQUENCE_VALUES");
   if (!config.diffusion) return;
   check_diffusion("model.onnx.diffusion", config.diffusion->schedule, config.diffusion->target);
   if (config.loss == Loss::kBinaryCrossEntropy)
@@ -132,7 +133,7 @@ void check_goal(const OnnxConfig& config) {
                  name_of(config.loss),
                  "none with model.onnx.diffusion, whose loss is the squared error");
   if (!config.losses.empty())
-    throw ConfigError("model.onnx.losses: allowed without model.onnx.diffusion alone");
+    throw ConfigError("model.onnx.losses: not allowed with model.onnx.diffusion");
 }
 
 int64_t output_count(const OnnxConfig& config, const Value& output) {
@@ -148,33 +149,33 @@ void check_outputs(const OnnxConfig& config,
   const bool of_texts =
       config.task == Task::kSequenceClasses || config.task == Task::kSequenceValues;
   const bool of_tokens = inputs.kind() == ModelInput::kTokens && !of_texts;
-  Extents first = {samples};  // before the classes or values
+  Extents first = {samples};  // the leading extents, before the classes or values
   if (of_tokens) first.push_back(inputs.context());
   std::string form = of_tokens ? "(N, T, O)" : has_labels(config) ? "(N, O)" : "(N, ...)";
   if (inputs.kind() == ModelInput::kTokens)
-    form += fmt::format(", as model.onnx.task {} wants", name_of(config.task));
+    form += fmt::format(" for model.onnx.task {}", name_of(config.task));
   if (config.diffusion) {
     first = network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
-    form = to_string(first) + ", as the images are";
+    form = to_string(first) + ", the extents of the images";
   }
-  const std::vector<size_t> places = outputs_of(*open_file(config), config);
-  const auto output_at = [&](size_t place) -> const Value& {
-    return network.values[static_cast<size_t>(network.outputs[place])];
+  const std::vector<size_t> indices = outputs_of(*open_file(config), config);
+  const auto output_at = [&](size_t index) -> const Value& {
+    return network.values[static_cast<size_t>(network.outputs[index])];
   };
-  for (const size_t place : places) {
-    const Value& output = output_at(place);
+  for (const size_t index : indices) {
+    const Value& output = output_at(index);
     const Extents& extents = output.extents;
     const size_t rank = extents.size(), others = first.size();
-    const bool main = place == places.front();
+    const bool main = index == indices.front();
     const bool good = is_floating(output.type) && rank >= others &&
                       std::equal(first.begin(), first.end(), extents.begin()) &&
                       (config.diffusion     ? rank == others
                        : has_labels(config) ? rank == others + 1
                                             : rank > others);
     if (good &&
-        (main || output_count(config, output) == output_count(config, output_at(places[0]))))
+        (main || output_count(config, output) == output_count(config, output_at(indices[0]))))
       continue;
-    throw ConfigError("{}: \"{}\" of {} is {} of extents {} for {}; allowed: float {}{}{}",
+    throw ConfigError("{}: \"{}\" of {} is {} with extents {} for {}; allowed: float {}{}{}",
                       main ? "model.onnx.output" : "model.onnx.losses.output",
                       output.name,
                       config.file,
@@ -187,18 +188,18 @@ void check_outputs(const OnnxConfig& config,
   }
 }
 
-void append_to_goal(Lowering& lowering,
-                    const OnnxConfig& config,
-                    const DataInputs& data,
-                    const std::vector<int>& given) {
+void append_objective(Lowering& lowering,
+                      const OnnxConfig& config,
+                      const DataInputs& data,
+                      const std::vector<int>& given) {
   GraphBuilder& builder = lowering.builder();
   const std::vector<int> outputs = take_all_logits(lowering, config, given);
   std::optional<OutputLayer> layer;
-  if (data.of_tokens && predicts_tokens(config))
+  if (data.takes_tokens && predicts_tokens(config))
     layer = take_output_layer(lowering, outputs.front());
   lowering.run();
   if (layer && !lowering.can_have(layer->weight, layer->storage)) {
-    lowering.lower_passed_over(layer->nodes);
+    lowering.lower_unfused(layer->nodes);
     layer.reset();
   }
   if (config.diffusion) return append_denoiser(lowering, data, outputs.front());
@@ -206,7 +207,7 @@ void append_to_goal(Lowering& lowering,
     if (layer) return append_output_layer(lowering, config, *layer, kNoTensor);
     return builder.keep(rows_of(lowering, config, outputs.front()));
   }
-  // All that reads the first output is appended before its loss, whose rows may lie apart then.
+  // All ops that read the first output must precede its loss, so rows of other outputs come first.
   std::vector<TensorId> rows;
   for (size_t i = layer ? 1 : 0; i < outputs.size(); ++i)
     rows.push_back(rows_of(lowering, config, outputs[i]));

@@ -1,5 +1,25 @@
-// Attention as exporters write it before opset 23, and with dropout in every opset:
-//   MatMul(q, k^T) [Mul or Div by a number] [Add of a mask, or Where] Softmax [no NaN] [Dropout] MatMul(., v)
+// Recognises attention that exporters decompose, and lowers it to one native op. They do so before
+// opset 23, and with dropout in every opset (parts in brackets are optional):
+//
+//   MatMul(q, k^T) [Mul or Div by a number] [Add(mask) or Where(mask)] Softmax
+//       [IsNaN and Where: zeros for NaN] [Dropout] MatMul(., v)
+//
+// The match begins at the first MatMul and goes forward: `value_` is the current value, and each
+// step takes the node that reads it and advances. The native op keeps none of the intermediate
+// values, so each must have exactly one reader and must not be an output (Lowering::only_reader).
+// The zeros for NaN are the exception: IsNaN and Where both read the softmax. What else must hold
+// for the native op to compute the same:
+//
+//   - q and v are (B, H, T, D) and k^T is (B, H, D, T): self-attention with as many key heads as
+//     query heads;
+//   - the scale is a constant. The native op multiplies by 1 / sqrt(D), so q is multiplied by the
+//     rest;
+//   - the mask provably hides nothing, padding, later tokens, or both (TokenMasks, token_mask.cc);
+//   - the softmax is over the last axis, and the dropout's ratio is a constant and its mask unused;
+//   - v does not depend on the product itself. It may be computed by nodes that come later in the
+//     file: lower_early() lowers these first.
+//
+// If anything fails, nothing has been changed, and the nodes are lowered one by one.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -11,12 +31,12 @@
 namespace lockstep::onnx {
 namespace {
 
-// The constant number that a value is.
+// The value of a constant with one element.
 std::optional<float> constant_of(const Lowering& lowering, int value) {
   return number_of(lowering.value(lowering.origin_of(value)));
 }
 
-// The number by which the node that computes a value multiplies another one.
+// The constant factor, if the value is computed by a multiplication with one.
 std::optional<float> factor_of(const Lowering& lowering, int value) {
   const Node* const times = lowering.producer(lowering.origin_of(value));
   if (!is_op(times, "Mul")) return std::nullopt;
@@ -24,13 +44,13 @@ std::optional<float> factor_of(const Lowering& lowering, int value) {
   return first ? first : constant_of(lowering, times->input(1));
 }
 
-// Follows the only readers from the product of q and k on.
-class WrittenAttention {
+// The match, beginning at the product of q and k.
+class DecomposedAttention {
  public:
-  WrittenAttention(Lowering& lowering, const Node& product)
+  DecomposedAttention(Lowering& lowering, const Node& product)
       : lowering_(lowering), product_(product), value_(product.output(0)) {}
 
-  // Whether it ends in a product with v; then the rest is known.
+  // Whether the pattern matches; only then the other methods may be called.
   bool matches() {
     if (!has_heads(product_.input(0)) || !has_heads(product_.input(1))) return false;
     const Extents& q = extents(product_.input(0));
@@ -53,7 +73,7 @@ class WrittenAttention {
   int transposed_k() const { return product_.input(1); }
   int v() const { return v_; }
   int output() const { return value_; }
-  // Beside 1 / sqrt(D), which the op has.
+  // The factor in addition to the op's 1 / sqrt(D).
   float scale() const {
     return scale_ * std::sqrt(static_cast<float>(extents(product_.input(0))[3]));
   }
@@ -65,7 +85,7 @@ class WrittenAttention {
   const Extents& extents(int number) const { return lowering_.value(number).extents; }
   bool has_heads(int number) const { return extents(number).size() == 4; }
 
-  // The only reader of the value, where it is this op.
+  // The only reader of the current value, if it is this op.
   const Node* reader(const char* op) const {
     const Node* found = lowering_.only_reader(value_);
     return is_op(found, op) ? found : nullptr;
@@ -75,7 +95,7 @@ class WrittenAttention {
     value_ = node.output(0);
   }
   std::optional<float> number(int value) const { return constant_of(lowering_, value); }
-  // The operand that is not the value.
+  // The operand that is not the current value.
   int other(const Node& node) const {
     return node.input(lowering_.origin_of(node.input(0)) == value_ ? 1 : 0);
   }
@@ -96,7 +116,7 @@ class WrittenAttention {
     }
   }
 
-  // False where there is one that the op does not have.
+  // Returns false if there is a mask that the native op does not support.
   bool take_mask() {
     mask_.known = true;
     const Node* added = reader("Add");
@@ -116,7 +136,7 @@ class WrittenAttention {
     return mask_.known;
   }
 
-  // Of a row that sees nothing the op's result is 0 in any case.
+  // The nodes can be skipped, because the native op returns 0 for a row that sees nothing.
   void take_zeros_for_nan() {
     const auto [test, choice] = zeros_for_nan(lowering_, value_);
     if (test == nullptr) return;
@@ -129,7 +149,7 @@ class WrittenAttention {
     return axis == -1 || axis == 3;
   }
 
-  // False where its share is not known.
+  // Returns false if there is a dropout whose ratio is not a constant, or whose mask is used.
   bool take_dropout() {
     const Node* dropout = reader("Dropout");
     if (dropout == nullptr) return true;
@@ -172,24 +192,24 @@ TorchScores torch_scores(const Lowering& lowering, const Node& softmax) {
   const auto producer = [&](int value) { return lowering.producer(lowering.origin_of(value)); };
   const Node* const masked = producer(softmax.input(0));
   if (!is_op(masked, "Add")) return {};
-  for (const size_t place : {0, 1}) {
-    const Node* const product = producer(masked->input(place));
+  for (const size_t index : {0, 1}) {
+    const Node* const product = producer(masked->input(index));
     if (!is_op(product, "MatMul")) continue;
-    const auto of_q = factor_of(lowering, product->input(0));
-    if (of_q && of_q == factor_of(lowering, product->input(1)))
-      return {masked->input(place), masked->input(1 - place)};
+    const auto q_factor = factor_of(lowering, product->input(0));
+    if (q_factor && q_factor == factor_of(lowering, product->input(1)))
+      return {masked->input(index), masked->input(1 - index)};
   }
   return {};
 }
 
-bool lower_written_attention(Lowering& lowering, const Node& product) {
-  WrittenAttention found(lowering, product);
-  if (!found.matches() || !lowering.lower_ahead(found.v(), product)) return false;
+bool lower_decomposed_attention(Lowering& lowering, const Node& product) {
+  DecomposedAttention found(lowering, product);
+  if (!found.matches() || !lowering.lower_early(found.v(), product)) return false;
   GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(product);
   TensorId q = in_order(lowering, found.q(), {0, 2, 1, 3});
-  constexpr float kAlike = 1e-6f;
-  if (std::abs(found.scale() - 1) > kAlike) {
+  constexpr float kTolerance = 1e-6f;
+  if (std::abs(found.scale() - 1) > kTolerance) {
     PointwiseProgram scaled;
     const int x = scaled.input(0);
     scaled.append(PointwiseFunction::kMul, x, scaled.constant(found.scale()));
@@ -202,7 +222,7 @@ bool lower_written_attention(Lowering& lowering, const Node& product) {
                                             in_order(lowering, found.v(), {0, 2, 1, 3})},
                                            found.mask(),
                                            found.dropout());
-  for (const Node* node : found.nodes()) lowering.pass_over(*node);
+  for (const Node* node : found.nodes()) lowering.mark_fused(*node);
   lowering.set_transposed(found.output(), y, {0, 2, 1, 3});
   return true;
 }
