@@ -1,5 +1,5 @@
 #pragma once
-// Numbers as IDX and PNG files store them.
+// Big-endian numbers, as in IDX and PNG files.
 
 #include <cstddef>
 #include <cstdint>

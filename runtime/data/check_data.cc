@@ -17,24 +17,25 @@ void check_range(const char* field, const std::vector<float>& range) {
   if (range.size() == 2 && range[0] <= range[1]) return;
   refuse_value(field,
                fmt::format("[{}]", fmt::join(range, ", ")),
-               "two numbers, of which the first is not above the second");
+               "two numbers, the first at most as large as the second");
 }
 
 void check_image(const ImageConfig& image) {
   if (image.resize != 0 && image.resize < image.size)
     refuse_value("data.image.resize",
                  image.resize,
-                 fmt::format("0, or at least data.image.size, which is {}", image.size));
+                 fmt::format("0, or at least data.image.size ({})", image.size));
 }
 
-// Of models that make images from nothing, whose scale must be known.
+// Diffusion models generate images, so the scale of their pixels is fixed.
 void check_scale(const DataConfig& data, const ModelTraits& model) {
   for (const auto& [field, given] : {std::pair("data.image.mean", &data.image.mean),
                                      std::pair("data.image.std", &data.image.std)}) {
     if (!given->empty())
-      refuse_value(field,
-                   fmt::format("[{}]", fmt::join(*given, ", ")),
-                   fmt::format("none with model.{}, whose pixels are in [-1, 1]", model.section));
+      refuse_value(
+          field,
+          fmt::format("[{}]", fmt::join(*given, ", ")),
+          fmt::format("unset with model.{}, whose pixels are always in [-1, 1]", model.section));
   }
 }
 
@@ -47,36 +48,34 @@ void check_augment(const AugmentConfig& augment) {
 
 }  // namespace
 
-void check_data(const RunConfig& config) {
+void validate_data(const RunConfig& config) {
   const std::unique_ptr<const DataFormat> format = format_of(config.data);
   format->check();
   check_image(config.data.image);
   check_augment(config.data.augment);
   if (config.eval.every > 0 && !format->has_eval())
-    refuse_value("eval.every",
-                 config.eval.every,
-                 "0, or above it only with evaluation data in the data section, which has none");
+    refuse_value(
+        "eval.every", config.eval.every, "0, because the data section has no evaluation data");
 }
 
-void check_data_for_model(const DataConfig& data, const ModelTraits& model) {
+void require_format_for_model(const DataConfig& data, const ModelTraits& model) {
   const std::unique_ptr<const DataFormat> format = format_of(data);
   const std::string section = "data." + name_of(data.source);
-  if (!format->gives(model.input))
-    refuse_value(
-        "data",
-        section,
-        fmt::format("{} with {}",
-                    formats_for(model),
-                    model.wants_images() ? "a model of images" : "model." + model.section));
+  if (!format->supports(model.input))
+    refuse_value("data",
+                 section,
+                 fmt::format("{} with {}",
+                             formats_for(model),
+                             model.wants_images() ? "an image model" : "model." + model.section));
   format->check_for_model(model);
   check_order(data, model);
   if (model.diffusion) check_scale(data, model);
   if (format->has_images(model.input)) return;
   if (!(data.image == ImageConfig{}))
-    throw ConfigError("data.image: given; allowed: only where the data are images, not {}",
+    throw ConfigError("data.image: given, but {} has no images; allowed: with images only",
                       section);
   if (!(data.augment == AugmentConfig{}))
-    throw ConfigError("data.augment: given; allowed: only where the data are images, not {}",
+    throw ConfigError("data.augment: given, but {} has no images; allowed: with images only",
                       section);
 }
 

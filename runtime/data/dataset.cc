@@ -1,7 +1,10 @@
 #include "runtime/data/dataset.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/data/check_data.h"
 #include "runtime/data/format.h"
@@ -17,17 +20,17 @@ OpenedSource open_source(const DataConfig& config,
                          const ModelTraits& model,
                          uint64_t seed,
                          bool need_train) {
-  check_data_for_model(config, model);
+  require_format_for_model(config, model);
   return format_of(config)->open(model, seed, need_train);
 }
 
-// Refuses samples that are of tokens alone where the model needs all rows of them.
+// Throws ConfigError if samples have only a row of tokens, but the model needs segments too.
 void check_samples(const DataConfig& config, const ModelTraits& model, const Dataset* dataset) {
   if (dataset == nullptr || model.input != ModelInput::kTokens || !takes_segments(model)) return;
   const SampleSpec& input = dataset->input();
   if (input.shape.rank() == 2 && input.shape[0] == kTextRows) return;
   throw ConfigError(
-      "data.{}: has samples for causal language models alone; model.{} needs another source",
+      "data.{}: its samples fit only causal language models; model.{} needs another data source",
       name_of(config.source),
       model.section);
 }
@@ -50,6 +53,29 @@ OpenedData samples_of(OpenedSource source,
 
 }  // namespace
 
+int32_t Dataset::label(int64_t index) const {
+  LOCKSTEP_CHECK(target().dtype == DType::kI32 && target().shape.rank() == 0);
+  std::vector<std::byte> sample(input().bytes());
+  int32_t label = 0;
+  read({.index = index}, sample.data(), reinterpret_cast<std::byte*>(&label));
+  return label;
+}
+
+uint64_t Dataset::checksum() const {
+  const size_t input_bytes = input().bytes(), sample_bytes = input_bytes + target().bytes();
+  const auto bytes = samples() * static_cast<int64_t>(sample_bytes);
+  const int64_t stride = std::max<int64_t>(1, bytes / kMaxHashedBytes);
+  std::vector<std::byte> sample(sample_bytes);
+  Checksum checksum;
+  const int64_t count = samples();
+  checksum.update(&count, sizeof(count));
+  for (int64_t index = 0; index < count; index += stride) {
+    read({.index = index}, sample.data(), sample.data() + input_bytes);
+    checksum.update(sample.data(), sample.size());
+  }
+  return checksum.value();
+}
+
 OpenedData open_data(const DataConfig& config,
                      const ModelTraits& model,
                      uint64_t seed,
@@ -60,7 +86,7 @@ OpenedData open_data(const DataConfig& config,
 }
 
 OpenedData open_inputs(const DataConfig& config, const ModelTraits& model, uint64_t seed) {
-  check_data_for_model(config, model);
+  require_format_for_model(config, model);
   return samples_of(format_of(config)->open_inputs(model, seed), config, model, seed);
 }
 

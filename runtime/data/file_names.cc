@@ -13,21 +13,21 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostFiles = 1'000'000;
+constexpr size_t kMaxFiles = 1'000'000;
 
 void expand_braces(const std::string& pattern,
                    const std::string& field,
                    std::vector<std::string>* names) {
   const size_t open = pattern.find('{'), close = pattern.find('}');
   if (open == std::string::npos && close == std::string::npos) {
-    if (names->size() >= kMostFiles)
-      throw ConfigError("{}: over {} files; allowed: fewer", field, kMostFiles);
+    if (names->size() >= kMaxFiles)
+      throw ConfigError("{}: names more than {} files; allowed: fewer", field, kMaxFiles);
     names->push_back(pattern);
     return;
   }
   const auto refuse = [&] {
     refuse_value(
-        field, lockstep::in_quotes(pattern), "braces with two numbers upwards, such as {000..012}");
+        field, lockstep::in_quotes(pattern), "braces with two ascending numbers, as in {000..012}");
   };
   if (open == std::string::npos || close == std::string::npos || close < open) refuse();
   const std::string inside = pattern.substr(open + 1, close - open - 1);
@@ -42,8 +42,8 @@ void expand_braces(const std::string& pattern,
   const std::string low = inside.substr(0, dots);
   const int64_t first = number(low), last = number(std::string_view(inside).substr(dots + 2));
   if (last < first) refuse();
-  if (static_cast<size_t>(last - first) >= kMostFiles)
-    throw ConfigError("{}: over {} files; allowed: fewer", field, kMostFiles);
+  if (static_cast<size_t>(last - first) >= kMaxFiles)
+    throw ConfigError("{}: names more than {} files; allowed: fewer", field, kMaxFiles);
   for (int64_t value = first; value <= last; ++value)
     expand_braces(pattern.substr(0, open) + fmt::format("{:0{}}", value, low.size()) +
                       pattern.substr(close + 1),
@@ -51,7 +51,7 @@ void expand_braces(const std::string& pattern,
                   names);
 }
 
-// `text` as glob(3) takes it where its characters in `special` mean no more than themselves.
+// `text` as a pattern for glob(3) in which the characters of `special` stand for themselves.
 std::string escaped(const std::string& text, std::string_view special) {
   std::string result;
   for (const char c : text) {
@@ -77,8 +77,8 @@ class Matches {
   bool found_;
 };
 
-// A name that matches is given whole: where it lies below `dir`, that is a part of it. A file and
-// its compressed copy are refused: both would be read.
+// Appends the absolute paths of the files that match. Throws DataError if a file and its compressed
+// copy both match, because both would be read.
 void expand_stars(const std::string& name,
                   const std::string& dir,
                   const std::string& field,

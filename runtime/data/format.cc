@@ -13,7 +13,7 @@ std::vector<DataSource> defaults(std::index_sequence<kIndices...>) {
   return {DataSource(std::in_place_index<kIndices>)...};
 }
 
-// A data section of every format, as it is by default.
+// A data section of each format, with default fields.
 std::vector<DataConfig> all_formats() {
   std::vector<DataConfig> formats;
   for (DataSource& source : defaults(std::make_index_sequence<std::variant_size_v<DataSource>>()))
@@ -21,9 +21,9 @@ std::vector<DataConfig> all_formats() {
   return formats;
 }
 
-// Whether the model takes what a format gives, whose fields have their defaults.
+// Whether a format with default fields fits the model.
 bool takes(const ModelTraits& model, const DataFormat& format) {
-  if (!format.gives(model.input)) return false;
+  if (!format.supports(model.input)) return false;
   try {
     format.check_for_model(model);
   } catch (const ConfigError&) {
@@ -66,7 +66,7 @@ void use_classes_of_model(const ModelTraits& model, DataSummary* summary) {
   if (summary->classes > model.outputs)
     throw DataError("the data have {} classes; {}; allowed: an output for each class",
                     summary->classes,
-                    model.outputs_told());
+                    model.describe_outputs());
   summary->classes = model.outputs;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a format of data says of one of its configs. runtime/README.md tells how to add one.
+// The interface of a data format. runtime/README.md explains how to add one.
 
 #include <functional>
 #include <memory>
@@ -9,80 +9,81 @@
 #include <vector>
 
 #include "runtime/config/model_traits.h"
-#include "runtime/data/assumed.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/images/image_stores.h"
+#include "runtime/data/placeholder.h"
 
 namespace lockstep {
 
 using DataSource = decltype(DataConfig::source);
 
-// Samples; or images, which the pipeline of images makes samples of.
+// Samples, or images from which the image pipeline makes samples.
 using OpenedSource = std::variant<OpenedData, ImageStores>;
 
+// One data format with one config. Each virtual function answers for that config.
 class DataFormat {
  public:
   virtual ~DataFormat() = default;
 
-  // Throws ConfigError where fields of the config do not go together; of fields that only some
-  // models go with the second one, which is for models that take what the format gives.
+  // Throws ConfigError if fields of the config contradict each other.
   virtual void check() const {}
+  // Throws ConfigError if a field does not fit the model. supports(model.input) must be true.
   virtual void check_for_model(const ModelTraits& /*model*/) const {}
 
-  // Whether it has samples for models that take `input`.
-  virtual bool gives(ModelInput input) const = 0;
-  // Whether those may be made of images, as data.image and data.augment say.
+  // Whether it provides samples for models that take `input`.
+  virtual bool supports(ModelInput input) const = 0;
+  // Whether such samples are made from images, so that data.image and data.augment apply.
   virtual bool has_images(ModelInput input) const { return input == ModelInput::kImages; }
-  // Whether its tokens are the values of bytes.
+  // Whether its tokens are byte values.
   virtual bool has_byte_tokens() const { return false; }
   virtual bool has_eval() const = 0;
-  // The files, patterns of them or folders that it names; empty names stand for none.
+  // The files, file patterns or folders that the config names. Empty names are ignored.
   virtual std::vector<std::string> files() const = 0;
 
-  // Opens and checks the files; see open_data(). The model takes what the format gives.
+  // Opens and checks the files; see open_data(). supports(model.input) must be true.
   virtual OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const = 0;
-  // The same without training data, where nobody reads the targets: labels need not be there.
+  // The same without training data and without a need for targets: files may lack labels.
   virtual OpenedSource open_inputs(const ModelTraits& model, uint64_t seed) const {
     return open(model, seed, /*need_train=*/false);
   }
-  // What the config says of data whose files are not here. Throws DataError where that is not
-  // enough.
-  virtual AssumedData assume(const MissingFile& missing) const = 0;
+  // What the config determines about the data if a file is missing. Throws DataError if that is not
+  // enough for a plan.
+  virtual PlaceholderData make_placeholder(const MissingFile& missing) const = 0;
 
-  // The source whose training images are what lies at `path`, where it looks like this format; of
-  // a config by default.
+  // If the file or folder at `path` looks like this format: a source with default fields that reads
+  // its training images from there.
   virtual std::optional<DataSource> source_at(const std::string& /*path*/) const {
     return std::nullopt;
   }
 };
 
-// Every format specialises this for its config, in its own file; one that does not is an error of
-// the linker. Borrows both.
+// Every format specialises this for its config, in its own file; the linker reports one that does
+// not. Borrows both.
 template <typename Config>
 std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const Config& config);
 
 // The format of a data section, which it borrows.
 std::unique_ptr<const DataFormat> format_of(const DataConfig& data);
 
-// open_data() of the evaluation set, for outputs without a loss: nobody reads the targets, and files
-// of texts need no labels.
+// Like open_data() for the evaluation set only, to compute outputs without a loss: targets are not
+// read, and text files need no labels.
 OpenedData open_inputs(const DataConfig& config, const ModelTraits& model, uint64_t seed);
 
-// The sections of the formats that the model takes: "data.text, data.tokens or data.synthetic".
+// The data sections that fit the model, for messages: "data.text, data.tokens or data.synthetic".
 std::string formats_for(const ModelTraits& model);
 
-// The source of the first format to which `path` looks like its own; none: it is nobody's.
+// source_at() of the first format that recognises `path`.
 std::optional<DataSource> image_source_at(const std::string& path);
 
-// `eval_fraction` splits the training data; next to separate evaluation data it would do nothing.
-// Throws ConfigError; `section` is the format's.
+// Throws ConfigError if `eval_fraction`, which splits the training data, is given although there
+// are separate evaluation data. `section`: the format's, for the message.
 void check_eval_split(const std::string& section, const std::string& eval, float eval_fraction);
 
-// Where targets are classes: makes them as many as the model's config says, if it does. Throws
-// DataError where the data have more.
+// Sets the number of classes to the model's number of outputs, if the model's config has one.
+// Throws DataError if the data have more classes.
 void use_classes_of_model(const ModelTraits& model, DataSummary* summary);
 
-// A format whose config names its files as `train` and `eval`, each a string or a list of strings.
+// Base of formats whose config has files `train` and `eval`, each a string or a list of strings.
 template <typename Config>
 class FileFormat : public DataFormat {
  public:

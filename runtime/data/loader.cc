@@ -9,15 +9,25 @@
 
 namespace lockstep {
 
-// With one thread (several: loader_threads.cc) it and the user share two counters: produced_, which
-// only the thread advances, and released_, which only the user advances. While the ring is neither
-// empty nor full nobody takes the mutex. The thread sleeps when the ring is full and is woken only
-// when it is half empty, so that for tiny batches a wake-up pays for many steps; the user sleeps
-// only when the ring is empty.
+// The loader is a bounded ring buffer. Its consumer is the trainer, which should rarely wait or
+// take a lock. This file has the producer that is a single thread; loader_threads.cc has the one of
+// several threads.
 //
-// Nobody misses a wake-up: each side, before it sleeps, sets its asleep flag and then looks at the
-// other side's counter once more, under the mutex; the other side advances its counter and then
-// looks at the flag. All four are sequentially consistent, so at least one of them sees the other.
+//      released_         taken_           produced_        released_ + ring_batches
+//          |  in use        |  filled         |  free           |
+//   -------+----------------+-----------------+-----------------+------->  batch number
+//
+// Batch b is in slot b % ring_batches. Only the producer advances produced_, and only the consumer
+// advances released_: each next() releases the batch that the last one returned. While the ring is
+// neither empty nor full, nobody takes the mutex. The producer sleeps if the ring is full, and only
+// wakes once it is half empty (refill_at_), so that one wake-up pays for many steps if batches are
+// tiny. The consumer sleeps only if the ring is empty.
+//
+// No wake-up is lost. Before a side sleeps, it sets its asleep flag and then reads the other side's
+// counter again, under the mutex. The other side advances its counter first and reads the flag
+// then. All four operations are sequentially consistent, so at least one side sees the other's
+// write. Whoever sees the flag locks and unlocks the mutex before it notifies, so that it cannot
+// notify between the sleeper's check and its wait.
 
 namespace {
 
@@ -53,7 +63,7 @@ int64_t default_ring_batches(size_t batch_bytes) {
 
 int choose_loader_threads(const Dataset& dataset, int64_t configured, int compute_threads) {
   if (configured > 0) return static_cast<int>(configured);
-  return dataset.costly() ? compute_threads : 1;
+  return dataset.is_expensive() ? compute_threads : 1;
 }
 
 int64_t evaluation_steps(int64_t samples, const BatchGeometry& geometry) {
@@ -94,8 +104,8 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options, std::span<s
   } catch (const std::system_error& error) {
     end_threads();
     throw ConfigError(
-        "data.decode_threads: cannot start thread {} of {}: {}; set fewer, or raise the limit of "
-        "processes (ulimit -u, docker --pids-limit)",
+        "data.decode_threads: cannot start thread {} of {}: {}; set fewer threads, or raise the "
+        "process limit (ulimit -u, docker --pids-limit)",
         threads_.size() + 1,
         options_.threads,
         error.code().message());
@@ -131,7 +141,7 @@ int64_t Loader::batches_from(int64_t first_step) const {
   return options_.steps < 0 ? rest : std::min(rest, options_.steps);
 }
 
-// The user's side.
+// The consumer's side.
 
 const LaneBatch* Loader::next() {
   release_last();
@@ -188,7 +198,7 @@ void Loader::halt_and_wait() {
   consumer_wakes_.wait(lock, [this] { return is_parked(); });
 }
 
-// The thread's side.
+// The producer's side, if it is a single thread.
 
 void Loader::run() {
   for (;;) {
@@ -236,8 +246,8 @@ void Loader::announce_batch() {
   consumer_wakes_.notify_one();
 }
 
-// From lane to lane the samples go on, or others' are skipped: one pair of divisions serves all
-// rows.
+// Positions are computed by one division for the first row. From there they advance by 1 for each
+// row, and between lanes by the samples of the lanes that other ranks fill.
 void Loader::fill_rows(EpochOrder& order, int64_t step, int64_t slot, int64_t begin, int64_t end) {
   const BatchGeometry& geometry = options_.geometry;
   const int64_t skipped = (geometry.lane_stride - 1) * geometry.lane_batch;  // after each lane
@@ -245,7 +255,7 @@ void Loader::fill_rows(EpochOrder& order, int64_t step, int64_t slot, int64_t be
                         begin + begin / geometry.lane_batch * skipped;
   SampleKey key{.index = 0, .epoch = 0, .augment = options_.training};
   int64_t position = first;
-  int64_t left = samples_ - first;  // evaluation: samples to its end
+  int64_t left = samples_ - first;  // in evaluation: samples up to the end
   if (options_.training) {
     key.epoch = first / samples_;
     position = first % samples_;

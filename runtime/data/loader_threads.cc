@@ -1,4 +1,4 @@
-// Several threads that fill the ring.
+// The loader's producer if it has several threads.
 
 #include <algorithm>
 #include <utility>
@@ -8,17 +8,19 @@
 
 namespace lockstep {
 
-// The rows of all batches form one sequence. Each thread claims the next few rows, as far as the
-// ring has room, and reads them without the mutex; whoever fills the last row of the oldest open
-// batch hands it over. So nobody waits for the slowest image of a batch: the others go on with
-// the next one. Where a row comes to lie and what is read into it depend on its number alone.
+// The rows of all batches form one sequence. Each thread claims the next few rows, if the ring has
+// room for them, and reads them without the mutex. The thread that fills the last row of the oldest
+// unfinished batch publishes that batch, and any finished ones behind it. So nobody waits for the
+// slowest image of a batch: the other threads continue with the next batch. A row's number alone
+// determines where it is stored and what is read into it, so the batches do not depend on the
+// number of threads.
 //
-// Rows are claimed in order, so when reading fails, every row before the first failure has been
-// claimed and will be filled: the batches before the failed one are complete.
+// Rows are claimed in order. So if reading a row fails, every row before it has been claimed and
+// will be filled: all batches before the failed one are complete.
 
 namespace {
 
-// Rows claimed at a time where they cost too little to take the mutex for each.
+// Rows per claim, if a row is too cheap to take the mutex for each.
 constexpr int64_t kCheapRows = 32;
 
 }  // namespace
@@ -37,7 +39,7 @@ bool Loader::is_parked() const {
 
 void Loader::run_one_of_many() {
   EpochOrder order = make_order();
-  const int64_t at_a_time = dataset_.costly() ? 1 : kCheapRows;
+  const int64_t at_a_time = dataset_.is_expensive() ? 1 : kCheapRows;
   std::unique_lock lock(mutex_);
   while (!quit_) {
     if (!can_claim()) {

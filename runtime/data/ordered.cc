@@ -37,7 +37,7 @@ std::shared_ptr<const std::vector<int32_t>> lengths_of(const Dataset& dataset) {
   return lengths;
 }
 
-// Another data set in an order of its own.
+// Wraps a data set to give it another order.
 class OrderedDataset final : public Dataset {
  public:
   OrderedDataset(std::unique_ptr<Dataset> dataset, SampleOrder order)
@@ -60,8 +60,8 @@ class OrderedDataset final : public Dataset {
   int64_t length(int64_t index) const override { return dataset_->length(index); }
   int32_t label(int64_t index) const override { return dataset_->label(index); }
   SampleOrder order() const override { return order_; }
-  bool costly() const override { return dataset_->costly(); }
-  uint64_t content() const override { return dataset_->content(); }
+  bool is_expensive() const override { return dataset_->is_expensive(); }
+  uint64_t checksum() const override { return dataset_->checksum(); }
   int64_t bad_records() const override { return dataset_->bad_records(); }
 
  private:
@@ -83,16 +83,16 @@ void refuse_if_given(bool given, const char* field, const char* unless) {
 void check_order(const DataConfig& data, const ModelTraits& model) {
   refuse_if_given(data.balance_classes && !data.shuffle,
                   "data.balance_classes",
-                  "data.shuffle is true: what is drawn has no order as stored");
+                  "data.shuffle is true, because samples are drawn at random");
   refuse_if_given(data.balance_classes && !has_class_labels(model),
                   "data.balance_classes",
-                  "a sample has a class label, as the model predicts something else");
+                  "samples have class labels; this model predicts something else");
   refuse_if_given(data.group_by_length && !data.shuffle,
                   "data.group_by_length",
-                  "data.shuffle is true: what is sorted has no order as stored");
+                  "data.shuffle is true, because batches come in a random order");
   refuse_if_given(data.group_by_length && model.input != ModelInput::kTokens,
                   "data.group_by_length",
-                  "the model takes texts, whose samples are padded");
+                  "the model takes text, whose samples are padded");
 }
 
 void order_training(const DataConfig& data, OpenedData* opened) {

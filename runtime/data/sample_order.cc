@@ -9,8 +9,8 @@
 namespace lockstep {
 namespace {
 
-constexpr uint32_t kBalancePurpose = kRngShuffle | 4;  // masking.cc has 3
-constexpr uint64_t kGroupSeed = 0x5851F42D4C957F2Du;   // groups are not permuted as windows are
+constexpr uint32_t kBalancePurpose = kRngShuffle | 4;  // 3 is in masking.cc
+constexpr uint64_t kGroupSeed = 0x5851F42D4C957F2Du;   // keeps groups apart from windows
 
 // A random number in [0, bound) from two words.
 int64_t bounded(uint32_t high, uint32_t low, int64_t bound) {
@@ -19,7 +19,8 @@ int64_t bounded(uint32_t high, uint32_t low, int64_t bound) {
       (static_cast<unsigned __int128>(word) * static_cast<uint64_t>(bound)) >> 64);
 }
 
-// A seed of its own for each window, so that no two are permuted alike. SplitMix64's finaliser.
+// A different seed for each window, so that no two windows are permuted alike. The mixing is
+// SplitMix64's.
 uint64_t seed_of_window(uint64_t seed, int64_t window) {
   uint64_t z = seed + static_cast<uint64_t>(window + 1) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -62,13 +63,15 @@ void EpochOrder::begin_epoch(int64_t epoch) {
   }
 }
 
-// Batches begin where epoch * samples + position is a multiple of their size.
+// Batches straddle epochs: one begins at each position with (epoch * samples + position) % batch_
+// == 0. So an epoch is the tail of a batch that began earlier (`head` samples), whole batches, and
+// the beginning of one that ends in the next epoch. Only whole batches are grouped by length.
 int64_t EpochOrder::at(int64_t epoch, int64_t position) {
   if (!shuffle_ || order_.lengths == nullptr) return ungrouped(epoch, position);
   const int64_t samples = order_.samples;
-  const int64_t past = (epoch % batch_) * (samples % batch_) % batch_;
-  const int64_t head = (batch_ - past) % batch_;  // of a batch that began in the epoch before
-  const int64_t in_whole = position - head;       // among those of batches that lie in this epoch
+  const int64_t past = (epoch % batch_) * (samples % batch_) % batch_;  // no overflow
+  const int64_t head = (batch_ - past) % batch_;
+  const int64_t in_whole = position - head;  // index among the samples of whole batches
   const int64_t whole = std::max<int64_t>(0, samples - head) / batch_ * batch_;
   if (in_whole < 0 || in_whole >= whole) return ungrouped(epoch, position);
   const int64_t group_size = kGroupedBatches * batch_;

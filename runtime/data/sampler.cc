@@ -8,20 +8,28 @@
 
 namespace lockstep {
 
-// A Feistel network is a bijection of [0, 2^bits) whatever its round function does: each round
-// changes one half by exclusive or with a function of the other half and a round key. Values of at
-// least `samples` are sent through again until one falls inside ("cycle walking"), which keeps the
-// whole a bijection of [0, samples); as 2^bits < 2 * samples (but for tiny sets), that takes under
-// two passes on average. Round keys come from Philox; the round function is only an integer hash,
-// as this decides the order of samples, not a secret.
+// The permutation is a Feistel network with cycle walking, as in format-preserving encryption
+// (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It needs no table, so every
+// rank can look up any position of any epoch in constant memory.
+//
+// A value is split into `low` and `high` bits. Each round xors one half with a hash, mix(), of the
+// other half and a round key. Repeating a round undoes it, so the network is a bijection of
+// [0, 2^bits), whatever the hash is. To get a bijection of [0, samples), a result >= samples is
+// permuted again until it is below. This walks along the cycle of the permutation and must come
+// back below `samples`, at the latest to the value that it started from. As 2^bits < 2 * samples,
+// except for tiny data sets, it takes fewer than two passes on average.
+//
+// The round keys come from Philox with (seed, epoch). The hash is a cheap one: the order of samples
+// must look random but is no secret. A change of keys, rounds or mix() changes the order of every
+// run, and with it the weights that the tests expect.
 
 namespace {
 
-constexpr int kSmallestDomainBits =
-    4;  // fewer bits would leave the network few permutations to choose
+// With fewer bits the network could represent only a few permutations.
+constexpr int kMinDomainBits = 4;
 
-// `bits` bits, each of which depends on all of `value` and `key`. One product alone is not enough:
-// pairs of positions would then prefer some pairs of samples.
+// A hash of `bits` bits, each of which depends on all bits of `value` and `key`. A single
+// multiplication is not enough: some pairs of positions would then prefer some pairs of samples.
 uint64_t mix(uint64_t value, uint32_t key, int bits) {
   uint32_t hash = (static_cast<uint32_t>(value) ^ key) * 0x9E3779B1u;
   hash = (hash ^ hash >> 15) * 0x85EBCA6Bu;
@@ -35,7 +43,7 @@ Sampler::Sampler(int64_t samples, uint64_t seed, int64_t epoch, bool shuffle)
   LOCKSTEP_CHECK(samples >= 1 && samples < (int64_t{1} << 62), "samples = {}", samples);
   LOCKSTEP_CHECK(epoch >= 0 && epoch < (int64_t{1} << 32), "epoch = {}", epoch);
   const int bits =
-      std::max<int>(kSmallestDomainBits, std::bit_width(static_cast<uint64_t>(samples) - 1));
+      std::max<int>(kMinDomainBits, std::bit_width(static_cast<uint64_t>(samples) - 1));
   low_bits_ = bits / 2;
   high_bits_ = bits - low_bits_;
   const RngStream stream{

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// A permutation of [0, samples): a pure function of (seed, epoch), so every rank can look up any
-// position without memory, messages or history. Without shuffling it is the identity.
+// A permutation of [0, samples). It is a pure function of (seed, epoch), so every rank can look up
+// any position without tables, communication or history. Without shuffling it is the identity.
 class Sampler {
  public:
   // 1 <= samples < 2^62, 0 <= epoch < 2^32.

@@ -17,7 +17,8 @@ bool is_gzip(std::span<const std::byte> bytes) {
 
 namespace {
 
-// How a format's files begin, and end where that is told too; and the way to text.
+// The bytes with which files of a format begin and end (`end` may be empty), and a command that
+// converts them to text.
 struct OtherFormat {
   std::string_view name, begin, end, remedy;
 };
@@ -71,8 +72,8 @@ namespace {
 constexpr uint64_t kLimitFactor = 64;
 constexpr uint64_t kLimitBase = uint64_t{64} << 20;
 constexpr size_t kScratchBytes = size_t{64} << 10;
-constexpr size_t kLargestChunk = size_t{1} << 30;  // zlib counts in 32 bits
-constexpr int kGzipOnly = 16;                      // added to the window bits
+constexpr size_t kMaxChunkBytes = size_t{1} << 30;  // zlib counts in 32 bits
+constexpr int kGzipOnly = 16;                       // added to zlib's window bits: accept gzip only
 
 class Inflater {
  public:
@@ -93,36 +94,36 @@ bool only_zeros(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Where the next bytes go, after so many that have been written.
-using Room = std::function<std::span<std::byte>(uint64_t written)>;
+// Returns the buffer for the bytes that follow the first `written`.
+using OutputBuffer = std::function<std::span<std::byte>(uint64_t written)>;
 
-// Decompresses all members; returns how many bytes came.
+// Decompresses all members. Returns the number of bytes.
 uint64_t inflate_all(std::span<const std::byte> compressed,
                      const std::string& name,
-                     const Room& room) {
+                     const OutputBuffer& buffer) {
   Inflater inflater(name);
   z_stream& stream = inflater.stream();
   size_t read = 0;
   uint64_t written = 0;
   while (true) {
-    const std::span<std::byte> output = room(written);
-    const size_t offered = std::min(compressed.size() - read, kLargestChunk);
-    const size_t wanted = std::min(output.size(), kLargestChunk);
+    const std::span<std::byte> output = buffer(written);
+    const size_t offered = std::min(compressed.size() - read, kMaxChunkBytes);
+    const size_t wanted = std::min(output.size(), kMaxChunkBytes);
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(compressed.data() + read));
     stream.avail_in = static_cast<uInt>(offered);
     stream.next_out = reinterpret_cast<Bytef*>(output.data());
     stream.avail_out = static_cast<uInt>(wanted);
     const int status = inflate(&stream, Z_NO_FLUSH);
-    const size_t came = wanted - stream.avail_out;
+    const size_t produced = wanted - stream.avail_out;
     read += offered - stream.avail_in;
-    written += came;
+    written += produced;
     if (status == Z_STREAM_END) {
       const auto rest = compressed.subspan(read);
-      if (only_zeros(rest)) return written;  // tape padding, which gzip ignores too
+      if (only_zeros(rest)) return written;  // padding of tapes, which gzip ignores too
       if (!is_gzip(rest))
         throw DataError("{}: {} bytes of garbage after the gzip data", name, rest.size());
       inflateReset(&stream);
-    } else if (status == Z_BUF_ERROR && read == compressed.size() && came < wanted) {
+    } else if (status == Z_BUF_ERROR && read == compressed.size() && produced < wanted) {
       throw DataError("{}: the gzip data is truncated after {} bytes", name, compressed.size());
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
       throw DataError("{}: corrupt gzip data at byte {}: {}",
@@ -133,7 +134,7 @@ uint64_t inflate_all(std::span<const std::byte> compressed,
   }
 }
 
-// How many bytes would come; refuses more than are allowed.
+// The number of decompressed bytes. Throws DataError if there are more than allowed.
 uint64_t count_inflated(std::span<const std::byte> compressed,
                         const std::string& name,
                         const SizeByHeader& size) {
@@ -156,7 +157,7 @@ uint64_t count_inflated(std::span<const std::byte> compressed,
           *promised);
   };
   const uint64_t bytes = inflate_all(compressed, name, [&](uint64_t written) {
-    // Its header may come in pieces.
+    // Collect the header, which may arrive in several pieces.
     if (size && written < kSizeHeaderBytes) return std::span(scratch).subspan(written);
     check(written);
     return std::span(scratch);
@@ -172,7 +173,7 @@ std::vector<std::byte> gunzip(std::span<const std::byte> compressed,
                               const SizeByHeader& size) {
   const uint64_t bytes = count_inflated(compressed, name, size);
   std::vector<std::byte> output(bytes);
-  std::byte beyond{};  // room for what does not come: zlib asks for some at the end
+  std::byte beyond{};  // zlib needs room even if no byte is left
   inflate_all(compressed, name, [&](uint64_t written) {
     const auto rest = std::span(output).subspan(std::min(written, bytes));
     return rest.empty() ? std::span(&beyond, 1) : rest;

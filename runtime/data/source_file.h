@@ -13,43 +13,43 @@
 
 namespace lockstep {
 
-// True when `bytes` begins with the gzip magic bytes.
+// Whether `bytes` begins with the gzip magic bytes.
 bool is_gzip(std::span<const std::byte> bytes);
 
-// Throws DataError, with a way to convert it, where a file of text is one of Parquet, Arrow or a kind of
-// compression that is not read. `name`: the file's, for messages.
+// Throws DataError if a text file is in fact Parquet, Arrow or compressed in an unsupported way.
+// The message explains how to convert it. `name`: the file's, for messages.
 void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name);
 
-// Throws DataError, with a way to convert it, where a byte order mark says that a text is UTF-16.
+// Throws DataError if the text has the byte order mark of UTF-16. The message explains how to
+// convert the file.
 void refuse_utf16(std::string_view text, const std::string& name);
 
-// The text of a file, which is UTF-8, without the byte order mark that it may begin with. Throws
-// DataError where it is of another format, or UTF-16.
+// The text of a UTF-8 file without its byte order mark, if it has one. Throws DataError if the file
+// has another format or is UTF-16.
 std::string_view text_in(std::span<const std::byte> bytes, const std::string& name);
 
-// The bytes of a whole file, as its first ones say. Throws DataError where they say nothing valid.
+// The size of a file in bytes according to its first bytes. Throws DataError if these are invalid.
 using SizeByHeader = std::function<uint64_t(std::span<const std::byte> first)>;
-// What a SizeByHeader is given, or the whole file where that is shorter.
+// How many bytes a SizeByHeader receives; the whole file if that is shorter.
 constexpr size_t kSizeHeaderBytes = 64;
 
-// Decompresses all members of a gzip file. `name` is the file's name for messages. The bytes are
-// counted before memory is taken for them. Throws DataError on corrupt or truncated input, and on
-// more than 64 times the compressed size plus 64 MiB or, where `size` is given, than that says:
-// until then 64 KiB are taken.
+// Decompresses all members of a gzip file. `name`: the file's, for messages. A first pass in a
+// buffer of 64 KiB counts the bytes, so that a bad file cannot exhaust memory. Throws DataError if
+// the input is corrupt or truncated, or if the output has more bytes than 64 times the compressed
+// size plus 64 MiB, or than `size` returns.
 std::vector<std::byte> gunzip(std::span<const std::byte> compressed,
                               const std::string& name,
                               const SizeByHeader& size = nullptr);
 
-// A whole file in memory: mapped when plain, on the heap when it was compressed (told by its first
-// bytes, not by its name). Movable; the bytes stay in place.
+// A whole file in memory: mapped if plain, decompressed to the heap if its first bytes (not its
+// name) are those of gzip. Movable; the bytes keep their address.
 class SourceFile {
  public:
-  // Formats whose plain files may begin like a gzip file are never decompressed.
+  // kNever is for formats whose plain files may begin like a gzip file.
   enum class Gzip { kDecompress, kNever };
 
-  // `path` relative to `dir` unless absolute or `dir` is empty; `field` is the config field that
-  // names it, for messages; `size`: as of gunzip(). Throws DataError when it cannot be read or is
-  // empty.
+  // `path` is relative to `dir` unless absolute. `field`: the config field that names the file, for
+  // messages. `size`: see gunzip(). Throws DataError if the file cannot be read or is empty.
   SourceFile(const std::string& dir,
              const std::string& path,
              const std::string& field,

@@ -1,15 +1,16 @@
-// Synthetic data for benchmarks: costs nothing to read, yet can be learnt, so a falling loss still
-// shows that a run works. A pure function of (seed, index), the same on every machine (no library
-// mathematics is used):
-// - Features with softmax: label () i32 uniform; x (F) f32 is the label's random sign vector plus
-//   noise, scaled to about unit variance.
-// - Features with other losses: x about N(0, 1); target (O) f32 a fixed random linear map of x, or
-//   whether that is positive for binary cross-entropy (0 or 1).
-// - Tokens: mostly the next token is a fixed function of the last (times a, plus b, modulo the
+// Synthetic data for benchmarks. Reading costs nothing, yet the data can be learnt, so that a
+// falling loss still shows that a run works. Samples are a pure function of (seed, index) and the
+// same on every machine, as no math library is used:
+// - Features with softmax: label () i32 is uniform; x (F) f32 is the label's random sign vector
+//   plus noise, scaled to about unit variance.
+// - Features with other losses: x is about N(0, 1); target (O) f32 is a fixed random linear map of
+//   x, or for binary cross-entropy 1 if that is positive and otherwise 0.
+// - Tokens: the next token is usually a fixed function of the last (times a, plus b, modulo the
 //   vocabulary); one in eight is random.
-// - Images: see images/synthetic_images.h; texts of other models: text/synthetic_text.h.
-// Where the model gives outputs or a vocabulary, they count, else synthetic.classes. At most 4,096
-// samples and about 64 MiB are generated; larger indices repeat them. No evaluation set.
+// - Images: see images/synthetic_images.h. Texts for other language models: text/synthetic_text.h.
+// The number of classes is the model's outputs or vocabulary if its config has one, otherwise
+// synthetic.classes. At most 4,096 samples and about 64 MiB are generated; larger indices repeat
+// them. There is no evaluation set.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -29,9 +30,9 @@ namespace {
 
 constexpr int64_t kTableSamples = 4096;
 constexpr int64_t kTableBytes = int64_t{64} << 20;
-constexpr int64_t kMapTaps = 16;  // inputs that each regression target looks at
+constexpr int64_t kMapTaps = 16;  // inputs that each regression target depends on
 
-// Streams of one seed; each is indexed by its own numbering.
+// Random streams of one seed.
 enum Draw : uint32_t { kNoise, kLabels, kMeans, kMap, kTokens };
 
 RngStream stream_of(uint64_t seed, Draw draw) {
@@ -139,7 +140,7 @@ class SyntheticDataset final : public Dataset {
     const int64_t length = input_.shape[0] + 1;
     tokens_.resize(rows_ * length);  // (rows, T + 1)
     const RngStream stream = stream_of(seed, kTokens);
-    // A factor prime to the vocabulary makes the rule a permutation, so no token is ever starved.
+    // A factor coprime to the vocabulary makes the rule a permutation, so every token occurs.
     int64_t factor = vocabulary * 5 / 8 + 1;
     while (std::gcd(factor, vocabulary) != 1) ++factor;
     for (int64_t row = 0; row < rows_; ++row) {
@@ -156,7 +157,7 @@ class SyntheticDataset final : public Dataset {
 
  private:
   int64_t samples_;
-  int64_t rows_ = 0;  // generated
+  int64_t rows_ = 0;  // samples generated
   SampleSpec input_, target_;
   std::vector<float> features_, values_;
   std::vector<int32_t> labels_, tokens_;
@@ -210,7 +211,7 @@ class Synthetic final : public DataFormat {
  public:
   explicit Synthetic(const SyntheticConfig& synthetic) : synthetic_(synthetic) {}
 
-  bool gives(ModelInput /*input*/) const override { return true; }
+  bool supports(ModelInput /*input*/) const override { return true; }
   bool has_eval() const override { return false; }
   std::vector<std::string> files() const override { return {}; }
 
@@ -220,7 +221,9 @@ class Synthetic final : public DataFormat {
       return make_synthetic_text(synthetic_, model, seed, need_train);
     return make_samples(synthetic_, model, seed, need_train);
   }
-  AssumedData assume(const MissingFile& /*missing*/) const override { LOCKSTEP_CHECK(false); }
+  PlaceholderData make_placeholder(const MissingFile& /*missing*/) const override {
+    LOCKSTEP_CHECK(false);
+  }
 
  private:
   const SyntheticConfig& synthetic_;

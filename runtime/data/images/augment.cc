@@ -9,10 +9,10 @@
 namespace lockstep {
 namespace {
 
-// Blocks of four random words that a sample has to itself.
+// Each sample has this many blocks of four random words. Blocks 0 to 9 are for attempts to crop.
 constexpr uint64_t kBlocksPerSample = 16;
-constexpr int kCropAttempts = 10;  // block = attempt
-constexpr uint64_t kPlaceBlock = 10, kJitterBlock = 11, kOrderBlock = 12;
+constexpr int kCropAttempts = 10;
+constexpr uint64_t kShiftBlock = 10, kJitterBlock = 11, kOrderBlock = 12;
 
 class Draws {
  public:
@@ -29,7 +29,7 @@ class Draws {
   uint64_t first_;
 };
 
-// Uniform in [0, 1), [low, high) and {0, .., count - 1}.
+// Uniform in [0, 1), in [low, high), and in {0, .., count - 1}.
 double uniform(uint32_t word) { return word * 0x1p-32; }
 double uniform(uint32_t word, double low, double high) {
   return low + (high - low) * uniform(word);
@@ -38,28 +38,28 @@ int below(uint32_t word, int count) {
   return static_cast<int>(bounded_from_word(word, static_cast<uint32_t>(count)));
 }
 
-// The largest centred rectangle whose proportions are allowed.
-ImageRegion centre_of(ImageSize size, double least_ratio, double most_ratio) {
+// The largest centred rectangle with an allowed aspect ratio.
+ImageRegion centre_of(ImageSize size, double min_ratio, double max_ratio) {
   const double ratio = static_cast<double>(size.width) / size.height;
   int width = size.width, height = size.height;
-  if (ratio < least_ratio) height = static_cast<int>(std::lround(width / least_ratio));
-  if (ratio > most_ratio) width = static_cast<int>(std::lround(height * most_ratio));
+  if (ratio < min_ratio) height = static_cast<int>(std::lround(width / min_ratio));
+  if (ratio > max_ratio) width = static_cast<int>(std::lround(height * max_ratio));
   width = std::clamp(width, 1, size.width);
   height = std::clamp(height, 1, size.height);
   const int top = (size.height - height) / 2, left = (size.width - width) / 2;
   return {top, top + height, left, left + width};
 }
 
-// torchvision's RandomResizedCrop: an area, and proportions uniform in their logarithm; up to ten
-// attempts to fit them into the image.
+// torchvision's RandomResizedCrop: draws an area uniformly and an aspect ratio log-uniformly, in up
+// to ten attempts to fit them into the image.
 ImageRegion draw_crop(const RandomResizedCropConfig& config, ImageSize size, const Draws& draws) {
   const double area = static_cast<double>(size.height) * size.width;
-  const double log_least = std::log(static_cast<double>(config.ratio[0]));
-  const double log_most = std::log(static_cast<double>(config.ratio[1]));
+  const double log_min = std::log(static_cast<double>(config.ratio[0]));
+  const double log_max = std::log(static_cast<double>(config.ratio[1]));
   for (int attempt = 0; attempt < kCropAttempts; ++attempt) {
     const Philox4 words = draws.block(static_cast<uint64_t>(attempt));
     const double target = area * uniform(words.word[0], config.scale[0], config.scale[1]);
-    const double ratio = std::exp(uniform(words.word[1], log_least, log_most));
+    const double ratio = std::exp(uniform(words.word[1], log_min, log_max));
     const double exact_width = std::round(std::sqrt(target * ratio));
     const double exact_height = std::round(std::sqrt(target / ratio));
     if (exact_width < 1 || exact_width > size.width || exact_height < 1 ||
@@ -88,24 +88,24 @@ void draw_jitter(const ColourJitterConfig& config, const Draws& draws, Augmentat
 
 float clamp01(float value) { return std::clamp(value, 0.0f, 1.0f); }
 
-// ITU-R 601 luma, with the weights of PIL and torchvision.
+// ITU-R 601 luma with the weights of PIL and torchvision.
 float gray_of(const float* rgb) { return 0.2989f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2]; }
 
-// Moves towards or away from `other`.
+// Interpolates (factor < 1) or extrapolates (factor > 1) between `other` and the colour.
 void blend(float* rgb, float other, float factor) {
   for (int c = 0; c < 3; ++c) rgb[c] = clamp01(factor * rgb[c] + (1 - factor) * other);
 }
 
-// Turns the hue in HSV. The hexagon's sextant and the place in it come from the largest and the
-// smallest channel; what changes is only which channel gets which of the values.
-void turn_hue(float* rgb, float turns) {
-  const float most = std::max({rgb[0], rgb[1], rgb[2]});
-  const float least = std::min({rgb[0], rgb[1], rgb[2]});
-  const float range = most - least;
+// Rotates the hue in HSV. The largest and the smallest value stay. The hue determines which
+// channels have them, and the third channel's value.
+void rotate_hue(float* rgb, float turns) {
+  const float max = std::max({rgb[0], rgb[1], rgb[2]});
+  const float min = std::min({rgb[0], rgb[1], rgb[2]});
+  const float range = max - min;
   if (range == 0) return;
-  float hue = rgb[0] == most   ? (rgb[1] - rgb[2]) / range
-              : rgb[1] == most ? 2 + (rgb[2] - rgb[0]) / range
-                               : 4 + (rgb[0] - rgb[1]) / range;
+  float hue = rgb[0] == max   ? (rgb[1] - rgb[2]) / range
+              : rgb[1] == max ? 2 + (rgb[2] - rgb[0]) / range
+                              : 4 + (rgb[0] - rgb[1]) / range;
   hue = hue / 6 + turns;
   hue -= std::floor(hue);
   const float sextants = hue * 6;
@@ -113,7 +113,7 @@ void turn_hue(float* rgb, float turns) {
   for (int c = 0; c < 3; ++c) {
     float k = offsets[c] + sextants;
     if (k >= 6) k -= 6;
-    rgb[c] = most - range * clamp01(std::min(k, 4 - k));
+    rgb[c] = max - range * clamp01(std::min(k, 4 - k));
   }
 }
 
@@ -125,7 +125,7 @@ Augmentation draw_augmentation(
   Augmentation result;
   result.crop = {0, size.height, 0, size.width};
   if (config.random_resized_crop) result.crop = draw_crop(*config.random_resized_crop, size, draws);
-  const Philox4 words = draws.block(kPlaceBlock);
+  const Philox4 words = draws.block(kShiftBlock);
   if (config.pad_and_crop) {
     const int padding = static_cast<int>(config.pad_and_crop->padding);
     result.shift_y = below(words.word[0], 2 * padding + 1) - padding;
@@ -136,9 +136,8 @@ Augmentation draw_augmentation(
   return result;
 }
 
-// A step at a time over all pixels: the contrast needs the mean of what the steps before it left.
-// The colours between steps stay floats in a small buffer, block by block, wherever the mean does
-// not stop them.
+// Contrast needs the mean gray of the whole image after the steps before it. A first pass over the
+// pixels computes that mean, and a second pass applies all steps to each pixel in float.
 void jitter_colours(const Augmentation& augmentation, int64_t pixels, uint8_t* rgb) {
   const auto apply = [&](size_t from, size_t to, float mean, float* colour) {
     for (size_t i = from; i < to; ++i) {
@@ -148,14 +147,14 @@ void jitter_colours(const Augmentation& augmentation, int64_t pixels, uint8_t* r
         case Augmentation::kBrightness: blend(colour, 0, factor); break;
         case Augmentation::kContrast: blend(colour, mean, factor); break;
         case Augmentation::kSaturation: blend(colour, gray_of(colour), factor); break;
-        case Augmentation::kHue: turn_hue(colour, factor); break;
+        case Augmentation::kHue: rotate_hue(colour, factor); break;
       }
     }
   };
   const auto load = [rgb](int64_t pixel, float* colour) {
     for (int c = 0; c < 3; ++c) colour[c] = static_cast<float>(rgb[3 * pixel + c]) / 255.0f;
   };
-  // The steps before the contrast are done twice, once for the mean: cheaper than keeping floats.
+  // Computing the steps before contrast twice is cheaper than storing their results as floats.
   const auto contrast = static_cast<size_t>(
       std::find(augmentation.order.begin(), augmentation.order.end(), Augmentation::kContrast) -
       augmentation.order.begin());

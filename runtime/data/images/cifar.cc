@@ -19,8 +19,8 @@ CifarLayout layout_of(const CifarConfig& cifar) {
   return cifar.coarse ? CifarLayout{2, 0, 20} : CifarLayout{2, 1, 100};
 }
 
-// A bad label leaves its record out, or puts the next good record (the last one at the end) in its
-// place.
+// According to data.bad_records, a record with a bad label fails the run, is skipped, or is
+// replaced by the next good record (at the end by the last one).
 std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
                                              const CifarLayout& layout,
                                              const std::vector<std::string>& patterns,
@@ -52,7 +52,7 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
                             layout.classes));
         continue;
       }
-      take(1 + bad.take_waiting(), label, [&](std::byte* to) {
+      take(1 + bad.take_pending(), label, [&](std::byte* to) {
         read_cifar_pixels(file.bytes(), layout, record, to);
       });
     }
@@ -60,8 +60,8 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
   }
   bad.check(records, paths.front());
   *bad_records += bad.count();
-  if (labels.empty()) throw DataError("{}: no good record is left (data.{})", paths.front(), field);
-  take(bad.take_waiting(),
+  if (labels.empty()) throw DataError("{}: has no good records (data.{})", paths.front(), field);
+  take(bad.take_pending(),
        labels.back(),
        [last = pixels->size() - kImageBytes, &pixels](std::byte* to) {
          std::copy_n(pixels->data() + last, kImageBytes, to);
@@ -85,16 +85,16 @@ class Cifar final : public ImageFormat<CifarConfig> {
     if (config_.classes != 10 && config_.classes != 100)
       refuse_value("data.cifar.classes", config_.classes, "10 (CIFAR-10) or 100 (CIFAR-100)");
     if (config_.coarse && config_.classes != 100)
-      refuse_value("data.cifar.coarse", "true", "false, but with data.cifar.classes 100");
+      refuse_value("data.cifar.coarse", "true", "false unless data.cifar.classes is 100");
   }
 
-  // The whole of it.
-  AssumedData assume(const MissingFile& /*missing*/) const override {
+  // CIFAR always has the same size.
+  PlaceholderData make_placeholder(const MissingFile& /*missing*/) const override {
     const auto images = [](int64_t count) {
       const int64_t bytes = count * static_cast<int64_t>(kImageBytes + sizeof(int32_t));
-      return AssumedImages{count, ImageSize{kCifarSide, kCifarSide}, kCifarChannels, bytes};
+      return PlaceholderImages{count, ImageSize{kCifarSide, kCifarSide}, kCifarChannels, bytes};
     };
-    return {fmt::format("the whole of CIFAR-{}", config_.classes),
+    return {fmt::format("all of CIFAR-{}", config_.classes),
             layout_of(config_).classes,
             images(50'000),
             images(10'000),
@@ -123,7 +123,8 @@ int64_t count_cifar_records(std::span<const std::byte> file,
   const size_t record = layout.record_bytes();
   if (file.empty() || file.size() % record != 0)
     throw DataError(
-        "{}: {} bytes are not a whole number of records of {} bytes (CIFAR-{} binary layout)",
+        "{}: the size of {} bytes is not a multiple of {} bytes, the size of a record in the "
+        "binary layout of CIFAR-{}",
         name,
         file.size(),
         record,

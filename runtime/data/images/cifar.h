@@ -1,5 +1,5 @@
 #pragma once
-// CIFAR-10 and CIFAR-100 in the binary layout of their authors.
+// CIFAR-10 and CIFAR-100 files in their authors' binary layout.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,16 +22,16 @@ struct CifarLayout {
   }
 };
 
-// Records in a decompressed file of this layout; `name` is for messages. Throws DataError when it
-// is empty or not a whole number of records.
+// The number of records in a decompressed file of this layout. `name`: for messages. Throws
+// DataError if the file is empty or its size is not a multiple of a record's.
 int64_t count_cifar_records(std::span<const std::byte> file,
                             const CifarLayout& layout,
                             const std::string& name);
 
-// Label of a record; it may lie outside the layout's classes.
+// The label of a record, which may be out of the range of classes.
 int32_t cifar_label(std::span<const std::byte> file, const CifarLayout& layout, int64_t record);
 
-// Writes the record's pixels, stored plane by plane, as (32, 32, 3).
+// Writes the record's pixels, which are stored plane by plane, as (32, 32, 3) u8.
 void read_cifar_pixels(std::span<const std::byte> file,
                        const CifarLayout& layout,
                        int64_t record,

@@ -29,8 +29,8 @@ class FlattenedDataset final : public Dataset {
   const SampleSpec& input() const override { return input_; }
   const SampleSpec& target() const override { return images_->target(); }
 
-  // The bytes are read into the last quarter of the floats' room: float i ends before byte i + 1
-  // begins, so going upwards none is overwritten unread.
+  // The bytes are read into the last quarter of the memory for the floats. Float i ends before byte
+  // i + 1 begins, so in ascending order no byte is overwritten before it is read.
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const auto features = static_cast<size_t>(input_.shape[0]);
     std::byte* bytes = input + 3 * features;
@@ -47,8 +47,8 @@ class FlattenedDataset final : public Dataset {
   int32_t label(int64_t index) const override { return images_->label(index); }
   std::vector<std::string> files() const override { return images_->files(); }
   SampleOrder order() const override { return images_->order(); }
-  bool costly() const override { return images_->costly(); }
-  uint64_t content() const override { return images_->content(); }
+  bool is_expensive() const override { return images_->is_expensive(); }
+  uint64_t checksum() const override { return images_->checksum(); }
   int64_t bad_records() const override { return images_->bad_records(); }
 
  private:
@@ -61,7 +61,7 @@ class FlattenedDataset final : public Dataset {
 
 OpenedData flatten_images(OpenedData images, const ModelTraits& model) {
   if (model.loss != Loss::kSoftmaxCrossEntropy)
-    throw ConfigError("data: images have class labels: {} must be SOFTMAX_CROSS_ENTROPY",
+    throw ConfigError("data: images have class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
                       model.field("loss"));
   DataSummary& summary = images.summary;
   use_classes_of_model(model, &summary);

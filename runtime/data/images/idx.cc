@@ -18,18 +18,18 @@ namespace lockstep {
 namespace {
 
 constexpr int kUnsignedByte = 0x08;
-constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kTooLarge = std::numeric_limits<uint64_t>::max();
 
-// What the header of an IDX file says.
+// The header of an IDX file.
 struct IdxHeader {
   std::vector<int64_t> extents;
   size_t bytes = 0;     // of the header
-  uint64_t values = 0;  // of the array; the most there is where they are over 2^64
+  uint64_t values = 0;  // of the array; kTooLarge if there are 2^64 or more
 };
 
 IdxHeader read_header(std::span<const std::byte> bytes,
-                      int rank_least,
-                      int rank_most,
+                      int min_rank,
+                      int max_rank,
                       const std::string& name) {
   if (bytes.size() < 4)
     throw DataError("{}: {} bytes are too few for an IDX file", name, bytes.size());
@@ -42,12 +42,12 @@ IdxHeader read_header(std::span<const std::byte> bytes,
   if (type != kUnsignedByte)
     throw DataError(
         "{}: IDX element type {:#04x}; only unsigned bytes (0x08) are allowed", name, type);
-  if (rank < rank_least || rank > rank_most)
+  if (rank < min_rank || rank > max_rank)
     throw DataError("{}: an IDX array of {} dimensions; allowed here: {}{}",
                     name,
                     rank,
-                    rank_least,
-                    rank_most > rank_least ? fmt::format(" to {}", rank_most) : "");
+                    min_rank,
+                    max_rank > min_rank ? fmt::format(" to {}", max_rank) : "");
   IdxHeader header;
   header.bytes = 4 + 4 * static_cast<size_t>(rank);
   if (bytes.size() < header.bytes)
@@ -61,7 +61,7 @@ IdxHeader read_header(std::span<const std::byte> bytes,
     if (extent == 0) throw DataError("{}: dimension {} of the IDX array is 0", name, i);
     huge |= __builtin_mul_overflow(header.values, extent, &header.values);
   }
-  if (huge) header.values = kHuge;
+  if (huge) header.values = kTooLarge;
   return header;
 }
 
@@ -69,23 +69,23 @@ int64_t largest(std::span<const std::byte> labels) {
   return std::to_integer<int64_t>(*std::max_element(labels.begin(), labels.end()));
 }
 
-// An IDX file and what is in it. The array points into the file, whose bytes stay in place when it
-// moves.
+// An IDX file and its array. The array points into the file, whose bytes keep their address if it
+// is moved.
 struct IdxFile {
   IdxFile(const std::string& dir,
           const std::string& path,
           const std::string& field,
-          int least,
-          int most)
+          int min_rank,
+          int max_rank)
       : file(dir,
              path,
              field,
              SourceFile::Gzip::kDecompress,
              [&](std::span<const std::byte> first) {
-               const IdxHeader header = read_header(first, least, most, path);
-               return header.values == kHuge ? kHuge : header.bytes + header.values;
+               const IdxHeader header = read_header(first, min_rank, max_rank, path);
+               return header.values == kTooLarge ? kTooLarge : header.bytes + header.values;
              }),
-        array(parse_idx(file.bytes(), least, most, file.name())) {}
+        array(parse_idx(file.bytes(), min_rank, max_rank, file.name())) {}
   int64_t count() const { return array.extents[0]; }
   int64_t features() const { return static_cast<int64_t>(array.values.size()) / count(); }
 
@@ -134,18 +134,19 @@ struct IdxPair {
   IdxFile images, labels;
 };
 
-// Opens images of so many dimensions, the samples among them, and their labels. `classes` below 0
-// is set to one more than the largest label, else all must be below it.
+// Opens images, an array of min_rank to 4 dimensions of which samples are the first, and their
+// labels. A negative *classes is set to the largest label + 1; otherwise every label must be below
+// it.
 IdxPair open_files(const std::string& dir,
                    const std::string& images_path,
                    const std::string& labels_path,
                    const std::string& prefix,
-                   int rank_least,
+                   int min_rank,
                    int64_t* classes) {
-  IdxFile images(dir, images_path, prefix + "_images", rank_least, 4);
+  IdxFile images(dir, images_path, prefix + "_images", min_rank, 4);
   IdxFile labels(dir, labels_path, prefix + "_labels", 1, 1);
   if (images.count() != labels.count())
-    throw DataError("{} has {} images but {} has {} labels; they must be as many",
+    throw DataError("{} has {} images but {} has {} labels; the numbers must be equal",
                     images.file.name(),
                     images.count(),
                     labels.file.name(),
@@ -174,7 +175,7 @@ std::unique_ptr<IdxDataset> open_pair(const std::string& dir,
   return std::make_unique<IdxDataset>(std::move(pair.images), std::move(pair.labels), config);
 }
 
-// (N, H, W) or (N, H, W, C) as images.
+// Makes a store of images from an array (N, H, W) or (N, H, W, C).
 std::shared_ptr<const ImageStore> make_store(IdxPair pair) {
   PixelArray array;
   const std::vector<int64_t>& extents = pair.images.array.extents;
@@ -204,18 +205,19 @@ class Idx final : public DataFormat {
     if (image.mean.empty() && image.std.empty()) return;
     refuse_value(image.mean.empty() ? "data.image.std" : "data.image.mean",
                  fmt::format("[{}]", fmt::join(image.mean.empty() ? image.std : image.mean, ", ")),
-                 "none with data.idx, which has its own mean and std");
+                 "unset with data.idx, which has fields mean and std of its own");
   }
 
   void check_for_model(const ModelTraits& model) const override {
     constexpr float kHalf = 0.5f;
     if (!model.diffusion || (idx_.mean == kHalf && idx_.std == kHalf)) return;
-    refuse_value(idx_.mean == kHalf ? "data.idx.std" : "data.idx.mean",
-                 idx_.mean == kHalf ? idx_.std : idx_.mean,
-                 fmt::format("0.5 with model.{}, whose pixels are in [-1, 1]", model.section));
+    refuse_value(
+        idx_.mean == kHalf ? "data.idx.std" : "data.idx.mean",
+        idx_.mean == kHalf ? idx_.std : idx_.mean,
+        fmt::format("0.5 with model.{}, whose pixels are always in [-1, 1]", model.section));
   }
 
-  bool gives(ModelInput input) const override { return input != ModelInput::kTokens; }
+  bool supports(ModelInput input) const override { return input != ModelInput::kTokens; }
   bool has_eval() const override { return !idx_.eval_images.empty(); }
   std::vector<std::string> files() const override {
     return {idx_.train_images, idx_.train_labels, idx_.eval_images, idx_.eval_labels};
@@ -226,16 +228,16 @@ class Idx final : public DataFormat {
     return open_features(model, need_train);
   }
 
-  // Grey images, as MNIST's; of which size, data.image.size says.
-  AssumedData assume(const MissingFile& missing) const override {
+  // Gray images, like MNIST's, with the size that data.image.size gives.
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
     const auto side = static_cast<int>(data_.image.size);
     if (side == 0)
-      missing.refuse("how large its images are",
+      missing.refuse("the size of its images",
                      missing.model().wants_images() ? "set data.image.size, or " : "");
-    AssumedData assumed = missing.with_outputs_of_model("classes");
-    assumed.what += ", grey images";
-    assumed.train = assumed.eval = {kAssumedSamples, ImageSize{side, side}, 1};
-    return assumed;
+    PlaceholderData placeholder = missing.with_outputs_of_model("classes");
+    placeholder.what += ", gray images";
+    placeholder.train = placeholder.eval = {kPlaceholderSamples, ImageSize{side, side}, 1};
+    return placeholder;
   }
 
  private:
@@ -255,17 +257,17 @@ class Idx final : public DataFormat {
     return stores;
   }
 
-  // The training labels define the classes, unless the model says how many there are.
+  // The training labels define the number of classes, unless the model has one.
   int64_t classes_of_training() const {
     const IdxFile labels(data_.dir, idx_.train_labels, "idx.train_labels", 1, 1);
     return largest(labels.array.values) + 1;
   }
 
-  // Samples: x (F) f32 = (byte / 255 - mean) / std with F the product of all extents but the first;
-  // label () i32. The bytes stay bytes in memory and are normalised when read.
+  // Samples: x (F) f32 = (byte / 255 - mean) / std, with F the product of all extents but the
+  // first; label () i32. Memory holds the bytes; they are normalised when read.
   OpenedData open_features(const ModelTraits& model, bool need_train) const {
     if (model.loss != Loss::kSoftmaxCrossEntropy)
-      throw ConfigError("data.idx gives class labels: {} must be SOFTMAX_CROSS_ENTROPY",
+      throw ConfigError("data.idx has class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
                         model.field("loss"));
     OpenedData opened;
     DataSummary& summary = opened.summary;
@@ -283,7 +285,7 @@ class Idx final : public DataFormat {
         throw DataError("{}: the largest label is {}; {}, and must be at least {}",
                         idx_.train_labels,
                         classes - 1,
-                        model.outputs_told(),
+                        model.describe_outputs(),
                         classes);
       classes = model.outputs;
     }
@@ -293,7 +295,7 @@ class Idx final : public DataFormat {
       summary.eval_samples = opened.eval->samples();
       const int64_t features = opened.eval->input().shape[0];
       if (opened.train != nullptr && features != summary.features)
-        throw DataError("{}: images of {} bytes; those in {} have {}",
+        throw DataError("{}: images have {} bytes, but those in {} have {}",
                         idx_.eval_images,
                         features,
                         idx_.train_images,
@@ -317,16 +319,16 @@ class Idx final : public DataFormat {
 }  // namespace
 
 IdxArray parse_idx(std::span<const std::byte> bytes,
-                   int rank_least,
-                   int rank_most,
+                   int min_rank,
+                   int max_rank,
                    const std::string& name) {
-  IdxHeader header = read_header(bytes, rank_least, rank_most, name);
+  IdxHeader header = read_header(bytes, min_rank, max_rank, name);
   const auto values = bytes.subspan(header.bytes);
   if (header.values != values.size())
     throw DataError("{}: {}: the IDX header promises {} bytes of values, the file has {}",
                     name,
                     header.values > values.size() ? "truncated" : "too long",
-                    header.values == kHuge ? "over 2^64" : std::to_string(header.values),
+                    header.values == kTooLarge ? "over 2^64" : std::to_string(header.values),
                     values.size());
   return {std::move(header.extents), values};
 }

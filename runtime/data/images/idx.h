@@ -9,18 +9,18 @@
 
 namespace lockstep {
 
-// An IDX array of unsigned bytes, as parsed.
+// A parsed IDX array of unsigned bytes.
 struct IdxArray {
   std::vector<int64_t> extents;       // outermost first; all >= 1
-  std::span<const std::byte> values;  // product of the extents; lies in the parsed bytes
+  std::span<const std::byte> values;  // (extents...), a part of the parsed bytes
 };
 
-// Parses the content of a decompressed IDX file with `rank_least` to `rank_most` dimensions. `name`
-// is the file's name for messages. Throws DataError on another magic number, element type or rank,
-// on an extent of zero, and when the file is shorter or longer than its header says.
+// Parses a decompressed IDX file that has min_rank to max_rank dimensions. `name`: the file's, for
+// messages. Throws DataError on another magic number, element type or rank, on an extent of zero,
+// and if the file's length is not that of its header.
 IdxArray parse_idx(std::span<const std::byte> bytes,
-                   int rank_least,
-                   int rank_most,
+                   int min_rank,
+                   int max_rank,
                    const std::string& name);
 
 }  // namespace lockstep

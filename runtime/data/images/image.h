@@ -1,5 +1,5 @@
 #pragma once
-// Terms of the image pipeline. Images are 8-bit, (height, width, channels), rows from the top.
+// Basic types of the image pipeline. Images are (height, width, channels) u8, rows from the top.
 
 #include <cstdint>
 
@@ -17,9 +17,9 @@ struct ImageRegion {
   int left = 0, right = 0;
 };
 
-// Pixels in someone else's memory: pixel (y, x) begins at origin + y * stride + x * channels. Where
-// only a region of the image was decoded, `origin` is where pixel (0, 0) would be, and only the
-// region may be read.
+// A view of pixels in memory owned by others: pixel (y, x) begins at origin + y * stride + x *
+// channels. If only a region of the image was decoded, `origin` is where pixel (0, 0) would be, and
+// only pixels of the region may be read.
 struct PixelView {
   const uint8_t* origin = nullptr;
   int64_t stride = 0;  // bytes from row to row
@@ -27,10 +27,10 @@ struct PixelView {
   ImageSize size;  // of the whole image
 };
 
-// Larger images are refused: 300 MB of RGB, twice what any camera makes.
-inline constexpr int64_t kMostPixels = 100'000'000;
+// Limit for an image: 300 MB of RGB, twice as much as any camera produces.
+inline constexpr int64_t kMaxPixels = 100'000'000;
 
-// More classes are refused: memory is taken for each, and a stray number should not take it all.
-inline constexpr int64_t kMostClasses = 10'000'000;
+// Limit for classes. Memory is allocated for each, which a stray number must not exhaust.
+inline constexpr int64_t kMaxClasses = 10'000'000;
 
 }  // namespace lockstep

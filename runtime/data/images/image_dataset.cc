@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMaxTold = 20;  // bad images that get a line each
+constexpr int64_t kMaxLogged = 20;  // bad images; further ones are only counted
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void ImageDataset::read(const SampleKey& key, std::byte* input, std::byte* targe
     std::memcpy(target, &label, sizeof(label));
     return;
   }
-  throw DataError("none of {} images can be decoded, {} being the first", count, store_->name(0));
+  throw DataError("none of the {} images can be decoded; the first is {}", count, store_->name(0));
 }
 
 bool ImageDataset::make_input(const SampleKey& key,
@@ -72,25 +72,26 @@ bool ImageDataset::known_bad(int64_t index) const {
 void ImageDataset::note_bad(int64_t index, const char* what) const {
   const std::string name = store_->name(index);
   if (policy_ == BadRecords::kFail)
-    throw DataError("{}: {} (data.bad_records: SKIP goes on without it)", name, what);
+    throw DataError("{}: {} (set data.bad_records to SKIP to continue without it)", name, what);
   const uint64_t bit = uint64_t{1} << (index % 64);
   if ((known_bad_[static_cast<size_t>(index / 64)].fetch_or(bit) & bit) != 0) return;
   const int64_t bad = ++bad_;
   const int64_t count = store_->count();
   if (static_cast<double>(bad) >
       static_cast<double>(max_bad_fraction_) * static_cast<double>(count))
-    throw DataError("{}: {}; {} bad of {} images are more than data.max_bad_fraction, {}, allows",
+    throw DataError("{}: {}; {} of {} images are bad, more than data.max_bad_fraction = {} allows",
                     name,
                     what,
                     bad,
                     count,
                     max_bad_fraction_);
-  if (bad <= kMaxTold) log_warn("{}: {}; the next image takes its place", name, what);
+  if (bad <= kMaxLogged) log_warn("{}: {}; replaced by the next good image", name, what);
 }
 
-// Of files and labels, not of what they are called. How many come to the limit some of them tell.
-uint64_t ImageDataset::content() const {
-  constexpr int64_t kMostFileBytes = kMostHashedBytes / 8;  // they come from a disk
+// A checksum of the files' contents and all labels, not of names. Some files are read first to
+// estimate how many of them reach the limit of bytes.
+uint64_t ImageDataset::checksum() const {
+  constexpr int64_t kMaxFileBytes = kMaxHashedBytes / 8;  // reading files from a disk is slow
   constexpr int64_t kTried = 32;
   const int64_t count = store_->count();
   std::vector<std::byte> buffer;
@@ -98,7 +99,7 @@ uint64_t ImageDataset::content() const {
     try {
       return store_->load(index, buffer).bytes;
     } catch (const DataError&) {
-      return std::span<const std::byte>();  // bad ones are for read() to tell
+      return std::span<const std::byte>();  // read() reports bad images
     } catch (const IoError& error) {
       throw DataError("{}: {}", store_->name(index), error.what());
     }
@@ -107,7 +108,7 @@ uint64_t ImageDataset::content() const {
   const int64_t tried = std::min(kTried, count);
   for (int64_t i = 0; i < tried; ++i)
     tried_bytes += static_cast<int64_t>(bytes_of(i * (count / tried)).size());
-  const int64_t stride = std::max<int64_t>(1, tried_bytes / tried * count / kMostFileBytes);
+  const int64_t stride = std::max<int64_t>(1, tried_bytes / tried * count / kMaxFileBytes);
   Checksum checksum;
   checksum.update(&count, sizeof(count));
   for (int64_t index = 0; index < count; ++index) {

@@ -1,5 +1,5 @@
 #pragma once
-// A data set of images: a store, the pipeline, and what happens to bad ones.
+// A data set of images, with decoding, augmentation and the handling of bad images.
 
 #include <atomic>
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace lockstep {
 
 // Samples: input (height, width, channels) u8, target label () i32.
 //
-// An image that cannot be decoded fails the run, or (SKIP, REPLACE) the next one that can be takes
-// its place, cyclically, with the random numbers of the one replaced. So the number of samples
-// stays, and what a sample is depends on the files alone, not on who read what before. Each process
-// counts and tells those that it has read since it began, each once; where one counts more than
-// max_bad_fraction of all samples the run fails whatever the policy. A file that cannot be read at
-// all (no such file, an I/O error) always does: that is the machine's fault, and other ranks may
-// see it differently.
+// An image that cannot be decoded fails the run (data.bad_records FAIL) or is replaced (SKIP,
+// REPLACE) by the next good one, cyclically, with the random numbers of the image replaced. So the
+// number of samples does not change, and a sample depends on the files alone, not on what was read
+// before. Each process counts and logs the bad images that it has read, each once. If they exceed
+// max_bad_fraction of all samples, the run fails whatever the policy. A file that cannot be read at
+// all (it does not exist, or an I/O error) always fails the run: that is a fault of the machine,
+// and other ranks may not see it.
 class ImageDataset final : public Dataset {
  public:
   ImageDataset(std::shared_ptr<const ImageStore> store,
@@ -38,12 +38,12 @@ class ImageDataset final : public Dataset {
   int32_t label(int64_t index) const override { return store_->label(index); }
   std::vector<std::string> files() const override { return store_->files(); }
   SampleOrder order() const override { return store_->order(); }
-  bool costly() const override { return store_->encoded(); }
-  uint64_t content() const override;
+  bool is_expensive() const override { return store_->encoded(); }
+  uint64_t checksum() const override;
   int64_t bad_records() const override { return bad_.load(); }
 
-  // The input of a sample itself, without replacement. A bad one is told, counted or thrown as in
-  // read(), and gives false. Adds to `times` unless null.
+  // Writes the input of a sample without replacing it. A bad image is logged and counted, or its
+  // error thrown, as in read(); then returns false. Adds to `times` unless null.
   bool read_input(const SampleKey& key, std::byte* input, PipelineTimes* times) const {
     return make_input(key, key.index, input, times);
   }
@@ -51,7 +51,7 @@ class ImageDataset final : public Dataset {
   const ImageStore& store() const { return *store_; }
 
  private:
-  // The image `index` with the random numbers of the sample `key`.
+  // Makes the input from the image `index`, with the random numbers of the sample `key`.
   bool make_input(const SampleKey& key,
                   int64_t index,
                   std::byte* input,
@@ -69,8 +69,8 @@ class ImageDataset final : public Dataset {
   mutable std::atomic<int64_t> bad_{0};
 };
 
-// The data sets of opened stores. Throws ConfigError where the image and augment sections do not
-// fit the images, DataError where those for evaluation have another size.
+// Makes data sets of opened stores. Throws ConfigError if the image and augment sections do not fit
+// the images. Throws DataError if images for evaluation have another size than those for training.
 OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint64_t seed);
 
 }  // namespace lockstep

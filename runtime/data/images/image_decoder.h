@@ -1,5 +1,5 @@
 #pragma once
-// Any image that Lockstep reads, to pixels.
+// Decodes images of any supported format.
 
 #include <cstddef>
 #include <span>
@@ -9,23 +9,22 @@
 
 namespace lockstep {
 
-// JPEG or PNG, told by the first bytes. One object per thread.
+// Decodes JPEG and PNG, which it distinguishes by their first bytes. Use one object per thread.
 class ImageDecoder {
  public:
-  // Begins with the image in `bytes`, which must stay until decode() returns; gives its size.
-  // Throws DataError, without a file's name, when it is neither JPEG nor PNG or its header is
-  // damaged.
+  // Opens the image in `bytes`, which must stay valid until decode() returns. Returns its size.
+  // Throws DataError, without a file name, if it is neither JPEG nor PNG or its header is damaged.
   ImageSize open(std::span<const std::byte> bytes);
 
-  // Size of the opened image where decode() is given this denominator, 1, 2, 4 or 8.
+  // The size of the opened image if it is decoded with this denominator (1, 2, 4 or 8).
   ImageSize shrunk(int denominator) const;
 
-  // The largest denominator by which the image may be shrunk so that `scale` input pixels per
-  // output pixel become no fewer than one. 1 for PNG, which cannot be shrunk.
+  // The largest denominator that leaves at least one input pixel per output pixel, if there are
+  // `scale` input pixels per output pixel at full size. 1 for PNG, which cannot be shrunk.
   int denominator_for(double scale) const;
 
-  // Decodes the opened image and ends with it: `region` of it, shrunk. The pixels stay until the
-  // next decode(). Throws DataError when anything in the file is damaged.
+  // Decodes `region` of the shrunk image and closes the image. The pixels are valid until the next
+  // decode(). Throws DataError if anything in the file is damaged.
   PixelView decode(int denominator, const ImageRegion& region);
 
  private:

@@ -18,15 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
 
-// The whole file; its memory is kept from file to file.
+// Reads a whole file into `buffer`, which grows but never shrinks, so that it can be reused.
 std::span<const std::byte> read_into(const std::string& path, std::vector<std::byte>& buffer) {
   uint64_t size = 0;
   const Descriptor file(open_regular(path, size));
   if (size == 0) throw DataError("the file is empty");
-  if (size > kMostFileBytes)
-    throw DataError("{} bytes; allowed: up to {} bytes", size, kMostFileBytes);
+  if (size > kMaxFileBytes)
+    throw DataError("has {} bytes; allowed: up to {} bytes", size, kMaxFileBytes);
   if (buffer.size() < size) buffer.resize(size);
   size_t read = 0;
   while (read < size) {
@@ -39,7 +39,8 @@ std::span<const std::byte> read_into(const std::string& path, std::vector<std::b
   return std::span(buffer).first(read);
 }
 
-// Paths of many files, as one text: millions of strings would cost three times the memory.
+// The paths of many files, stored as one string: millions of strings would take three times the
+// memory.
 class FolderStore final : public ImageStore {
  public:
   explicit FolderStore(std::string root) : root_(std::move(root)) {}
@@ -81,7 +82,7 @@ class FolderStore final : public ImageStore {
   }
 
   std::string root_;
-  std::string paths_;  // below root_, one after the other
+  std::string paths_;  // relative to root_, concatenated
   std::vector<size_t> begins_;
   std::vector<int32_t> labels_;
 };
@@ -94,27 +95,27 @@ std::string path_of(const DataConfig& config, const std::string& path, const cha
   return folder.string();
 }
 
-// Names in a folder in the order of their bytes, which is the same everywhere.
+// The entries of a folder, sorted by the bytes of their names, which is the same on every machine.
 std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::directory_entry> entries;
   fs::directory_iterator next(folder, fs::directory_options::none, error), end;
   for (; !error && next != end; next.increment(error)) entries.push_back(*next);
-  if (error) throw DataError("{}: cannot be listed: {}", folder.string(), error.message());
+  if (error) throw DataError("cannot list folder '{}': {}", folder.string(), error.message());
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return a.path().filename().native() < b.path().filename().native();
   });
   return entries;
 }
 
-// Whether it is a folder or leads to one. A link that leads nowhere is none.
+// Whether the entry is a folder or a symbolic link to one. A broken link is not.
 bool is_folder(const fs::directory_entry& entry) {
   std::error_code error;
   const bool folder = entry.is_directory(error);
   if (error == std::errc::too_many_symbolic_link_levels)
-    throw DataError("{}: a symbolic link that leads to itself", entry.path().string());
+    throw DataError("{}: is a symbolic link to itself", entry.path().string());
   if (error && error != std::errc::no_such_file_or_directory)
-    throw DataError("{}: cannot be looked at: {}", entry.path().string(), error.message());
+    throw DataError("cannot access '{}': {}", entry.path().string(), error.message());
   return folder;
 }
 
@@ -125,57 +126,61 @@ std::vector<std::string> classes_of(const std::string& root) {
   return names;
 }
 
-// The images in a folder, which is `below` in the store, and in the folders that it has. `above`: it
-// and those that it lies in; a link to one of them would have its images again and again.
+// Adds the images in a folder and its subfolders to the store, under the path `below`. `ancestors`:
+// the folders that contain this one. A symbolic link to one of them would never end, so it is an
+// error.
 void add_images(const fs::path& folder,
                 const std::string& below,
                 int32_t label,
                 FolderStore* store,
-                int64_t* others,
-                std::vector<fs::path> above = {}) {
+                int64_t* other_files,
+                std::vector<fs::path> ancestors = {}) {
   std::error_code error;
   const fs::path real = fs::canonical(folder, error);
-  if (std::find(above.begin(), above.end(), real) != above.end())
-    throw DataError("{}: a symbolic link back to a folder that it lies in", folder.string());
-  above.push_back(real);
+  if (std::find(ancestors.begin(), ancestors.end(), real) != ancestors.end())
+    throw DataError("{}: is a symbolic link to a folder that contains it", folder.string());
+  ancestors.push_back(real);
   for (const auto& entry : sorted_entries(folder)) {
     const std::string path = (fs::path(below) / entry.path().filename()).string();
     if (is_folder(entry))
-      add_images(entry.path(), path, label, store, others, above);
+      add_images(entry.path(), path, label, store, other_files, ancestors);
     else if (is_image_name(path))
       store->add(path, label);
     else
-      ++*others;
+      ++*other_files;
   }
 }
 
 std::shared_ptr<const ImageStore> open_folder(const std::string& root,
                                               const std::vector<std::string>& classes,
-                                              int64_t* others) {
+                                              int64_t* other_files) {
   auto store = std::make_shared<FolderStore>(root);
   for (const auto& entry : sorted_entries(root)) {
     if (!is_folder(entry)) {
-      ++*others;
+      ++*other_files;
       continue;
     }
     const std::string name = entry.path().filename().string();
     const auto found = std::lower_bound(classes.begin(), classes.end(), name);
     if (found == classes.end() || *found != name)
       throw DataError(
-          "{}: no folder of that name in data.image_folder.train, whose folders are the classes",
+          "{}: data.image_folder.train has no folder of that name; its folders define the classes",
           entry.path().string());
-    add_images(
-        entry.path(), name, static_cast<int32_t>(found - classes.begin()), store.get(), others);
+    add_images(entry.path(),
+               name,
+               static_cast<int32_t>(found - classes.begin()),
+               store.get(),
+               other_files);
   }
   if (store->count() == 0) throw DataError("{}: no .jpg, .jpeg or .png file in its folders", root);
   store->finish();
   return store;
 }
 
-// The images in a folder and in those below it, in the same order, as if all were of class 0.
-std::shared_ptr<const ImageStore> open_unlabelled(const std::string& root, int64_t* others) {
+// The images in a folder and its subfolders, in the same order, all with class 0.
+std::shared_ptr<const ImageStore> open_unlabelled(const std::string& root, int64_t* other_files) {
   auto store = std::make_shared<FolderStore>(root);
-  add_images(root, "", 0, store.get(), others);
+  add_images(root, "", 0, store.get(), other_files);
   if (store->count() == 0) throw DataError("{}: no .jpg, .jpeg or .png file in it", root);
   store->finish();
   return store;
@@ -193,31 +198,32 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
     return folder;
   }
 
-  // The training images say how many classes there are, and their names, where they are here or the
-  // model does not say it.
+  // The folders of the training images name the classes. If they do not exist, the model's number
+  // of outputs is enough.
   OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
     std::error_code error;
     const fs::path train = fs::path(data_.dir) / config_.train;
     ImageStores stores;
     stores.classes = model.outputs;
     if (model.outputs == 0 || fs::is_directory(train, error)) stores = with_classes();
-    int64_t others = 0;
+    int64_t other_files = 0;
     if (!config_.eval.empty())
-      stores.eval = open_unlabelled(path_of(data_, config_.eval, "eval"), &others);
-    name_kind(others, &stores);
+      stores.eval = open_unlabelled(path_of(data_, config_.eval, "eval"), &other_files);
+    set_kind(other_files, &stores);
     return stores;
   }
 
  protected:
   ImageStores open_images(bool need_train) const override {
     ImageStores stores = with_classes();
-    int64_t others = 0;
+    int64_t other_files = 0;
     if (need_train)
       stores.train =
-          open_folder(path_of(data_, config_.train, "train"), stores.class_names, &others);
+          open_folder(path_of(data_, config_.train, "train"), stores.class_names, &other_files);
     if (!config_.eval.empty())
-      stores.eval = open_folder(path_of(data_, config_.eval, "eval"), stores.class_names, &others);
-    name_kind(others, &stores);
+      stores.eval =
+          open_folder(path_of(data_, config_.eval, "eval"), stores.class_names, &other_files);
+    set_kind(other_files, &stores);
     return stores;
   }
 
@@ -227,14 +233,14 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
     const std::string train = path_of(data_, config_.train, "train");
     stores.class_names = classes_of(train);
     if (stores.class_names.empty())
-      throw DataError("{}: no folders in it; data.image_folder takes one per class", train);
+      throw DataError("{}: has no folders; data.image_folder needs one for each class", train);
     stores.classes = static_cast<int64_t>(stores.class_names.size());
     return stores;
   }
 
-  static void name_kind(int64_t others, ImageStores* stores) {
+  static void set_kind(int64_t other_files, ImageStores* stores) {
     stores->kind = "folders of images";
-    if (others > 0) stores->kind += fmt::format(" ({} other files passed over)", others);
+    if (other_files > 0) stores->kind += fmt::format(" ({} other files ignored)", other_files);
   }
 };
 

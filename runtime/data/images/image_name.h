@@ -1,11 +1,11 @@
 #pragma once
-// Which files count as images.
+// Which file names count as images.
 
 #include <string_view>
 
 namespace lockstep {
 
-// Whether a file's name says that it is an image: .jpg, .jpeg or .png, in any case.
+// Whether the extension is .jpg, .jpeg or .png, in upper or lower case.
 bool is_image_name(std::string_view name);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace {
 
 using Axes = std::pair<ResampleAxis, ResampleAxis>;  // rows, columns
 
-// A region becomes the whole output; nothing outside it counts.
+// Maps a region to the whole output. Pixels outside the region have no influence.
 Axes axes_of_crop(const ImageRegion& crop, ImageSize output) {
   const auto axis = [](int low, int high, int outputs) {
     return ResampleAxis{
@@ -22,36 +22,40 @@ Axes axes_of_crop(const ImageRegion& crop, ImageSize output) {
   return {axis(crop.top, crop.bottom, output.height), axis(crop.left, crop.right, output.width)};
 }
 
-// The size with the shorter side so long, as torchvision rounds the longer one.
+// The size whose shorter side is `shorter`. The longer side is rounded as in torchvision.
 ImageSize resized(ImageSize size, int64_t shorter) {
   const int64_t longer =
       std::max(size.height, size.width) * shorter / std::min(size.height, size.width);
-  if (shorter * longer > kMostPixels)
+  if (shorter * longer > kMaxPixels)
     throw DataError(
-        "an image of {} x {} pixels, which resized to {} pixels on the shorter side "
-        "has more than {}",
+        "an image of {} x {} pixels, resized to {} pixels on the shorter side, has more than {} "
+        "pixels",
         size.width,
         size.height,
         shorter,
-        kMostPixels);
+        kMaxPixels);
   return size.height <= size.width ? ImageSize{static_cast<int>(shorter), static_cast<int>(longer)}
                                    : ImageSize{static_cast<int>(longer), static_cast<int>(shorter)};
 }
 
-// The centre of the image resized to `whole`, without computing the rest of it.
+// Maps the centre of the image, after a resize to `whole`, to the output. The rest of the resized
+// image is never computed.
 Axes axes_of_centre(ImageSize size, ImageSize whole, ImageSize output) {
   const auto axis = [](int input, int length, int outputs) {
     const double scale = static_cast<double>(input) / length;
-    const double first = std::nearbyint((length - outputs) / 2.0);  // halves to even, as Python
+    const double first = std::nearbyint((length - outputs) / 2.0);  // rounds like Python's round()
     return ResampleAxis{first * scale, scale, 0, input, outputs};
   };
   return {axis(size.height, whole.height, output.height),
           axis(size.width, whole.width, output.width)};
 }
 
-// out(y, x) = in(y + shift_y, x + shift_x), black outside, and then left becomes right with `flip`.
-// The output has the size of the input.
-void place(const PixelView& in, const Augmentation& drawn, ImageSize output, uint8_t* out) {
+// out(y, x) = in(y + shift_y, x + shift_x), black outside of `in`, and then mirrored left to right
+// if `flip` is set. The output has the size of the input.
+void shift_and_flip(const PixelView& in,
+                    const Augmentation& drawn,
+                    ImageSize output,
+                    uint8_t* out) {
   const int channels = in.channels;
   const int shift_x = drawn.flip ? -drawn.shift_x : drawn.shift_x;  // of the flipped image
   for (int y = 0; y < output.height; ++y) {
@@ -103,8 +107,8 @@ ImagePipeline& ImagePipeline::of_this_thread() {
   return pipeline;
 }
 
-// Decodes what the axes look at, shrunk in the decoder as far as they allow where that is not to be
-// in full; leaves the resampler set.
+// Decodes the region that the axes cover and sets up the resampler for it. Unless `in_full`, the
+// decoder shrinks the image as far as the axes' scales allow.
 PixelView ImagePipeline::fetch(const StoredImage& stored,
                                ResampleAxis rows,
                                ResampleAxis columns,
@@ -124,7 +128,7 @@ PixelView ImagePipeline::fetch(const StoredImage& stored,
 void ImagePipeline::run(const PipelineSettings& settings,
                         const ImageStore& store,
                         int64_t index,
-                        int64_t drawn_as,
+                        int64_t sample,
                         int64_t epoch,
                         uint64_t seed,
                         bool augment,
@@ -136,7 +140,7 @@ void ImagePipeline::run(const PipelineSettings& settings,
   const ImageSize size = size_of(stored);
   const ImageSize output = settings.output;
   Augmentation drawn;
-  if (augment) drawn = draw_augmentation(settings.augment, size, seed, epoch, drawn_as);
+  if (augment) drawn = draw_augmentation(settings.augment, size, seed, epoch, sample);
   const bool crop = augment && settings.augment.random_resized_crop.has_value();
   const bool as_stored = !crop && settings.resize == 0;
   const bool shifted = drawn.shift_y != 0 || drawn.shift_x != 0;
@@ -144,7 +148,7 @@ void ImagePipeline::run(const PipelineSettings& settings,
   if (as_stored) {
     LOCKSTEP_CHECK(stored.pixels && size == output);
     if (times != nullptr) decoded = now_ns();
-    place(view_of_pixels(stored), drawn, output, out);
+    shift_and_flip(view_of_pixels(stored), drawn, output, out);
   } else {
     const auto [rows, columns] = crop
                                      ? axes_of_crop(drawn.crop, output)
@@ -157,12 +161,12 @@ void ImagePipeline::run(const PipelineSettings& settings,
       scratch_.resize(static_cast<size_t>(output.height) * static_cast<size_t>(output.width) *
                       static_cast<size_t>(view.channels));
       resampler_.run(view, false, scratch_.data());
-      PixelView whole;
-      whole.origin = scratch_.data();
-      whole.channels = view.channels;
-      whole.stride = int64_t{output.width} * view.channels;
-      whole.size = output;
-      place(whole, drawn, output, out);
+      PixelView resampled;
+      resampled.origin = scratch_.data();
+      resampled.channels = view.channels;
+      resampled.stride = int64_t{output.width} * view.channels;
+      resampled.size = output;
+      shift_and_flip(resampled, drawn, output, out);
     }
   }
   if (augment && settings.augment.colour_jitter)

@@ -1,5 +1,5 @@
 #pragma once
-// From a stored image to the bytes that the model sees.
+// Turns a stored image into the pixels that the model sees.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-// What every image of a data set goes through.
+// How the images of a data set are processed.
 struct PipelineSettings {
   ImageSize output;
-  // Evaluation, and training without random_resized_crop: shorter side before the centre is cut
-  // out; 0: the source's images are pixels, of the output's size already.
+  // In evaluation, and in training without random_resized_crop: the length of the shorter side
+  // before the centre is cut out. 0: stored images are pixels that have the output's size already.
   int64_t resize = 0;
   AugmentConfig augment;
-  // Training, too, decodes JPEG files in full: where false, at the smallest scale that is enough.
+  // If false, training decodes a JPEG file at the smallest scale that is sufficient, not in full.
   bool exact_jpeg = false;
 };
 
@@ -29,36 +29,36 @@ struct PipelineTimes {
   int64_t load = 0, decode = 0, transform = 0;
 };
 
-// The decoder, the resampler and their memory: one object per thread.
+// The decoder and the resampler with their memory. Use one object per thread.
 class ImagePipeline {
  public:
-  // That of the calling thread.
+  // The pipeline of the calling thread.
   static ImagePipeline& of_this_thread();
 
-  // Makes the image `index` of `store` into out: (output.height, output.width, channels) u8.
-  // `drawn_as` is the sample whose random numbers it gets, in `epoch` of `seed`; not `augment`:
-  // as in evaluation, which decodes JPEG files in full, as PIL does. Adds to `times` unless null. Throws DataError, without a name, when the
-  // image is damaged, IoError when it cannot be read.
+  // Writes the image `index` of `store` to out: (output.height, output.width, channels) u8. The
+  // random numbers are those of `sample` in `epoch` of `seed`. Without `augment`, none are drawn
+  // and JPEG files are decoded in full, as PIL does. Adds to `times` unless null. Throws DataError,
+  // without a file name, if the image is damaged, and IoError if it cannot be read.
   void run(const PipelineSettings& settings,
            const ImageStore& store,
            int64_t index,
-           int64_t drawn_as,
+           int64_t sample,
            int64_t epoch,
            uint64_t seed,
            bool augment,
            uint8_t* out,
            PipelineTimes* times = nullptr);
 
-  // Decodes the whole image, at its full size or, with `shorter_side` above 0, so that the
-  // shorter side becomes so long. The pixels stay until the next call.
+  // Decodes the whole image, at its full size or, if `shorter_side` is above 0, resized so that the
+  // shorter side has that length. The pixels are valid until the next call.
   PixelView decode_whole(const StoredImage& stored, int64_t shorter_side);
 
-  // Size of an image, from its header.
+  // The size of an image according to its header.
   ImageSize size_of(const StoredImage& stored) {
     return stored.pixels ? stored.size : decoder_.open(stored.bytes);
   }
 
-  // Where load() of a store may put what it reads.
+  // A buffer for ImageStore::load().
   std::vector<std::byte>& buffer() { return buffer_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Where the images of a data set lie, before anything is done to them.
+// The interface to the stored images of a data set.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace lockstep {
 
-// One image as stored: a JPEG or PNG file, or pixels (height, width, channels) without gaps.
+// One stored image: a JPEG or PNG file, or contiguous pixels (height, width, channels).
 struct StoredImage {
   std::span<const std::byte> bytes;
   bool pixels = false;
-  ImageSize size;    // of pixels
-  int channels = 0;  // of pixels
+  ImageSize size;    // only for pixels
+  int channels = 0;  // only for pixels
 };
 
 // Immutable once opened; all methods may be called from several threads at once.
@@ -27,23 +27,22 @@ class ImageStore {
   virtual ~ImageStore() = default;
   virtual int64_t count() const = 0;  // >= 1
   virtual int32_t label(int64_t index) const = 0;
-  // File, member or record, for messages.
+  // The name of the file, member or record, for messages.
   virtual std::string name(int64_t index) const = 0;
-  // As Dataset::files().
+  // See Dataset::files().
   virtual std::vector<std::string> files() const { return {}; }
-  // The bytes lie in the store or in `buffer`, which the caller keeps from image to image.
-  // Throws DataError, without a name, when the image itself is damaged, IoError when its file
-  // cannot be read.
+  // Returns the image. Its bytes are in the store or in `buffer`, which the caller keeps from image
+  // to image. Throws DataError, without a file name, if the image is damaged, and IoError if its
+  // file cannot be read.
   virtual StoredImage load(int64_t index, std::vector<std::byte>& buffer) const = 0;
-  // Whether load() gives JPEG or PNG files.
+  // Whether load() returns JPEG or PNG files for some of the images.
   virtual bool encoded() const = 0;
-  // Size of all images, where it is one.
+  // The size of all images, if they have the same one.
   virtual std::optional<ImageSize> common_size() const { return std::nullopt; }
   virtual int channels() const { return 3; }
-  // Bytes on the heap; files that are mapped and read here and there need not stay in memory and do
-  // not count.
+  // Bytes on the heap. Mapped files do not count, because their pages need not stay in memory.
   virtual int64_t resident_bytes() const = 0;
-  // The order that suits the way it is stored.
+  // The order in which the images are best read.
   virtual SampleOrder order() const { return {.samples = count()}; }
 };
 

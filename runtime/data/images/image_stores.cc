@@ -45,16 +45,18 @@ class PixelStore final : public ImageStore {
 }  // namespace
 
 void PixelArray::set_shape(int64_t height, int64_t width, int64_t image_channels) {
-  constexpr int64_t kMostSide = 65536, kMostChannels = 16;
-  if (height > kMostSide || width > kMostSide || image_channels > kMostChannels)
-    throw DataError("{}: images of {} x {} pixels and {} channels; allowed: up to {} x {} and {}",
-                    name,
-                    width,
-                    height,
-                    image_channels,
-                    kMostSide,
-                    kMostSide,
-                    kMostChannels);
+  constexpr int64_t kMaxSide = 65536, kMaxChannels = 16;
+  if (height > kMaxSide || width > kMaxSide || image_channels > kMaxChannels)
+    throw DataError(
+        "{}: images of {} x {} pixels and {} channels; allowed: up to {} x {} pixels "
+        "and {} channels",
+        name,
+        width,
+        height,
+        image_channels,
+        kMaxSide,
+        kMaxSide,
+        kMaxChannels);
   size = {static_cast<int>(height), static_cast<int>(width)};
   channels = static_cast<int>(image_channels);
 }
@@ -66,13 +68,15 @@ std::shared_ptr<const ImageStore> make_pixel_store(PixelArray array) {
 void BadAtOpening::add(const std::string& what) {
   if (config_.bad_records == BadRecords::kFail)
     throw DataError(
-        "{} (data.bad_records: SKIP or REPLACE, or --skip-bad of `data pack`, would go on)", what);
+        "{} (to continue without it, set data.bad_records to SKIP or REPLACE, or give `data pack` "
+        "--skip-bad)",
+        what);
   const bool replace = config_.bad_records == BadRecords::kReplace;
-  waiting_ += replace;
+  pending_ += replace;
   if (++count_ == 1) first_ = what;
-  constexpr int64_t kMaxTold = 20;
-  if (count_ <= kMaxTold)
-    log_warn("{}: {}", what, replace ? "the next good one takes its place" : "left out");
+  constexpr int64_t kMaxLogged = 20;
+  if (count_ <= kMaxLogged)
+    log_warn("{}: {}", what, replace ? "replaced by the next good one" : "skipped");
 }
 
 void BadAtOpening::check(int64_t records, const std::string& name) const {

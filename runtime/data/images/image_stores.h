@@ -1,5 +1,5 @@
 #pragma once
-// The images of a data set, training and evaluation, as a format opens them.
+// The opened image stores of a data set, for training and evaluation.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace lockstep {
 
 struct ImageStores {
   std::shared_ptr<const ImageStore> train;  // null unless asked for
-  std::shared_ptr<const ImageStore> eval;   // null when the config has no evaluation data
+  std::shared_ptr<const ImageStore> eval;   // null if the config has no evaluation data
   int64_t classes = 0;
-  int64_t bad_records = 0;               // left out or replaced at opening
+  int64_t bad_records = 0;               // skipped or replaced when the files were opened
   std::string kind;                      // for the log: "CIFAR-10"
   std::vector<std::string> class_names;  // (classes), or empty
 };
 
 // Pixels and labels in memory.
 struct PixelArray {
-  // Sets size and channels; `name` must be set. Throws DataError where that is too much.
+  // Sets size and channels; `name` must be set before. Throws DataError if they exceed the limits.
   void set_shape(int64_t height, int64_t width, int64_t image_channels);
 
   std::shared_ptr<const void> owner;  // of the pixels
@@ -35,26 +35,28 @@ struct PixelArray {
   ImageSize size;
   int channels = 0;
   std::string name;        // of the file, for messages
-  int64_t samples = 0;     // 0: as many as are stored; more repeat them
+  int64_t samples = 0;     // larger numbers repeat the stored images; 0: each once
   int64_t heap_bytes = 0;  // of the pixels
 };
 std::shared_ptr<const ImageStore> make_pixel_store(PixelArray array);
 
-// Bad records that are found at opening: throws DataError with FAIL; else counts and tells them,
-// and at the end throws where they are too many.
+// Handles bad records that are found when files are opened, according to data.bad_records: throws
+// DataError with FAIL, otherwise logs and counts them.
 class BadAtOpening {
  public:
   explicit BadAtOpening(const DataConfig& config) : config_(config) {}
   void add(const std::string& what);
-  // How often the next good record is to be repeated: with REPLACE, for each bad one before it.
-  size_t take_waiting() { return std::exchange(waiting_, 0); }
-  void check(int64_t records, const std::string& name) const;  // of all, bad ones included
+  // How many additional copies of the next good record must be added: with REPLACE, one for each
+  // bad record since the last call.
+  size_t take_pending() { return std::exchange(pending_, 0); }
+  // Throws DataError if more than data.max_bad_fraction of all `records`, good and bad, are bad.
+  void check(int64_t records, const std::string& name) const;
   int64_t count() const { return count_; }
 
  private:
   const DataConfig& config_;
   int64_t count_ = 0;
-  size_t waiting_ = 0;
+  size_t pending_ = 0;
   std::string first_;
 };
 

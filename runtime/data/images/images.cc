@@ -1,4 +1,4 @@
-// open_stores(): images, the pipeline in front of the model, and their summary.
+// open_stores(): makes data sets of image stores.
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The side of the output is data.image.size or that of the stored images; see ImageConfig.
+// The output has the side data.image.size or the size of the stored images; see ImageConfig.
 PipelineSettings settings_for(const DataConfig& config, const ImageStore& store) {
   PipelineSettings settings;
   settings.augment = config.augment;
@@ -22,13 +22,14 @@ PipelineSettings settings_for(const DataConfig& config, const ImageStore& store)
   else if (common)
     settings.output = *common;
   else
-    throw ConfigError("data.image.size: missing; allowed: 1..8192: the images differ in size");
+    throw ConfigError(
+        "data.image.size: missing; allowed: 1..8192, because the images differ in size");
   const bool as_stored = common == settings.output && config.image.resize == 0;
   if (!as_stored) {
     const int64_t side = std::max(settings.output.height, settings.output.width);
     settings.resize = config.image.resize > 0 ? config.image.resize : side * 8 / 7;
     if (settings.resize < side)
-      throw ConfigError("data.image.resize: value is {}; allowed: at least {}, the images' side",
+      throw ConfigError("data.image.resize: value is {}; allowed: at least {}, the size of images",
                         settings.resize,
                         side);
   }
@@ -42,13 +43,14 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   DataSummary& summary = opened.summary;
   const auto open = [&](const std::shared_ptr<const ImageStore>& store) {
     if (config.augment.colour_jitter && store->channels() != 3)
-      throw ConfigError("data.augment.colour_jitter: given; allowed: with 3 channels, not {}",
-                        store->channels());
+      throw ConfigError(
+          "data.augment.colour_jitter: given, but the images have {} channels; allowed: with 3",
+          store->channels());
     auto dataset =
         std::make_unique<ImageDataset>(store, settings_for(config, *store), config, seed);
     const Shape& shape = dataset->input().shape;
     if (summary.height > 0 && Shape{summary.height, summary.width, summary.channels} != shape)
-      throw DataError("images for evaluation are {}, those for training {}",
+      throw DataError("images for evaluation are {}, but those for training are {}",
                       to_string(shape),
                       to_string(Shape{summary.height, summary.width, summary.channels}));
     summary.height = shape[0];

@@ -14,43 +14,43 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostScans = 500;  // a progressive file with more is made to waste time
-// The outermost columns of a cropped row may lack the neighbours that upsampling looks at.
+constexpr int kMaxScans = 500;  // progressive files with more scans are made to waste time
+// At the edges of a cropped row, upsampling lacks the neighbours that it reads in the full image.
 constexpr int kCropMargin = 4;
 
-// libjpeg's errors leave its C code by longjmp; the text stays here.
+// libjpeg's errors leave its C code by longjmp. The message is kept here.
 struct ErrorState {
-  jpeg_error_mgr manager;  // first: libjpeg knows a pointer to it only
+  jpeg_error_mgr manager;  // must be first, as libjpeg passes a pointer to it
   std::jmp_buf jump;
   char text[JMSG_LENGTH_MAX];
 };
 
-[[noreturn]] void leave(j_common_ptr info) {
+[[noreturn]] void on_error(j_common_ptr info) {
   auto* errors = reinterpret_cast<ErrorState*>(info->err);
   errors->manager.format_message(info, errors->text);
   std::longjmp(errors->jump, 1);
 }
 
-// Warnings after which the pixels are what was sent. After the others, libjpeg makes some up.
+// Warnings that do not affect the pixels. After any other warning libjpeg invents pixels.
 bool is_harmless(int code) {
   return code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR;
 }
 
 void on_message(j_common_ptr info, int level) {
-  if (level < 0 && !is_harmless(info->err->msg_code)) leave(info);
+  if (level < 0 && !is_harmless(info->err->msg_code)) on_error(info);
 }
 
 void on_output(j_common_ptr) {}
 
 void on_progress(j_common_ptr info) {
   auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
-  if (decompress->input_scan_number <= kMostScans) return;
+  if (decompress->input_scan_number <= kMaxScans) return;
   ERREXIT(decompress, JERR_BAD_PROGRESSION);
 }
 
-// Whether parts of the image may be decoded without the rest: libjpeg-turbo's shortcuts give the
-// pixels of the whole only where the chroma has one sample per block of 1, 2 or 4 x 1 or 2 pixels,
-// as nearly all files have it.
+// Whether a region may be decoded without the rest of the image. libjpeg-turbo's functions for that
+// give the same pixels as a full decode only if the chroma has one sample per block of 1, 2 or 4 x
+// 1 or 2 pixels. Nearly all files do.
 bool has_usual_sampling(const jpeg_decompress_struct& info) {
   const jpeg_component_info* components = info.comp_info;
   const int across = components[0].h_samp_factor, down = components[0].v_samp_factor;
@@ -69,7 +69,7 @@ uint8_t product(int a, int b) {
   return static_cast<uint8_t>((scaled + (scaled >> 8)) >> 8);
 }
 
-// A row of CMYK becomes RGB in place. `inverted`: 255 stands for no ink.
+// Converts a row from CMYK to RGB in place. `inverted`: 255 means no ink.
 void cmyk_to_rgb(uint8_t* row, int width, bool inverted) {
   const uint8_t mask = inverted ? 0 : 0xff;
   for (int x = 0; x < width; ++x) {
@@ -94,7 +94,8 @@ struct JpegDecoder::State {
   std::vector<uint8_t> pixels;  // of the last image
   std::vector<uint8_t> discarded;
 
-  // Runs `body`, which calls libjpeg and has nothing to destroy; false when libjpeg gave up.
+  // Runs `body`, which calls libjpeg. Returns false if libjpeg failed. As longjmp runs no
+  // destructors, `body` must hold no objects that have one.
   template <typename Body>
   bool attempt(Body body) {
     if (setjmp(errors.jump) != 0) return false;
@@ -107,7 +108,8 @@ struct JpegDecoder::State {
     throw DataError("damaged JPEG: {}", errors.text);
   }
 
-  // Lines [from, to) into `rows`, `stride` apart; none kept where the stride is 0.
+  // Reads lines [from, to) into `rows`, `stride` bytes apart. With stride 0 they overwrite each
+  // other.
   void read_lines(int from, int to, uint8_t* rows, size_t stride) {
     for (int line = from; line < to; ++line) {
       JSAMPROW row = rows + static_cast<size_t>(line - from) * stride;
@@ -119,7 +121,7 @@ struct JpegDecoder::State {
 JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
   jpeg_decompress_struct& info = state_->info;
   info.err = jpeg_std_error(&state_->errors.manager);
-  state_->errors.manager.error_exit = leave;
+  state_->errors.manager.error_exit = on_error;
   state_->errors.manager.emit_message = on_message;
   state_->errors.manager.output_message = on_output;
   state_->progress.progress_monitor = on_progress;
@@ -127,8 +129,8 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
 
 JpegDecoder::~JpegDecoder() { jpeg_destroy_decompress(&state_->info); }
 
-// libjpeg's object begins anew with every image: it would keep the tables of the one before, and
-// what a damaged file without tables decodes to would depend on what was read before it.
+// Creates a new libjpeg object for every image. A reused one would keep the tables of the image
+// before, so that a damaged file without tables would decode to something that depends on it.
 ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
   jpeg_decompress_struct& info = state_->info;
   const bool read = state_->attempt([this, &info, bytes] {
@@ -140,17 +142,17 @@ ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
   });
   if (!read) state_->fail();
   const int64_t pixels = int64_t{info.image_height} * info.image_width;
-  if (pixels > kMostPixels) {
+  if (pixels > kMaxPixels) {
     jpeg_abort_decompress(&info);
     throw DataError("a JPEG of {} x {} pixels; allowed: up to {} pixels",
                     info.image_width,
                     info.image_height,
-                    kMostPixels);
+                    kMaxPixels);
   }
-  // 8 x 8 pixels take a bit at least, by arithmetic coding some fewer: what cannot be there gets no
-  // memory.
-  const int64_t most_of_byte = info.arith_code != FALSE ? 65536 : 1024;
-  if (pixels / most_of_byte > static_cast<int64_t>(bytes.size())) {
+  // A block of 8 x 8 pixels takes at least a bit, with arithmetic coding somewhat less. So a header
+  // that claims too many pixels for the file's size is damaged, and no memory is allocated for it.
+  const int64_t max_pixels_per_byte = info.arith_code != FALSE ? 65536 : 1024;
+  if (pixels / max_pixels_per_byte > static_cast<int64_t>(bytes.size())) {
     jpeg_abort_decompress(&info);
     throw DataError("damaged JPEG: {} bytes for {} x {} pixels; the file is truncated",
                     bytes.size(),
@@ -165,8 +167,8 @@ ImageSize JpegDecoder::shrunk(ImageSize size, int denominator) {
           (size.width + denominator - 1) / denominator};
 }
 
-// Lines above and below the region pass through the entropy decoder alone. The last line is read
-// even if nobody wants it, since libjpeg takes skipping to the end as leave not to look there.
+// Lines above and below the region pass only through the entropy decoder. The last line is always
+// read: if it were skipped, libjpeg would not look at the end of the file and miss damage there.
 PixelView JpegDecoder::decode(int denominator, const ImageRegion& wanted) {
   State& state = *state_;
   jpeg_decompress_struct& info = state.info;

@@ -1,5 +1,5 @@
 #pragma once
-// JPEG images through libjpeg-turbo.
+// Decodes JPEG images with libjpeg-turbo.
 
 #include <cstddef>
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-// Baseline and progressive JPEG of any sampling to RGB: gray is tripled, CMYK and YCCK (inverted
-// where Adobe wrote them) lose their black. The EXIF orientation is ignored, as torchvision does.
-// Damaged data are an error wherever they lie in the file, not gray blocks: every file is decoded
-// to its end. One object per thread; the pixels' memory is kept from image to image, and
-// nothing else: what a file decodes to depends on that file alone.
+// Decodes baseline and progressive JPEG with any chroma sampling to RGB. Gray is tripled. CMYK and
+// YCCK (inverted if written by Adobe) are multiplied by black. The EXIF orientation is ignored, as
+// in torchvision. Damaged data anywhere in the file are an error, not gray blocks, because every
+// file is decoded to its end. Use one object per thread. It keeps only the memory of pixels from
+// image to image, so the pixels depend on the file alone.
 class JpegDecoder {
  public:
   JpegDecoder();
@@ -22,18 +22,19 @@ class JpegDecoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
   ~JpegDecoder();
 
-  // Begins with the image in `bytes`, which must stay until decode() returns; gives its size.
-  // Throws DataError, without a file's name, when the header is damaged or the image is larger
-  // than kMostPixels.
+  // Opens the image in `bytes`, which must stay valid until decode() returns. Returns its size.
+  // Throws DataError, without a file name, if the header is damaged or the image has more than
+  // kMaxPixels pixels.
   ImageSize open(std::span<const std::byte> bytes);
 
-  // Size of the opened image when shrunk by 1, 2, 4 or 8 in the decoder, which is much faster
-  // than decoding all of it: both sides divided, rounded up.
+  // The size of an image that the decoder shrinks by `denominator` (1, 2, 4 or 8), which is much
+  // faster than decoding in full: both sides divided, rounded up.
   static ImageSize shrunk(ImageSize size, int denominator);
 
-  // Decodes the opened image, shrunk, and ends with it. `region`, of the shrunk image, is not
-  // empty; only its pixels are computed. They lie in the decoder's memory until the next decode().
-  // Pixels are those of jpeg_read_scanlines with libjpeg's defaults. Throws DataError.
+  // Decodes the opened image, shrunk by `denominator`, and closes it. Only the pixels of `region`,
+  // a region of the shrunk image that must not be empty, are computed. They stay in the decoder's
+  // memory until the next decode(), and equal those of jpeg_read_scanlines with libjpeg's defaults.
+  // Throws DataError if the file is damaged.
   PixelView decode(int denominator, const ImageRegion& region);
 
  private:

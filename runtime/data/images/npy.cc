@@ -1,5 +1,5 @@
-// Inputs and labels in NumPy's .npy files: uint8 images, or float32 features, which may have values to
-// predict instead.
+// data.npy: inputs and labels in NumPy's .npy files. Inputs are uint8 images or float32 features;
+// features may have values to predict instead of labels.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -8,13 +8,12 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/images/image.h"
 #include "runtime/data/images/npy_features.h"
 #include "runtime/data/images/npy_file.h"
 
 namespace lockstep {
 namespace {
-
-constexpr int64_t kMostClasses = 10'000'000;
 
 int64_t label_at(const NpyArray& array, int64_t index) {
   switch (array.type) {
@@ -30,11 +29,11 @@ std::vector<int32_t> read_labels(const NpyFile& labels, int64_t classes) {
   const std::string& name = labels.file.name();
   if (array.type == NpyType::kFloat32)
     throw DataError(
-        "{}: float32 labels; allowed: uint8, int32 and int64, or another loss than "
+        "{}: has float32 labels; allowed: uint8, int32 and int64, or a loss other than "
         "SOFTMAX_CROSS_ENTROPY",
         name);
   if (array.extents.size() > 2 || (array.extents.size() == 2 && array.extents[1] != 1))
-    throw DataError("{}: labels of {} dimensions; allowed: one label for each sample",
+    throw DataError("{}: has labels of {} dimensions; allowed: one label for each sample",
                     name,
                     array.extents.size());
   std::vector<int32_t> result(static_cast<size_t>(array.count()));
@@ -51,12 +50,13 @@ int64_t classes_of(const std::vector<int32_t>& labels) {
   return int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
 }
 
-// (N, H, W) or (N, H, W, C) as images.
+// Makes a store of images from an array (N, H, W) or (N, H, W, C).
 std::shared_ptr<const ImageStore> make_store(NpySet set) {
   const std::vector<int64_t>& extents = set.inputs.array.extents;
   if (extents.size() != 3 && extents.size() != 4)
     throw DataError(
-        "{}: uint8 values in {} dimensions; allowed: 3 (images, height, width), or 4 with channels",
+        "{}: the uint8 array has {} dimensions; allowed: 3 (images, height, width), or 4 with "
+        "channels",
         set.inputs.file.name(),
         extents.size());
   PixelArray array;
@@ -83,25 +83,25 @@ class Npy final : public DataFormat {
                         in_quotes(inputs ? npy_.eval_inputs : npy_.eval_labels));
   }
 
-  bool gives(ModelInput input) const override { return input != ModelInput::kTokens; }
+  bool supports(ModelInput input) const override { return input != ModelInput::kTokens; }
   bool has_images(ModelInput) const override { return true; }
   bool has_eval() const override { return !npy_.eval_inputs.empty(); }
   std::vector<std::string> files() const override {
     return {npy_.train_inputs, npy_.train_labels, npy_.eval_inputs, npy_.eval_labels};
   }
 
-  // The training labels define the classes; where training is not wanted the model's number of them
-  // will do.
+  // The training labels define the number of classes. Without training data the model's number of
+  // outputs is used, if it has one.
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
     std::optional<NpySet> train, eval;
     int64_t classes = model.outputs;
     const bool values = !model.wants_images() && model.loss != Loss::kSoftmaxCrossEntropy;
     if (need_train) {
-      train = open_set(npy_.train_inputs, npy_.train_labels, "npy.train", values, kMostClasses);
+      train = open_set(npy_.train_inputs, npy_.train_labels, "npy.train", values, kMaxClasses);
       if (!values) classes = classes_of(train->labels);
     } else if (classes == 0 && !values) {
       const NpyFile labels(data_.dir, npy_.train_labels, "npy.train_labels");
-      classes = classes_of(read_labels(labels, kMostClasses));
+      classes = classes_of(read_labels(labels, kMaxClasses));
     }
     if (has_eval())
       eval = open_set(
@@ -112,8 +112,9 @@ class Npy final : public DataFormat {
       return make_npy_features(
           data_, model, std::move(train), std::move(eval), values ? 0 : classes);
     if (values)
-      throw ConfigError("data.npy gives class labels of images: {} must be SOFTMAX_CROSS_ENTROPY",
-                        model.field("loss"));
+      throw ConfigError(
+          "data.npy has images with class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
+          model.field("loss"));
     ImageStores stores;
     stores.kind = "NPY images";
     stores.classes = classes;
@@ -122,22 +123,22 @@ class Npy final : public DataFormat {
     return stores;
   }
 
-  // Images of the size that data.image.size says.
-  AssumedData assume(const MissingFile& missing) const override {
+  // Assumes images of the size data.image.size.
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
     const auto side = static_cast<int>(data_.image.size);
     if (side == 0 && missing.model().wants_images())
-      missing.refuse("how large its images are", "set data.image.size, or ");
-    if (side == 0) missing.refuse("how many features it has", "");
+      missing.refuse("the size of its images", "set data.image.size, or ");
+    if (side == 0) missing.refuse("the number of features", "");
     const size_t given = std::max(data_.image.mean.size(), data_.image.std.size());
     const int channels = given > 1 ? static_cast<int>(given) : 3;
-    AssumedData assumed = missing.with_outputs_of_model("classes");
-    assumed.what += fmt::format(", images of {} channels", channels);
-    assumed.train = assumed.eval = {kAssumedSamples, ImageSize{side, side}, channels};
-    return assumed;
+    PlaceholderData placeholder = missing.with_outputs_of_model("classes");
+    placeholder.what += fmt::format(", images of {} channels", channels);
+    placeholder.train = placeholder.eval = {kPlaceholderSamples, ImageSize{side, side}, channels};
+    return placeholder;
   }
 
  private:
-  // `field`: of the config, without what follows "_".
+  // `field`: the common prefix of the config fields, for example "npy.train" for npy.train_inputs.
   NpySet open_set(const std::string& inputs_path,
                   const std::string& labels_path,
                   const std::string& field,
@@ -147,11 +148,11 @@ class Npy final : public DataFormat {
     NpyFile labels(data_.dir, labels_path, field + "_labels");
     const NpyType type = inputs.array.type;
     if (type != NpyType::kUint8 && type != NpyType::kFloat32)
-      throw DataError("{}: {} inputs; allowed: uint8 images or float32 features",
+      throw DataError("{}: has {} inputs; allowed: uint8 images or float32 features",
                       inputs.file.name(),
                       name_of(type));
     if (inputs.array.count() != labels.array.count())
-      throw DataError("{} has {} samples but {} has {} labels; they must be as many",
+      throw DataError("{} has {} samples but {} has {} labels; the numbers must be equal",
                       inputs.file.name(),
                       inputs.array.count(),
                       labels.file.name(),
@@ -164,10 +165,11 @@ class Npy final : public DataFormat {
     return set;
   }
 
-  // Of images the pipeline sees to it that they get one size.
+  // Throws DataError if the two sets differ in type or width. Images may differ in size, as the
+  // pipeline resizes them.
   static void check_alike(const NpySet& train, const NpySet& eval) {
     if (train.inputs.has_images() != eval.inputs.has_images())
-      throw DataError("{}: {} inputs; those in {} are {}",
+      throw DataError("{}: has {} inputs, but those in {} are {}",
                       eval.inputs.file.name(),
                       name_of(eval.inputs.array.type),
                       train.inputs.file.name(),
@@ -178,7 +180,7 @@ class Npy final : public DataFormat {
   }
   static void require_alike(const NpyFile& train, const NpyFile& eval, const char* what) {
     if (train.array.row() != eval.array.row())
-      throw DataError("{}: {} {}; those in {} are {}",
+      throw DataError("{}: has {} {}, but {} has {}",
                       eval.file.name(),
                       eval.array.row(),
                       what,

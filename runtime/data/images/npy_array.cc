@@ -1,5 +1,6 @@
-// A .npy file: "\x93NUMPY", the version as two bytes, the length of the header (2 bytes in version
-// 1.0, 4 bytes after that), and the header, a Python dictionary that spaces and a line break end:
+// A .npy file begins with "\x93NUMPY", two bytes for the version, the length of the header (2 bytes
+// in version 1.0, 4 bytes in later ones), and the header, a Python dictionary that is followed by
+// spaces and a line break:
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (150, 4), }
 #include "runtime/data/images/npy_array.h"
 
@@ -22,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "the values are little
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kVersionAt = 6, kLengthAt = 8;
-constexpr int64_t kHuge = -1;  // an extent above 2^63 - 1
+constexpr int64_t kTooLarge = -1;  // an extent above 2^63 - 1
 
 struct TypeRow {
   NpyType type;
@@ -40,7 +41,7 @@ const TypeRow& row_of(NpyType type) {
       kTypes.begin(), kTypes.end(), [&](const TypeRow& row) { return row.type == type; });
 }
 
-// Reads the dictionary from its beginning to its end.
+// Parses the dictionary.
 class HeaderReader {
  public:
   HeaderReader(std::string_view text, const std::string& name) : text_(text), name_(name) {}
@@ -57,13 +58,13 @@ class HeaderReader {
       else if (key == "shape" && !shape)
         shape = tuple();
       else
-        refuse("another key or one twice");
+        refuse("an unknown or repeated key");
       if (take(",")) continue;
       expect("}");
       break;
     }
     if (text_.substr(at_).find_first_not_of(' ') != text_.size() - at_ - 1 || text_.back() != '\n')
-      refuse("no line break that ends it");
+      refuse("no line break at the end");
     if (!descr || !fortran_order || !shape) refuse("no descr, fortran_order or shape");
   }
 
@@ -74,10 +75,10 @@ class HeaderReader {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     throw DataError(
-        "{}: the NPY header is not that of a plain array: {} at its byte {}", name_, what, at_);
+        "{}: the NPY header is not that of a plain array: {} at byte {} of it", name_, what, at_);
   }
 
-  // Passes over spaces, then over `word` if it comes next.
+  // Skips spaces, and then `word` if it is next. Returns whether it was.
   bool take(std::string_view word) {
     at_ = std::min(text_.find_first_not_of(' ', at_), text_.size());
     if (!text_.substr(at_).starts_with(word)) return false;
@@ -91,7 +92,7 @@ class HeaderReader {
   std::string_view quoted() {
     expect("'");
     const size_t end = text_.find('\'', at_);
-    if (end == std::string_view::npos) refuse("a text without end");
+    if (end == std::string_view::npos) refuse("an unterminated string");
     const std::string_view text = text_.substr(at_, end - at_);
     at_ = end + 1;
     return text;
@@ -110,7 +111,7 @@ class HeaderReader {
       extents.push_back(extent());
       if (take(",")) continue;
       expect(")");
-      if (extents.size() == 1) refuse("a number that is no tuple");
+      if (extents.size() == 1) refuse("a number instead of a tuple");
       break;
     }
     return extents;
@@ -120,11 +121,11 @@ class HeaderReader {
     take("");
     const std::string_view digits =
         text_.substr(at_, std::min(text_.find_first_not_of("0123456789", at_), text_.size()) - at_);
-    if (digits.empty()) refuse("no whole number from 0");
+    if (digits.empty()) refuse("no non-negative integer");
     at_ += digits.size();
     int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc{} ? value : kHuge;
+    return error == std::errc{} ? value : kTooLarge;
   }
 
   std::string_view text_;
@@ -132,17 +133,17 @@ class HeaderReader {
   size_t at_ = 0;
 };
 
-// The header's text, and how many bytes lie before the values.
+// The header's text. Sets *before_values to the offset of the values.
 std::string_view header_of(std::string_view file, const std::string& name, size_t* before_values) {
   if (!file.starts_with(kMagic))
-    throw DataError("{}: not an NPY file: it does not begin with \\x93NUMPY", name);
+    throw DataError("{}: is not an NPY file: it does not begin with \\x93NUMPY", name);
   const auto byte = [&](size_t at) { return static_cast<unsigned char>(file[at]); };
   if (file.size() < kLengthAt + 4)
     throw DataError("{}: {} bytes are too few for an NPY file", name, file.size());
   const int major = byte(kVersionAt), minor = byte(kVersionAt + 1);
   if (major < 1 || major > 3 || minor != 0)
     throw DataError(
-        "{}: version {}.{} of the NPY format; allowed: 1.0, 2.0 and 3.0", name, major, minor);
+        "{}: has version {}.{} of the NPY format; allowed: 1.0, 2.0 and 3.0", name, major, minor);
   const size_t length_bytes = major == 1 ? 2 : 4, begin = kLengthAt + length_bytes;
   size_t length = 0;
   for (size_t i = 0; i < length_bytes; ++i) length |= size_t{byte(kLengthAt + i)} << (8 * i);
@@ -170,26 +171,28 @@ NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   });
   if (row == kTypes.end())
     throw DataError(
-        "{}: values of type {}; allowed: '|u1', '<i4', '<i8' and '<f4' (uint8, int32, int64, "
+        "{}: has values of type {}; allowed: '|u1', '<i4', '<i8' and '<f4' (uint8, int32, int64, "
         "float32, little-endian)",
         name,
         in_quotes(*header.descr));
   if (*header.fortran_order)
     throw DataError(
-        "{}: in Fortran's order; allowed: in C's (numpy.ascontiguousarray makes such arrays)",
+        "{}: the array is in Fortran order; allowed: C order (save it with "
+        "numpy.ascontiguousarray)",
         name);
   NpyArray array;
   array.type = row->type;
   array.extents = std::move(*header.shape);
-  if (array.extents.empty()) throw DataError("{}: a number, and no array of samples", name);
+  if (array.extents.empty())
+    throw DataError("{}: has a single number instead of an array of samples", name);
   array.values = bytes.subspan(before_values);
   uint64_t claimed = row->bytes;
   bool huge = false;
   for (size_t i = 0; i < array.extents.size(); ++i) {
     const int64_t extent = array.extents[i];
     if (extent == 0) throw DataError("{}: dimension {} of the NPY array is 0", name, i);
-    huge |=
-        extent == kHuge || __builtin_mul_overflow(claimed, static_cast<uint64_t>(extent), &claimed);
+    huge |= extent == kTooLarge ||
+            __builtin_mul_overflow(claimed, static_cast<uint64_t>(extent), &claimed);
   }
   if (huge || claimed != array.values.size())
     throw DataError("{}: {}: the NPY header promises {} bytes of values, the file has {}",

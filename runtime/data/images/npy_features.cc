@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// `what`: one of them.
+// Throws DataError unless all values are finite and in [low, high]. `what`: a value, for messages.
 void require_numbers(const NpyFile& file, const char* what, float low, float high) {
   const NpyArray& array = file.array;
   const int64_t row = array.row();
@@ -32,14 +32,14 @@ void require_numbers(const NpyFile& file, const char* what, float low, float hig
 
 void check_features(const NpyFile& inputs) {
   if (inputs.array.extents.size() < 2)
-    throw DataError("{}: float32 values in 1 dimension; allowed: (samples, features), or more",
+    throw DataError("{}: the float32 array has 1 dimension; allowed: 2 (samples, features) or more",
                     inputs.file.name());
   require_numbers(inputs, "feature", -INFINITY, INFINITY);
 }
 
 void check_targets(const NpyFile& targets, Loss loss) {
   if (targets.array.type != NpyType::kFloat32)
-    throw DataError("{}: {} targets; allowed with loss {}: float32",
+    throw DataError("{}: has {} targets; allowed with loss {}: float32",
                     targets.file.name(),
                     name_of(targets.array.type),
                     name_of(loss));
@@ -92,9 +92,9 @@ OpenedData make_npy_features(const DataConfig& data,
                              int64_t classes) {
   const std::string name = (train ? train : eval)->inputs.file.name();
   if (model.wants_images())
-    throw DataError("{}: float32 features; allowed with a model of images: uint8 images", name);
+    throw DataError("{}: holds float32 features, but an image model needs uint8 images", name);
   if (!(data.image == ImageConfig{}) || !(data.augment == AugmentConfig{}))
-    throw ConfigError("data.{}: given; allowed: only where the data are images, not features: {}",
+    throw ConfigError("data.{}: given, but {} has features; allowed: with images only",
                       data.image == ImageConfig{} ? "augment" : "image",
                       name);
   OpenedData opened;

@@ -1,5 +1,5 @@
 #pragma once
-// Samples of numbers in .npy files: their features, and a class or values to predict.
+// Samples with features from .npy files, and a class or values to predict.
 
 #include <cstdint>
 #include <optional>
@@ -12,17 +12,17 @@
 
 namespace lockstep {
 
-// Inputs and what stands beside them, of one set.
+// Inputs of the training or the evaluation set, with labels or targets.
 struct NpySet {
   NpyFile inputs;
   std::vector<int32_t> labels = {};
-  std::optional<NpyFile> targets = std::nullopt;  // instead of labels: values
+  std::optional<NpyFile> targets = std::nullopt;  // values to predict, instead of labels
 };
 
-// Samples: x (F) f32, the row of a float32 array (N, ...) as stored; label () i32, or the row of values
-// (O) f32. At least one set. `classes`: 0 where they have values. Throws DataError where the arrays
-// are of another form or have numbers that are not finite, and ConfigError where the model, or fields of
-// images, do not go with them.
+// Samples: x (F) f32, a row of the stored float32 array (N, ...), and label () i32 or target (O)
+// f32, a row of values. At least one set must be given. `classes`: 0 if targets are values. Throws
+// DataError if an array has another shape or type or values that are not finite. Throws ConfigError
+// if the model or image fields do not fit.
 OpenedData make_npy_features(const DataConfig& data,
                              const ModelTraits& model,
                              std::optional<NpySet> train,

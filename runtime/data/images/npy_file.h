@@ -1,5 +1,5 @@
 #pragma once
-// A .npy file that is kept open, and its numbers.
+// An open .npy file and its array.
 
 #include <cstdint>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// The array points into the file, whose bytes stay in place when it moves.
+// The array points into the file, whose bytes keep their address if it is moved.
 struct NpyFile {
   NpyFile(const std::string& dir, const std::string& path, const std::string& field)
       : file(dir, path, field, SourceFile::Gzip::kDecompress),

@@ -15,37 +15,37 @@ namespace {
 
 constexpr std::array<uint8_t, 8> kSignature = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 constexpr size_t kHeaderBytes = 33;  // signature, and IHDR with length, type and checksum
-constexpr size_t kLongestText = 200;
+constexpr size_t kMaxMessageBytes = 200;
 
-// What libpng's callbacks see: the rest of the file, and where the error's text goes.
-struct Reading {
+// The state of libpng's callbacks: the rest of the file, and the error message.
+struct ReadState {
   std::span<const std::byte> left;
-  char text[kLongestText] = {};
+  char text[kMaxMessageBytes] = {};
 };
 
 [[noreturn]] void on_error(png_structp png, png_const_charp message) {
-  auto* reading = static_cast<Reading*>(png_get_error_ptr(png));
-  std::strncpy(reading->text, message, kLongestText - 1);
+  auto* state = static_cast<ReadState*>(png_get_error_ptr(png));
+  std::strncpy(state->text, message, kMaxMessageBytes - 1);
   png_longjmp(png, 1);
 }
 
 void on_warning(png_structp, png_const_charp) {}
 
 void on_read(png_structp png, png_bytep to, size_t bytes) {
-  auto* reading = static_cast<Reading*>(png_get_io_ptr(png));
-  if (bytes > reading->left.size()) png_error(png, "the file is truncated");
-  std::memcpy(to, reading->left.data(), bytes);
-  reading->left = reading->left.subspan(bytes);
+  auto* state = static_cast<ReadState*>(png_get_io_ptr(png));
+  if (bytes > state->left.size()) png_error(png, "the file is truncated");
+  std::memcpy(to, state->left.data(), bytes);
+  state->left = state->left.subspan(bytes);
 }
 
 class PngReader {
  public:
-  explicit PngReader(Reading* reading) {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, reading, on_error, on_warning);
+  explicit PngReader(ReadState* state) {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, state, on_error, on_warning);
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
     if (info_ == nullptr) throw DataError("libpng cannot start: out of memory");
-    png_set_read_fn(png_, reading, on_read);
-    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // size_of() has looked
+    png_set_read_fn(png_, state, on_read);
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // size_of() checks the size
     png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_QUIET_USE);
   }
   PngReader(const PngReader&) = delete;
@@ -59,7 +59,7 @@ class PngReader {
   png_infop info_ = nullptr;
 };
 
-// Reads the header and asks for 8-bit RGB. False when libpng gave up.
+// Reads the header and requests 8-bit RGB. Returns false if libpng failed.
 bool begin(png_structp png, png_infop info) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_read_info(png, info);
@@ -90,11 +90,12 @@ ImageSize PngDecoder::size_of(std::span<const std::byte> bytes) {
   if (!is_png(bytes) || bytes.size() < kHeaderBytes || std::memcmp(&bytes[12], "IHDR", 4) != 0)
     throw DataError("damaged PNG: no header");
   const int64_t width = big_endian_32(bytes, 16), height = big_endian_32(bytes, 20);
-  constexpr int64_t kMostSide = PNG_UINT_31_MAX;
-  if (width < 1 || height < 1 || width > kMostSide || height > kMostSide ||
-      height > kMostPixels / width)
-    throw DataError("a PNG of {} x {} pixels; allowed: 1 to {} pixels", width, height, kMostPixels);
-  // Deflate packs at most 1032 to 1: what cannot be there gets no memory.
+  constexpr int64_t kMaxSide = PNG_UINT_31_MAX;
+  if (width < 1 || height < 1 || width > kMaxSide || height > kMaxSide ||
+      height > kMaxPixels / width)
+    throw DataError("a PNG of {} x {} pixels; allowed: 1 to {} pixels", width, height, kMaxPixels);
+  // Deflate compresses by at most 1032 to 1. So a header that claims too many pixels for the file's
+  // size is damaged, and no memory is allocated for it.
   if (height * (width / 8) > 1040 * static_cast<int64_t>(bytes.size()))
     throw DataError("damaged PNG: the file is truncated");
   return {static_cast<int>(height), static_cast<int>(width)};
@@ -102,16 +103,16 @@ ImageSize PngDecoder::size_of(std::span<const std::byte> bytes) {
 
 PixelView PngDecoder::decode(std::span<const std::byte> bytes) {
   const ImageSize size = size_of(bytes);
-  Reading reading{bytes, {}};
-  PngReader reader(&reading);
-  if (!begin(reader.png(), reader.info())) throw DataError("damaged PNG: {}", reading.text);
+  ReadState state{bytes, {}};
+  PngReader reader(&state);
+  if (!begin(reader.png(), reader.info())) throw DataError("damaged PNG: {}", state.text);
   const size_t stride = png_get_rowbytes(reader.png(), reader.info());
   LOCKSTEP_CHECK(stride == size_t{3} * size.width, "a row of {} bytes", stride);
   const size_t needed = stride * size.height;
   if (pixels_.size() < needed) pixels_.resize(needed);
   rows_.resize(size.height);
   for (int y = 0; y < size.height; ++y) rows_[y] = pixels_.data() + stride * y;
-  if (!read_rows(reader.png(), rows_.data())) throw DataError("damaged PNG: {}", reading.text);
+  if (!read_rows(reader.png(), rows_.data())) throw DataError("damaged PNG: {}", state.text);
   PixelView view;
   view.origin = pixels_.data();
   view.stride = static_cast<int64_t>(stride);

@@ -1,5 +1,5 @@
 #pragma once
-// PNG images through libpng.
+// Decodes PNG images with libpng.
 
 #include <cstddef>
 #include <span>
@@ -9,21 +9,21 @@
 
 namespace lockstep {
 
-// PNG of any kind to 8-bit RGB: gray is tripled, palettes are looked up, 16 bits are scaled to 8.
-// Alpha is dropped, not blended, as torchvision's convert("RGB") does. Gamma is ignored. One object
-// per thread; the pixels' memory is kept from image to image (libpng allocates its own anew).
+// Decodes PNG files of all kinds to 8-bit RGB: gray is tripled, palettes are looked up, 16 bits are
+// scaled to 8. Alpha is dropped, not blended, like PIL's convert("RGB"). Gamma is ignored. Use one
+// object per thread. It keeps the memory of pixels from image to image; libpng allocates its own.
 class PngDecoder {
  public:
-  // True when `bytes` begins as every PNG file does.
+  // Whether `bytes` begins with the signature of PNG files.
   static bool is_png(std::span<const std::byte> bytes);
 
-  // The size that the header claims. Throws DataError, without a file's name, when the header is
-  // damaged or the image is larger than kMostPixels.
+  // The size according to the header. Throws DataError, without a file name, if the header is
+  // damaged or the image has more than kMaxPixels pixels.
   static ImageSize size_of(std::span<const std::byte> bytes);
 
-  // Decodes the whole file. The pixels lie in the decoder's memory until the next decode(). Throws
-  // DataError when it is truncated, or damaged in what the pixels are made of: checksums of the
-  // chunks that libpng can do without are not looked at.
+  // Decodes the whole file. The pixels stay in the decoder's memory until the next decode(). Throws
+  // DataError if the file is truncated or if data that affect the pixels are damaged. Checksums of
+  // ancillary chunks are not verified.
   PixelView decode(std::span<const std::byte> bytes);
 
  private:

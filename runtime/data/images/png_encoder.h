@@ -1,5 +1,5 @@
 #pragma once
-// PNG images through libpng.
+// Encodes PNG images with libpng.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// The bytes of a PNG file of the image, which has 1 channel (gray) or 3 (RGB).
+// Returns the image as the bytes of a PNG file. The image has 1 channel (gray) or 3 (RGB).
 std::string encode_png(const PixelView& image);
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ struct Header {
 static_assert(sizeof(Header) == 128);
 constexpr size_t kCheckedBytes = 64;
 
-uint64_t own_checksum(const Header& header) {
+uint64_t checksum_of_header(const Header& header) {
   return checksum_of(std::as_bytes(std::span(&header, 1)).first(kCheckedBytes));
 }
 
@@ -63,7 +63,7 @@ void check_entry(const RecordEntry& entry,
                  const std::string& name) {
   if (entry.offset < sizeof(Header) || entry.offset > header.index_offset ||
       entry.bytes > header.index_offset - entry.offset)
-    throw DataError("{}: record {} lies outside the records' part of the file", name, number);
+    throw DataError("{}: record {} is outside the part of the file for records", name, number);
   if (entry.label < 0 || static_cast<uint64_t>(entry.label) >= header.classes)
     throw DataError("{}: record {} has class {}, which is not below {}, the number of classes",
                     name,
@@ -72,7 +72,7 @@ void check_entry(const RecordEntry& entry,
                     header.classes);
   const bool pixels = entry.height > 0 || entry.width > 0;
   const uint64_t area = uint64_t{entry.height} * entry.width;
-  if (entry.bytes == 0 || (pixels && (area > kMostPixels || area * 3 != entry.bytes)))
+  if (entry.bytes == 0 || (pixels && (area > kMaxPixels || area * 3 != entry.bytes)))
     throw DataError("{}: record {} of {} x {} pixels has {} bytes",
                     name,
                     number,
@@ -84,7 +84,7 @@ void check_entry(const RecordEntry& entry,
 }  // namespace
 
 bool is_record_file(const std::string& path) {
-  if (!is_file(path)) return false;  // a pipe would be waited for
+  if (!is_file(path)) return false;  // reading from a pipe would block
   std::ifstream file(path, std::ios::binary);
   char magic[sizeof(kMagic)] = {};
   file.read(magic, sizeof(magic));
@@ -98,9 +98,9 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
 RecordIndex parse_record_file(std::span<const std::byte> file, const std::string& name) {
   Header header;
   if (file.size() < sizeof(header) || std::memcmp(file.data(), kMagic, sizeof(kMagic)) != 0)
-    throw DataError("{}: not a record file: `lockstep data pack` makes them", name);
+    throw DataError("{}: is not a record file (`lockstep data pack` writes them)", name);
   std::memcpy(&header, file.data(), sizeof(header));
-  if (own_checksum(header) != header.header_checksum)
+  if (checksum_of_header(header) != header.header_checksum)
     throw DataError("{}: the header is damaged: its checksum is wrong", name);
   if (header.version != kVersion || header.header_bytes != sizeof(header))
     throw DataError("{}: a record file of version {}; this Lockstep reads version {}",
@@ -116,7 +116,7 @@ RecordIndex parse_record_file(std::span<const std::byte> file, const std::string
   const uint64_t rest = file.size() - std::min<uint64_t>(header.index_offset, file.size());
   if (header.records == 0 || header.records > rest / sizeof(RecordEntry) ||
       header.names_bytes != rest - header.records * sizeof(RecordEntry) ||
-      header.classes > kMostClasses)
+      header.classes > kMaxClasses)
     throw DataError("{}: the header is damaged: {} records, {} classes, index at byte {}",
                     name,
                     header.records,
@@ -134,7 +134,8 @@ RecordIndex parse_record_file(std::span<const std::byte> file, const std::string
       names_of_text({reinterpret_cast<const char*>(file.data() + file.size() - header.names_bytes),
                      header.names_bytes});
   if (!index.class_names.empty() && index.class_names.size() != header.classes)
-    throw DataError("{}: {} names of {} classes", name, index.class_names.size(), header.classes);
+    throw DataError(
+        "{}: has {} class names but {} classes", name, index.class_names.size(), header.classes);
   return index;
 }
 
@@ -174,7 +175,7 @@ void RecordWriter::finish(int64_t classes, const std::vector<std::string>& class
   header.names_bytes = names.size();
   header.file_bytes = position_ + index.size();
   header.index_checksum = checksum_of(index);
-  header.header_checksum = own_checksum(header);
+  header.header_checksum = checksum_of_header(header);
   write(index.data(), index.size());
   file_.overwrite(&header, sizeof(header), 0);
   file_.finish();

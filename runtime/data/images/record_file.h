@@ -1,8 +1,8 @@
 #pragma once
 // Packed record files: many images in one file, with an index, read through a memory map.
 //
-// Little-endian. A header of 128 bytes, the images, the index of 32 bytes per record, and the
-// classes' names, one per line:
+// The file has a header of 128 bytes, the images, an index with 32 bytes per record, and the names
+// of the classes, one per line. Numbers are little-endian. The header, by byte offset:
 //   0 "LKSTPREC"  8 version u32 = 1  12 header bytes u32 = 128  16 records u64  24 classes u64
 //   32 offset of the index u64  40 bytes of the names u64  48 bytes of the file u64
 //   56 XXH3-64 of index and names u64  64 XXH3-64 of the 64 bytes before u64  72 zeros
@@ -24,40 +24,40 @@ struct RecordEntry {
   uint64_t offset = 0;  // from the beginning of the file
   uint32_t bytes = 0;
   int32_t label = 0;
-  uint32_t height = 0;  // of pixels (height, width, 3) u8; both 0: a JPEG or PNG file
+  uint32_t height = 0;  // of pixels (height, width, 3) u8; both 0 for a JPEG or PNG file
   uint32_t width = 0;
   uint64_t checksum = 0;  // XXH3-64 of the image's bytes
 };
 static_assert(sizeof(RecordEntry) == 32);
 
-// A record file, as parsed.
+// The parsed index of a record file.
 struct RecordIndex {
   std::vector<RecordEntry> entries;
   int64_t classes = 0;
   std::vector<std::string> class_names;  // (classes), or empty
 };
 
-// Whether the file at `path` begins as a record file does.
+// Whether the file at `path` begins like a record file.
 bool is_record_file(const std::string& path);
 
-// XXH3-64.
+// The XXH3-64 of the bytes.
 uint64_t checksum_of(std::span<const std::byte> bytes);
 
-// Parses header and index of the record file `file`, and checks that every record lies within it
-// and has a label below the number of classes. The images are not read. `name` is for messages.
+// Parses the header and index of the record file `file`. Checks that every record is inside the
+// file and has a label below the number of classes. The images are not read. `name`: for messages.
 // Throws DataError.
 RecordIndex parse_record_file(std::span<const std::byte> file, const std::string& name);
 
-// Writes a record file, which is none before finish(): write it within replace_file(). Throws
-// IoError.
+// Writes a record file. The file is invalid until finish(), so write it within replace_file().
+// Throws IoError.
 class RecordWriter {
  public:
   explicit RecordWriter(const std::filesystem::path& path);
 
-  // Appends pixels (size.height, size.width, 3), or with a size of 0 a JPEG or PNG file.
+  // Appends pixels (size.height, size.width, 3), or a JPEG or PNG file if `size` is 0.
   void add(std::span<const std::byte> bytes, int32_t label, ImageSize size);
 
-  // `class_names` is empty or one per class. At least one record.
+  // Needs at least one record. `class_names`: empty, or one per class.
   void finish(int64_t classes, const std::vector<std::string>& class_names);
 
   int64_t records() const { return static_cast<int64_t>(entries_.size()); }

@@ -54,17 +54,18 @@ class RecordStore final : public ImageStore {
   bool encoded_ = false, uniform_ = false;
 };
 
-// An evaluation file may lack the last classes of training; what a class is must be the same.
+// Throws DataError unless the classes of an evaluation file are the first ones of the training
+// file, with the same names.
 void check_classes(const RecordIndex& index, const std::string& name, const ImageStores& stores) {
   if (index.classes > stores.classes)
-    throw DataError("{}: {} classes; allowed: up to {}, the classes of the training file",
+    throw DataError("{}: has {} classes; allowed: up to {}, the number in the training file",
                     name,
                     index.classes,
                     stores.classes);
   const size_t named = std::min(index.class_names.size(), stores.class_names.size());
   for (size_t c = 0; c < named; ++c)
     if (index.class_names[c] != stores.class_names[c])
-      throw DataError("{}: class {} is {}, in the training file {}",
+      throw DataError("{}: class {} is {}, but {} in the training file",
                       name,
                       c,
                       lockstep::in_quotes(index.class_names[c]),

@@ -12,8 +12,26 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-// The rows are weighted first, on contiguous bytes with full vectors; what is left are as many rows
-// as the output has. Their columns are then weighted pixel by pixel, four channels at a time.
+// The filter is separable. Along each axis it is a triangle that ends max(1, scale) input pixels,
+// the `support`, to each side of the output pixel's centre. If the image shrinks (scale > 1), the
+// triangle widens with it, so that every input pixel has influence; this is the antialiasing. If
+// the image grows, it is plain bilinear interpolation.
+//
+//               centre            The centre of output pixel j is at begin + (j + 0.5) * scale.
+//                  /\             Its taps are the input pixels whose centres are inside the
+//               /      \          triangle. Their weights are the triangle's heights at these
+//            /            \       centres, divided by the sum of all weights.
+//   |-----|--/--|-----|----\|-----|   input pixels
+//            |<----->|
+//             support
+//
+// AxisWeights::set() computes taps and weights once for each image and axis, in double. Then each
+// output row takes two passes in float:
+// 1. weigh_rows() adds `taps` input rows with their weights. The bytes of a row are contiguous
+//    whatever the channels, so this uses full vectors. It computes only columns [begin, end).
+// 2. weigh_columns() adds `taps` pixels of that row with their weights, four channels at a time.
+// The vertical pass comes first because it is the fast one: the slower horizontal pass then has
+// only as many rows as the output.
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep {
@@ -52,7 +70,7 @@ void weigh_rows(const uint8_t* input,
   for (; i < count; ++i) block(one, i);
 }
 
-// Four channels. Not Highway's: its scalar target has no vectors of four.
+// Four channels. This is not a Highway type, because its scalar target has no vectors of four.
 using Four = float __attribute__((vector_size(16)));
 
 HWY_INLINE Four load_four(const float* from) {
@@ -61,7 +79,7 @@ HWY_INLINE Four load_four(const float* from) {
   return vector;
 }
 
-// kTaps 0: as many as the axis says.
+// kTaps 0: axis.taps, which is not known at compile time.
 template <int kTaps>
 void weigh_columns_of(
     const float* line, const AxisWeights& axis, int channels, bool flip, float* row) {
@@ -81,8 +99,8 @@ void weigh_columns_of(
 }
 
 // One output row in floats: row[j * channels + c] = sum over taps of weights[j][tap] *
-// line[(first[j] + tap - begin) * channels + c], and the outputs from right to left with `flip`.
-// Reads and writes up to 3 elements past the ends. The usual numbers of taps are unrolled.
+// line[(first[j] + tap - begin) * channels + c], from right to left if `flip` is set. Reads and
+// writes up to 3 elements past the ends. The most frequent numbers of taps are unrolled.
 void weigh_columns(
     const float* line, const AxisWeights& axis, int channels, bool flip, float* row) {
   switch (axis.taps) {
@@ -93,7 +111,7 @@ void weigh_columns(
   }
 }
 
-// Rounds to bytes. Weights sum to 1 and are not negative, so the values need no clamping.
+// Rounds to bytes. Weights are not negative and sum to 1, so the values need no clamping.
 void to_bytes(const float* values, int64_t count, uint8_t* bytes) {
   for (int64_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(values[i] + 0.5f);
 }
@@ -125,7 +143,7 @@ void AxisWeights::set(const ResampleAxis& axis) {
   const auto centre_of = [&axis](size_t output) {
     return axis.begin + (static_cast<double>(output) + 0.5) * axis.scale;
   };
-  // The pixels whose weight is above 0: centres less than the support away.
+  // The pixels with a positive weight: their centres are less than `support` away.
   const auto range_of = [&](double centre) {
     const int from = static_cast<int>(std::floor(centre - support - 0.5)) + 1;
     const int to = static_cast<int>(std::ceil(centre + support - 0.5));
@@ -147,7 +165,7 @@ void AxisWeights::set(const ResampleAxis& axis) {
     const auto weight = [&](int i) { return 1 - std::abs(i + 0.5 - centre) / support; };
     double sum = 0;
     for (int i = from; i < to; ++i) sum += weight(i);
-    first[j] = std::min(from, axis.high - taps);  // so that all taps are pixels
+    first[j] = std::min(from, axis.high - taps);  // keeps all taps inside the input
     for (int i = from; i < to; ++i)
       weights[j * static_cast<size_t>(taps) + static_cast<size_t>(i - first[j])] =
           static_cast<float>(weight(i) / sum);

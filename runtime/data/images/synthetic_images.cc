@@ -10,11 +10,11 @@ namespace {
 
 constexpr int64_t kTableImages = 4096;
 constexpr int64_t kTableBytes = int64_t{64} << 20;
-constexpr int kCells = 8;         // a class is told by the shades of 8 x 8 fields
-constexpr uint32_t kShade = 40;   // by which a field is lighter or darker than the middle
-constexpr uint32_t kNoise = 128;  // values of a pixel's noise
+constexpr int kCells = 8;         // per side; a class is a pattern of light and dark cells
+constexpr uint32_t kShade = 40;   // how much lighter or darker than the middle a cell is
+constexpr uint32_t kNoise = 128;  // number of values of a pixel's noise
 
-// Streams of one seed, apart from those of synthetic.cc.
+// Random streams of one seed, different from those of synthetic.cc.
 enum Draw : uint32_t { kLabels = 16, kShades, kPixels };
 
 RngStream stream_of(uint64_t seed, Draw draw) {
@@ -43,21 +43,21 @@ ImageStores make_synthetic_images(const SyntheticConfig& synthetic,
     const uint32_t label = bounded_from_word(philox_word(labels, static_cast<uint64_t>(image)),
                                              static_cast<uint32_t>(synthetic.classes));
     array.labels.push_back(static_cast<int32_t>(label));
-    // 64 random bits per (label, channel): one per field.
-    uint64_t fields[16];
+    // 64 random bits per (label, channel): one for each cell.
+    uint64_t cells[16];
     for (int64_t c = 0; c < channels; ++c) {
       const Philox4 block =
           philox(shades, static_cast<uint64_t>(label) * 16 + static_cast<uint64_t>(c));
-      fields[c] = uint64_t{block.word[0]} << 32 | block.word[1];
+      cells[c] = uint64_t{block.word[0]} << 32 | block.word[1];
     }
     Philox4 block{};
     for (int64_t i = 0; i < image_elems; ++i) {
       if (i % 16 == 0)
         block = philox(noise, static_cast<uint64_t>(image * ((image_elems + 15) / 16) + i / 16));
       const int64_t y = i / row_elems, x = i % row_elems / channels, c = i % channels;
-      const int64_t field = y * kCells / height * kCells + x * kCells / width;
+      const int64_t cell = y * kCells / height * kCells + x * kCells / width;
       const uint32_t byte = block.word[i % 16 / 4] >> (i % 4 * 8) & 0xff;
-      const uint32_t shade = (fields[c] >> field & 1) != 0 ? 2 * kShade : 0;
+      const uint32_t shade = (cells[c] >> cell & 1) != 0 ? 2 * kShade : 0;
       *next++ = static_cast<uint8_t>(128 - kShade - kNoise / 2 + shade + byte * kNoise / 256);
     }
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Images of the synthetic data.
+// Synthetic images.
 
 #include <cstdint>
 
@@ -7,9 +7,10 @@
 
 namespace lockstep {
 
-// A pure function of (seed, index): every field of 8 x 8 is lighter or darker, channel by channel,
-// as the label's class decides, under noise that is stronger. At most 4,096 images and about 64 MiB
-// are made; larger indices repeat them. No evaluation set.
+// An image is a pure function of (seed, index). It is divided into 8 x 8 cells, each lighter or
+// darker in each channel; that pattern belongs to the class. Noise stronger than the pattern is
+// added. At most 4,096 images and about 64 MiB are generated; larger indices repeat them. There is
+// no evaluation set.
 ImageStores make_synthetic_images(const SyntheticConfig& synthetic, uint64_t seed, bool need_train);
 
 }  // namespace lockstep

@@ -13,11 +13,11 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kBlock = 512;
-constexpr size_t kLongestName = 65536;
+constexpr size_t kMaxNameBytes = 65536;
 
-// Fields of a header: offset and length.
+// A field of a header, in bytes.
 struct Field {
-  size_t at, length;
+  size_t offset, length;
 };
 constexpr Field kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kType{156, 1}, kMagic{257, 6},
     kPrefix{345, 155};
@@ -28,13 +28,13 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }
 
 std::string_view text_of(std::span<const std::byte> header, Field field) {
-  return text_of(header.subspan(field.at, field.length));
+  return text_of(header.subspan(field.offset, field.length));
 }
 
-// A number in octal digits, or, where the first bit is set, in base 256. Nothing where it is
-// neither.
+// Parses a number: in base 256 if the first bit is set, otherwise in octal digits. Returns nothing
+// if it is malformed.
 std::optional<uint64_t> number_of(std::span<const std::byte> header, Field field) {
-  const auto bytes = header.subspan(field.at, field.length);
+  const auto bytes = header.subspan(field.offset, field.length);
   uint64_t value = 0;
   if ((bytes[0] & std::byte{0x80}) != std::byte{0}) {
     for (size_t i = 0; i < bytes.size(); ++i) {
@@ -59,13 +59,13 @@ bool only_zeros(std::span<const std::byte> bytes) {
 bool checksum_holds(std::span<const std::byte> header) {
   uint64_t sum = 0;
   for (size_t i = 0; i < kBlock; ++i) {
-    const bool own = i >= kChecksum.at && i < kChecksum.at + kChecksum.length;
-    sum += own ? uint64_t{' '} : std::to_integer<uint64_t>(header[i]);
+    const bool in_field = i >= kChecksum.offset && i < kChecksum.offset + kChecksum.length;
+    sum += in_field ? uint64_t{' '} : std::to_integer<uint64_t>(header[i]);
   }
   return number_of(header, kChecksum) == sum;
 }
 
-// The value of `key` in the records "LENGTH KEY=VALUE\n" of a pax header; the last one counts.
+// The value of `key` in the records "LENGTH KEY=VALUE\n" of a pax header. The last record wins.
 std::optional<std::string> pax_value(std::string_view records, std::string_view key) {
   std::optional<std::string> found;
   while (!records.empty()) {
@@ -90,8 +90,8 @@ TarReader::TarReader(std::span<const std::byte> file, std::string name)
 
 void TarReader::refuse_sparse(const std::string& member) const {
   throw DataError(
-      "{}: member {} at byte {} is stored without its zeros, as a sparse file, which is not read: "
-      "pack it without tar's --sparse",
+      "{}: member {} at byte {} is stored as a sparse file, which is not supported; pack it "
+      "without tar's --sparse",
       name_,
       in_quotes(member),
       position_);
@@ -117,7 +117,7 @@ bool TarReader::next(TarMember* member) {
   bool has_long_size = false;
   if (position_ == 0 && is_gzip(file_))
     throw DataError(
-        "{}: is gzip-compressed; members are read where they lie: decompress it (gunzip)", name_);
+        "{}: is gzip-compressed; tar files are read in place, so decompress it (gunzip)", name_);
   while (position_ < file_.size()) {
     if (file_.size() - position_ < kBlock)
       throw DataError("{}: truncated in the header at byte {}", name_, position_);
@@ -126,8 +126,8 @@ bool TarReader::next(TarMember* member) {
       const auto rest = file_.subspan(position_ + kBlock);
       if (only_zeros(rest.first(std::min(kBlock, rest.size())))) return false;
       throw DataError(
-          "{}: damaged: zeros where a tar header should be, at byte {}: the end would be two "
-          "blocks of them",
+          "{}: damaged: zeros instead of a tar header at byte {} (the end would be two blocks of "
+          "zeros)",
           name_,
           position_);
     }
@@ -136,15 +136,15 @@ bool TarReader::next(TarMember* member) {
     const std::optional<uint64_t> size = number_of(header, kSize);
     if (!size) throw DataError("{}: no size in the tar header at byte {}", name_, position_);
     position_ += kBlock;
-    const char type = std::to_integer<char>(header[kType.at]);
+    const char type = std::to_integer<char>(header[kType.offset]);
     if (type == 'S') refuse_sparse(long_name.value_or(std::string(text_of(header, kName))));
     const bool regular = type == '0' || type == '\0' || type == '7';
-    // Links and folders have no data whatever their size says.
+    // Links and folders have no data, whatever their size field.
     const bool has_data = regular || type == 'L' || type == 'K' || type == 'x' || type == 'g';
     const auto data = has_data ? take_data(regular && has_long_size ? long_size : *size)
                                : std::span<const std::byte>();
     if (type == 'L') {
-      long_name = text_of(data.first(std::min(data.size(), kLongestName)));
+      long_name = text_of(data.first(std::min(data.size(), kMaxNameBytes)));
     } else if (type == 'x') {
       const std::string_view records(reinterpret_cast<const char*>(data.data()), data.size());
       if (auto path = pax_value(records, "path")) long_name = std::move(path);
@@ -163,7 +163,7 @@ bool TarReader::next(TarMember* member) {
       member->name = text_of(header, kName);
       const std::string_view prefix = text_of(header, kPrefix);
       if (text_of(header, kMagic).substr(0, 5) == "ustar" && !prefix.empty() &&
-          header[kMagic.at + 5] == std::byte{0})
+          header[kMagic.offset + 5] == std::byte{0})
         member->name = std::string(prefix) + "/" + member->name;
       if (long_name) member->name = std::move(*long_name);
       member->data = data;

@@ -1,5 +1,5 @@
 #pragma once
-// Tar files: where their members lie.
+// Reads tar files.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,19 +14,18 @@ struct TarMember {
   std::span<const std::byte> data;
 };
 
-// Goes through the headers of a tar file that lies in memory (mapped: only the headers' pages are
-// read). Understands ustar, GNU's long names and POSIX.1-2001 (pax) names and sizes; gives regular
-// files only. Links, folders and devices are passed over; sparse files and a tar file that is
-// compressed are refused.
+// Iterates over the regular files in a tar file that is in memory or mapped; of a mapped file only
+// the pages with headers are read. Understands ustar, GNU's long names and POSIX.1-2001 (pax) names
+// and sizes. Skips links, folders and devices. Rejects sparse members and compressed tar files.
 class TarReader {
  public:
-  // `name` is the file's name for messages; `file` must outlive what next() gives.
+  // `name`: the file's, for messages. `file` must outlive the members that next() returns.
   TarReader(std::span<const std::byte> file, std::string name);
 
-  // The next regular file; false at the end: two blocks of zeros, or the end of the file where
-  // whole blocks end, which may follow one such block. Throws DataError, with the file's name and
-  // the byte, on a header that is zeros with something behind it or whose checksum is wrong, or a
-  // member that the file is too short for.
+  // Sets *member to the next regular file. Returns false at the end, which is two blocks of zeros,
+  // or the end of the file after a whole block or after one block of zeros. Throws DataError with
+  // the file's name and the byte offset if a header has a wrong checksum, if a single block of
+  // zeros is followed by other data, or if the file is too short for a member.
   bool next(TarMember* member);
 
  private:

@@ -14,9 +14,9 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostImageBytes = size_t{1} << 30;
+constexpr size_t kMaxImageBytes = size_t{1} << 30;
 
-// The name up to the first dot after its folders, and what follows that dot.
+// Splits a name at the first dot after its folders, into the sample's key and the extension.
 std::pair<std::string_view, std::string_view> split_name(std::string_view name) {
   const size_t slash = name.rfind('/');
   const size_t dot = name.find('.', slash == std::string_view::npos ? 0 : slash + 1);
@@ -35,7 +35,7 @@ std::optional<int32_t> class_of(std::span<const std::byte> data) {
   return value;
 }
 
-// What has been seen of the members that share a key.
+// The members with the same key that have been read so far.
 struct Group {
   std::string key;
   std::optional<TarSample> image;
@@ -48,27 +48,28 @@ struct Group {
 void index_tar(std::span<const std::byte> file,
                const std::string& name,
                int64_t classes,
-               const std::function<void(const TarSample&)>& good,
-               const std::function<void(const std::string&)>& bad) {
-  const int64_t most = (classes > 0 ? classes : kMostClasses) - 1;
+               const std::function<void(const TarSample&)>& on_sample,
+               const std::function<void(const std::string&)>& on_bad) {
+  const int64_t max_label = (classes > 0 ? classes : kMaxClasses) - 1;
   Group group;
   const auto finish = [&] {
-    if (group.image && group.label && *group.label <= most) {
+    if (group.image && group.label && *group.label <= max_label) {
       group.image->label = *group.label;
-      good(*group.image);
+      on_sample(*group.image);
     } else if (group.image && group.label) {
-      bad(fmt::format("{}: '{}' has class {}; allowed: 0 to {}{}",
-                      name,
-                      group.key,
-                      *group.label,
-                      most,
-                      classes > 0 ? fmt::format(", since there are {} classes", classes) : ""));
+      on_bad(fmt::format("{}: '{}' has class {}; allowed: 0 to {}{}",
+                         name,
+                         group.key,
+                         *group.label,
+                         max_label,
+                         classes > 0 ? fmt::format(", as there are {} classes", classes) : ""));
     } else if (group.image && group.has_class) {
-      bad(fmt::format("{}: the class of '{}' is no number from 0 to {}", name, group.key, most));
+      on_bad(fmt::format(
+          "{}: the class of '{}' is not a number from 0 to {}", name, group.key, max_label));
     } else if (group.image) {
-      bad(fmt::format("{}: '{}' has no class (.cls)", name, group.key));
+      on_bad(fmt::format("{}: '{}' has no class (.cls)", name, group.key));
     } else if (group.has_class) {
-      bad(fmt::format("{}: '{}' has a class but no image", name, group.key));
+      on_bad(fmt::format("{}: '{}' has a class but no image", name, group.key));
     }
     group = {};
   };
@@ -85,12 +86,12 @@ void index_tar(std::span<const std::byte> file,
       group.label = class_of(member.data);
     } else if (!group.image && extension.find('.') == std::string_view::npos &&
                is_image_name(member.name)) {
-      if (member.data.size() > kMostImageBytes)
+      if (member.data.size() > kMaxImageBytes)
         throw DataError("{}: '{}' has {} bytes; allowed: up to {}",
                         name,
                         member.name,
                         member.data.size(),
-                        kMostImageBytes);
+                        kMaxImageBytes);
       TarSample sample;
       sample.offset = static_cast<uint64_t>(member.data.data() - file.data());
       sample.bytes = static_cast<uint32_t>(member.data.size());

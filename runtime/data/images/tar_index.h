@@ -1,5 +1,5 @@
 #pragma once
-// Which samples a tar file in the manner of WebDataset has.
+// The samples of a tar file in WebDataset's layout.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,14 +16,15 @@ struct TarSample {
   int32_t label = 0;
 };
 
-// Gives the samples of the tar file `file`, in its order, to `good`. Members without an image
-// (.jpg, .jpeg, .png in any case) or class number (.cls) are passed over; a sample that lacks one
-// of the two, or whose class is no number from 0 to `classes` - 1 (0: kMostClasses - 1), is given
-// to `bad` in words. Throws DataError where the file is no tar file or is truncated.
+// Calls `on_sample` with each sample of the tar file `file`, in the order of the file. A sample is
+// an image (.jpg, .jpeg, .png in any case) and a class number (.cls) with the same name; other
+// members are ignored. Calls `on_bad` with a message for a sample that lacks one of the two, or
+// whose class is not a number below `classes` (0: below kMaxClasses). Throws DataError if the file
+// is not a tar file or is truncated.
 void index_tar(std::span<const std::byte> file,
                const std::string& name,
                int64_t classes,
-               const std::function<void(const TarSample&)>& good,
-               const std::function<void(const std::string&)>& bad);
+               const std::function<void(const TarSample&)>& on_sample,
+               const std::function<void(const std::string&)>& on_bad);
 
 }  // namespace lockstep

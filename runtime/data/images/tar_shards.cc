@@ -16,7 +16,7 @@ class TarStore final : public ImageStore {
  public:
   explicit TarStore(int64_t window) : window_(window) {}
 
-  // `path`: the file as the config names it.
+  // `path`: the file's name in the config.
   void add(SourceFile file, const std::string& path, const std::vector<TarSample>& samples) {
     files_.push_back(std::move(file));
     paths_.push_back(path);
@@ -34,7 +34,7 @@ class TarStore final : public ImageStore {
   int64_t count() const override { return static_cast<int64_t>(samples_.size()); }
   int32_t label(int64_t index) const override { return samples_[static_cast<size_t>(index)].label; }
 
-  // Names are not kept: for a message the headers are gone through once more.
+  // Names are not stored. This reads the tar file's headers again, as it is only for messages.
   std::string name(int64_t index) const override {
     const SourceFile& file = file_of(index);
     TarReader reader(file.bytes(), file.name());
@@ -45,7 +45,7 @@ class TarStore final : public ImageStore {
     return file.name();
   }
 
-  // Members follow the name of their file: "a.tar/cat/1.jpg".
+  // A sample's file is the tar file with the member: "a.tar/cat/1.jpg".
   std::vector<std::string> files() const override {
     std::vector<std::string> files;
     for (size_t i = 0; i < files_.size(); ++i) {
@@ -95,13 +95,13 @@ class TarStore final : public ImageStore {
 
   std::vector<SourceFile> files_;
   std::vector<std::string> paths_;  // of files_
-  std::vector<int64_t> begins_;  // sample with which each file begins; then the number of samples
+  std::vector<int64_t> begins_;     // first sample of each file, and the number of samples
   std::vector<TarSample> samples_;
   int64_t window_;
 };
 
-// A bad sample is left out, or the next good one (the last one at the end) takes its place.
-// `classes`: 0 where the labels may be anything.
+// According to data.bad_records, a bad sample fails the run, is skipped, or is replaced by the next
+// good one (at the end by the last one). `classes`: 0 if labels have no limit.
 std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
                                             const std::vector<std::string>& patterns,
                                             const std::string& field,
@@ -116,7 +116,7 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
     SourceFile file(config.dir, path, field, SourceFile::Gzip::kNever);
     if (is_gzip(file.bytes()))
       throw DataError(
-          "{}: is gzip-compressed; data.{} takes plain tar files: decompress it (gunzip)",
+          "{}: is gzip-compressed, but data.{} needs plain tar files; decompress it (gunzip)",
           file.name(),
           field);
     std::vector<TarSample> samples;
@@ -125,7 +125,7 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
         file.name(),
         classes,
         [&](const TarSample& sample) {
-          samples.insert(samples.end(), 1 + bad.take_waiting(), sample);
+          samples.insert(samples.end(), 1 + bad.take_pending(), sample);
           ++good;
         },
         [&](const std::string& what) { bad.add(what); });
@@ -134,9 +134,9 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
   bad.check(good + bad.count(), paths.front());
   *bad_records += bad.count();
   if (good == 0)
-    throw DataError("{}: no samples: a sample is an image (.jpg, .jpeg, .png) and a class (.cls)",
+    throw DataError("{}: has no samples; each is an image (.jpg, .jpeg, .png) and a class (.cls)",
                     paths.front());
-  store->repeat_last(bad.take_waiting());
+  store->repeat_last(bad.take_pending());
   store->finish();
   return store;
 }
@@ -145,7 +145,7 @@ class TarShards final : public ImageFormat<TarShardsConfig> {
  public:
   using ImageFormat::ImageFormat;
 
-  AssumedData assume(const MissingFile& missing) const override {
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
     if (config_.classes == 0) return missing.with_outputs_of_model("classes");
     return {fmt::format("{} classes, as data.tar_shards.classes says", config_.classes),
             config_.classes};
@@ -160,7 +160,7 @@ class TarShards final : public ImageFormat<TarShardsConfig> {
   }
 
  protected:
-  // The training shards define the classes, unless the config says how many there are.
+  // The training shards define the number of classes, unless the config has it.
   ImageStores open_images(bool need_train) const override {
     ImageStores stores;
     stores.classes = config_.classes;

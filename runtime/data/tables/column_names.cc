@@ -37,7 +37,7 @@ void refuse_equal_names(const std::string& file,
                         size_t second,
                         std::string_view name) {
   throw DataError(
-      "{}: the header names two columns, number {} and {} from 0, {}; allowed: each name once",
+      "{}: columns {} and {} (from 0) of the header are both named {}; names must be unique",
       file,
       first,
       second,
@@ -46,7 +46,7 @@ void refuse_equal_names(const std::string& file,
 
 std::string problem_of_width(size_t cells, size_t width) {
   if (cells == width) return "";
-  return fmt::format("{} cells; allowed: {}, as in the first line", cells, width);
+  return fmt::format("has {} cells; allowed: {}, as in the first line", cells, width);
 }
 
 }  // namespace lockstep

@@ -13,8 +13,8 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-CsvReader::CsvReader(std::string_view text, char delimiter, size_t most_fields)
-    : text_(text), delimiter_(delimiter), most_fields_(most_fields) {
+CsvReader::CsvReader(std::string_view text, char delimiter, size_t max_fields)
+    : text_(text), delimiter_(delimiter), max_fields_(max_fields) {
   if (text_.starts_with(kByteOrderMark)) position_ = kByteOrderMark.size();
 }
 
@@ -23,7 +23,7 @@ bool CsvReader::next() {
   field_count_ = 0;
   unescaped_.clear();
   problem_.clear();
-  // Blank lines.
+  // Skip blank lines.
   while (true) {
     const size_t begin = position_;
     skip_spaces();
@@ -81,7 +81,7 @@ void CsvReader::read_plain_field() {
 void CsvReader::read_quoted_field() {
   const size_t begin = ++position_;
   std::string* copy = nullptr;
-  size_t copied_to = begin;  // what lies before is in *copy
+  size_t copied_to = begin;  // the text before this offset is in *copy
   while (true) {
     const size_t quote = text_.find('"', position_);
     for (size_t i = position_; i < std::min(quote, text_.size()); ++i) line_ += text_[i] == '\n';

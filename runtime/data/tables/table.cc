@@ -9,21 +9,21 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/rng.h"
-#include "runtime/data/tables/table_doubts.h"
 #include "runtime/data/tables/table_encoder.h"
 #include "runtime/data/tables/table_target.h"
+#include "runtime/data/tables/table_warnings.h"
 
 namespace lockstep {
 namespace {
 
 constexpr RngStream kHeldOut{.seed = 0, .step = 0, .lane = 0, .purpose = kRngShuffle | 2};
 
-// What brings values to mean 0 and standard deviation 1; by default nothing.
+// The mean and standard deviation by which targets are standardised. By default they are unchanged.
 struct Standard {
   double mean = 0, std = 1;
 };
 
-// Of the targets of these rows (population); 1 where all are equal.
+// Mean and std of the targets of `rows`. std is the population's, or 1 if all are equal.
 Standard standard_of(const std::vector<double>& targets, const std::vector<int64_t>& rows) {
   const auto count = static_cast<double>(rows.size());
   Standard standard;
@@ -83,8 +83,8 @@ class TableDataset final : public Dataset {
  private:
   std::shared_ptr<const TableEncoder> encoder_;
   std::vector<uint32_t> cells_;  // (samples, encodings)
-  std::vector<int32_t> labels_;  // (samples), or
-  std::vector<float> values_;    // (samples)
+  std::vector<int32_t> labels_;  // (samples), or empty
+  std::vector<float> values_;    // (samples), or empty
   SampleSpec input_, target_;
 };
 
@@ -94,7 +94,7 @@ bool held_out(const TableConfig& config, int64_t record) {
          config.eval_fraction;
 }
 
-// Makes the records bad whose targets are not allowed.
+// Marks records with invalid targets as bad.
 void reject_targets(const TableTarget& target,
                     const std::vector<double>& targets,
                     TableColumns* table,
@@ -106,27 +106,27 @@ void reject_targets(const TableTarget& target,
   }
 }
 
-// Rows of the samples, in file order: those of the records that `wanted` picks. A bad record is
-// left out, or has the row of the next good one that is picked (of the last one at the end).
+// The rows of the records that `wanted` selects, in file order. A bad record is skipped, or with
+// REPLACE gets the row of the next selected good record (at the end, of the last one).
 template <typename Wanted>
 std::vector<int64_t> choose_rows(const TableColumns& table, BadRecords policy, Wanted&& wanted) {
   std::vector<int64_t> rows;
-  size_t waiting = 0;  // bad records since the last good one
+  size_t pending = 0;  // bad records to replace, since the last good one
   for (size_t record = 0; record < table.records.size(); ++record) {
     if (!wanted(static_cast<int64_t>(record))) continue;
     const int64_t row = table.records[record].row;
     if (row < 0) {
-      waiting += policy == BadRecords::kReplace;
+      pending += policy == BadRecords::kReplace;
       continue;
     }
-    rows.insert(rows.end(), std::exchange(waiting, 0) + 1, row);
+    rows.insert(rows.end(), std::exchange(pending, 0) + 1, row);
   }
-  if (!rows.empty()) rows.insert(rows.end(), waiting, rows.back());
+  if (!rows.empty()) rows.insert(rows.end(), pending, rows.back());
   return rows;
 }
 
 void check_not_empty(const std::vector<int64_t>& rows, const std::string& name, const char* use) {
-  if (rows.empty()) throw DataError("{}: no record is left for {}", name, use);
+  if (rows.empty()) throw DataError("{}: has no good records for {}", name, use);
 }
 
 std::string describe(const OpenedData& opened,
@@ -164,10 +164,10 @@ OpenedData make_table(const TableText& train,
   const TableTarget target(schema, columns, model, train.name);
   const std::vector<double> targets = target.decode(columns);
   reject_targets(target, targets, &columns, &bad);
-  bad.check_fraction(static_cast<int64_t>(columns.records.size()));
-  std::vector<std::string> doubts = find_doubts(train, table, schema, columns, targets);
-  if (table.strict && !doubts.empty())
-    throw DataError("{} (data.table.strict makes this an error)", doubts.front());
+  bad.require_fraction(static_cast<int64_t>(columns.records.size()));
+  std::vector<std::string> warnings = find_warnings(train, table, schema, columns, targets);
+  if (table.strict && !warnings.empty())
+    throw DataError("{} (an error because of data.table.strict)", warnings.front());
 
   const bool split = eval == nullptr && table.eval_fraction > 0;
   const std::vector<int64_t> rows = choose_rows(columns, config.bad_records, [&](int64_t record) {
@@ -183,14 +183,14 @@ OpenedData make_table(const TableText& train,
 
   OpenedData opened;
   opened.summary.bad_records = bad.count();
-  opened.summary.doubts = std::move(doubts);
+  opened.summary.warnings = std::move(warnings);
   const auto evaluate_on = [&](const TableText& file,
                                const TableColumns& from,
                                const std::vector<double>& values,
                                const std::vector<int64_t>& of_rows) {
-    for (std::string& doubt : find_unknown_categories(file, schema, from, of_rows, *encoder)) {
-      if (table.strict) throw DataError("{} (data.table.strict makes this an error)", doubt);
-      opened.summary.doubts.push_back(std::move(doubt));
+    for (std::string& warning : find_unknown_categories(file, schema, from, of_rows, *encoder)) {
+      if (table.strict) throw DataError("{} (an error because of data.table.strict)", warning);
+      opened.summary.warnings.push_back(std::move(warning));
     }
     opened.eval = dataset_of(from, values, of_rows);
   };
@@ -201,16 +201,16 @@ OpenedData make_table(const TableText& train,
     check_not_empty(eval_rows, train.name, "evaluation (data.table.eval_fraction)");
     evaluate_on(train, columns, targets, eval_rows);
   } else if (eval != nullptr) {
-    columns = TableColumns();  // both files at once could be large
+    columns = TableColumns();  // frees the memory before the other file is read
     BadRecordLog eval_bad(config, eval->name);
-    const bool inputs_alone = use == TableUse::kInputs;
-    if (inputs_alone) schema.columns[schema.target].kind = ColumnKind::kIgnored;
+    const bool inputs_only = use == TableUse::kInputs;
+    if (inputs_only) schema.columns[schema.target].kind = ColumnKind::kIgnored;
     TableColumns eval_columns = read_columns(*eval, table, false, &schema, &eval_bad);
     const std::vector<double> eval_targets =
-        inputs_alone ? std::vector<double>(static_cast<size_t>(eval_columns.rows))
-                     : target.decode(eval_columns);
+        inputs_only ? std::vector<double>(static_cast<size_t>(eval_columns.rows))
+                    : target.decode(eval_columns);
     reject_targets(target, eval_targets, &eval_columns, &eval_bad);
-    eval_bad.check_fraction(static_cast<int64_t>(eval_columns.records.size()));
+    eval_bad.require_fraction(static_cast<int64_t>(eval_columns.records.size()));
     const std::vector<int64_t> eval_rows =
         choose_rows(eval_columns, config.bad_records, [](int64_t) { return true; });
     check_not_empty(eval_rows, eval->name, "evaluation");

@@ -8,14 +8,15 @@
 
 namespace lockstep {
 
-// What samples are for. kTraining: evaluation, too. kInputs: outputs for the evaluation's samples,
-// whose targets nobody reads; their file need not have the column.
+// The purpose of a table. kTraining: training and evaluation. kEvaluation: evaluation only.
+// kInputs: model outputs for the evaluation samples; targets are not read, and the file may lack
+// their column.
 enum class TableUse { kTraining, kEvaluation, kInputs };
 
-// Samples: x (F) f32 as TableEncoder describes, fitted on the training rows only; target as
-// TableTarget describes: class label () i32, or value (1) f32. Everything is a pure function of the
-// texts and the config, so all ranks see the same samples. `eval` is null when the config names no
-// evaluation file. Throws DataError that names the file.
+// Samples: x (F) f32 from TableEncoder, which is fitted on the training rows only; target from
+// TableTarget, a class label () i32 or a value (1) f32. All of it is a pure function of the texts
+// and the config, so all ranks see the same samples. `eval`: null if the config names no evaluation
+// file. Throws DataError, which names the file.
 OpenedData make_table(const TableText& train,
                       const TableText* eval,
                       const DataConfig& config,

@@ -17,25 +17,25 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kLongestQuote = 40;        // of a cell, in a message
+constexpr size_t kMaxQuotedBytes = 40;      // of a cell in a message
 constexpr int kRecordsToCountFields = 100;  // without a header
-constexpr size_t kMostNames = 1'000'000;    // of one categorical column
-constexpr size_t kMostColumns = 250'000;
+constexpr size_t kMaxNames = 1'000'000;     // of one categorical column
+constexpr size_t kMaxColumns = 250'000;
 
 char delimiter_of(const TableConfig& config) {
   if (config.delimiter.size() != 1 || config.delimiter == "\"" || config.delimiter == "\n")
     throw ConfigError(
-        "data.table.delimiter is '{}'; it must be one character, not a quote or line end",
+        "data.table.delimiter is '{}'; it must be one character, not a quote or a line break",
         config.delimiter);
   return config.delimiter[0];
 }
 
-void check_columns(const TableText& file, size_t columns) {
-  if (columns > kMostColumns)
-    throw DataError("{}: has {} columns; allowed: up to {}", file.name, columns, kMostColumns);
+void require_columns(const TableText& file, size_t columns) {
+  if (columns > kMaxColumns)
+    throw DataError("{}: has {} columns; allowed: up to {}", file.name, columns, kMaxColumns);
 }
 
-// A name must stand for one column, or what the config says of it would be of another.
+// Throws DataError if a name is used twice, as the config could mean either column.
 void check_names(const TableText& file, const std::vector<std::string>& names) {
   std::unordered_map<std::string_view, size_t> columns;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -45,28 +45,29 @@ void check_names(const TableText& file, const std::vector<std::string>& names) {
 }
 
 std::vector<std::string> header_of(const TableText& file, const TableConfig& config) {
-  CsvReader reader(file.text, delimiter_of(config), kMostColumns);
+  CsvReader reader(file.text, delimiter_of(config), kMaxColumns);
   if (!reader.next()) throw DataError("{}: has no records", file.name);
   if (!reader.problem().empty())
     throw DataError("{}:{}: {}", file.name, reader.line(), reader.problem());
-  check_columns(file, reader.field_count());
+  require_columns(file, reader.field_count());
   std::vector<std::string> names(reader.fields().begin(), reader.fields().end());
   check_names(file, names);
   return names;
 }
 
-// Without a header: numbers as names, as many as most of the first records have fields, so that a
-// stray line at the top does not decide.
+// The names of columns without a header are their indices. The number of columns is the most
+// frequent number of fields among the first records, so that a stray line at the top does not
+// matter.
 std::vector<std::string> numbers_of(const TableText& file, const TableConfig& config) {
-  CsvReader reader(file.text, delimiter_of(config), kMostColumns);
+  CsvReader reader(file.text, delimiter_of(config), kMaxColumns);
   std::map<size_t, int> seen;
   for (int i = 0; i < kRecordsToCountFields && reader.next(); ++i) ++seen[reader.field_count()];
   if (seen.empty()) throw DataError("{}: has no records", file.name);
-  const auto most = std::max_element(
+  const auto most_frequent = std::max_element(
       seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  check_columns(file, most->first);
+  require_columns(file, most_frequent->first);
   std::vector<std::string> names;
-  for (size_t i = 0; i < most->first; ++i) names.push_back(std::to_string(i));
+  for (size_t i = 0; i < most_frequent->first; ++i) names.push_back(std::to_string(i));
   return names;
 }
 
@@ -97,7 +98,7 @@ struct StringHash {
 // Reads the records of one file; see read_columns().
 class ColumnsReader {
  public:
-  // has_target: whether the file has the column of the target, which may be where none are read.
+  // has_target: whether the file has the target column; it may lack it if no targets are read.
   ColumnsReader(const TableText& file,
                 const TableConfig& config,
                 const TableSchema& schema,
@@ -110,8 +111,9 @@ class ColumnsReader {
     table_.columns.resize(schema.columns.size());
   }
 
-  // Finds what is bad, and how much there is, and keeps nothing: a file that is refused has taken no
-  // memory. not_numeric, where not null: inferred columns in which some value is not a number.
+  // First pass: finds bad records and counts all, but stores nothing, so that a file that is
+  // rejected takes no memory. *not_numeric, unless null, gets the inferred columns in which some
+  // value is not a number.
   void scan(BadRecordLog* bad, std::vector<bool>* not_numeric) {
     for_each_record([&](const CsvReader& reader) {
       const std::string problem = check(reader, not_numeric);
@@ -123,7 +125,7 @@ class ColumnsReader {
     });
   }
 
-  // Reads what scan() has found good, with the kinds that the schema has by now.
+  // Second pass: reads the good records, with the kinds that the schema has after scan().
   TableColumns read() {
     table_.records.reserve(records_);
     for (size_t i = 0; i < schema_.columns.size(); ++i) {
@@ -155,36 +157,36 @@ class ColumnsReader {
     return std::find(config_.missing.begin(), config_.missing.end(), cell) != config_.missing.end();
   }
 
-  // The number of a column in the file.
-  size_t place_of(size_t column) const {
+  // The index in the file of a column of the schema.
+  size_t file_column_of(size_t column) const {
     return !has_target_ && column > schema_.target ? column - 1 : column;
   }
 
-  // What is wrong with a record; empty when it is good. Leaves the numbers in parsed_.
+  // Returns what is wrong with a record, or "". Stores its numbers in parsed_.
   std::string check(const CsvReader& reader, std::vector<bool>* not_numeric) {
     const auto& fields = reader.fields();
     const auto& columns = schema_.columns;
     const size_t expected = columns.size() - (has_target_ ? 0 : 1);
     if (!reader.problem().empty()) return reader.problem();
     if (reader.field_count() != expected)
-      return fmt::format("{} fields, expected {}", reader.field_count(), expected);
+      return fmt::format("has {} fields, expected {}", reader.field_count(), expected);
     if (columns[schema_.target].kind != ColumnKind::kIgnored && missing(fields[schema_.target]))
       return fmt::format("the target {} is missing", schema_.describe(schema_.target));
     parsed_.resize(columns.size());
-    shown_categorical_.clear();
+    not_numbers_.clear();
     for (size_t i = 0; i < columns.size(); ++i) {
       if (columns[i].kind != ColumnKind::kNumeric) continue;
-      const std::string_view cell = fields[place_of(i)];
+      const std::string_view cell = fields[file_column_of(i)];
       if (missing(cell)) {
         parsed_[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (!parse_number(cell, &parsed_[i])) {
         if (not_numeric == nullptr || !columns[i].inferred)
           return fmt::format("{}: {} is not a number", schema_.describe(i), quote_cell(cell));
-        shown_categorical_.push_back(i);
+        not_numbers_.push_back(i);
       }
     }
-    // Only a record that is good otherwise decides about kinds.
-    for (const size_t i : shown_categorical_) (*not_numeric)[i] = true;
+    // A bad record must not change the kind of a column.
+    for (const size_t i : not_numbers_) (*not_numeric)[i] = true;
     return "";
   }
 
@@ -195,7 +197,7 @@ class ColumnsReader {
         case ColumnKind::kIgnored: break;
         case ColumnKind::kNumeric: column.numbers.push_back(parsed_[i]); break;
         case ColumnKind::kCategorical: {
-          const std::string_view cell = fields[place_of(i)];
+          const std::string_view cell = fields[file_column_of(i)];
           column.ids.push_back(missing(cell) ? -1 : id_of(i, cell));
           break;
         }
@@ -208,12 +210,12 @@ class ColumnsReader {
     const auto found = ids_[i].find(cell);
     if (found != ids_[i].end()) return found->second;
     auto& names = table_.columns[i].names;
-    if (names.size() == kMostNames)
+    if (names.size() == kMaxNames)
       throw DataError(
           "{}: {} has more than {} different values; name it in data.table.ignore or .numeric",
           file_.name,
           schema_.describe(i),
-          kMostNames);
+          kMaxNames);
     names.emplace_back(cell);
     const auto id = static_cast<int32_t>(names.size() - 1);
     ids_[i].emplace(names.back(), id);
@@ -227,19 +229,20 @@ class ColumnsReader {
   TableColumns table_;
   size_t records_ = 0, rows_ = 0;
   std::vector<std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>> ids_;
-  std::vector<double> parsed_;             // numbers of the current record
-  std::vector<size_t> shown_categorical_;  // inferred columns in which it has no number
+  std::vector<double> parsed_;       // (columns) numbers of the current record
+  std::vector<size_t> not_numbers_;  // inferred columns in which the record has no number
 };
 
-// Throws DataError where the header of a file is not that of the training file; a file of which no
-// targets are read may lack their column. Returns whether it has it.
+// Throws DataError if a file's header differs from that of the training file. If no targets are
+// read, the file may lack their column. Returns whether it has that column.
 bool check_header(const TableText& file, const TableConfig& config, const TableSchema& schema) {
   const std::vector<ColumnSchema>& columns = schema.columns;
-  const bool may_lack = columns[schema.target].kind == ColumnKind::kIgnored;
-  if (!config.header) return !may_lack || numbers_of(file, config).size() + 1 != columns.size();
+  const bool target_optional = columns[schema.target].kind == ColumnKind::kIgnored;
+  if (!config.header)
+    return !target_optional || numbers_of(file, config).size() + 1 != columns.size();
   std::vector<std::string> names = header_of(file, config);
-  const bool lacks = may_lack && names.size() + 1 == columns.size();
-  if (lacks)
+  const bool lacks_target = target_optional && names.size() + 1 == columns.size();
+  if (lacks_target)
     names.insert(names.begin() + static_cast<std::ptrdiff_t>(schema.target),
                  columns[schema.target].name);
   if (names.size() != columns.size())
@@ -247,22 +250,22 @@ bool check_header(const TableText& file, const TableConfig& config, const TableS
                     file.name,
                     names.size(),
                     columns.size(),
-                    may_lack ? ", or all but the target" : "");
+                    target_optional ? ", or all but the target" : "");
   for (size_t i = 0; i < names.size(); ++i)
     if (names[i] != columns[i].name)
-      throw DataError("{}: column {} of the header is {}, in the training file it is {}",
+      throw DataError("{}: column {} of the header is {}, but in the training file it is {}",
                       file.name,
-                      i - (lacks && i > schema.target ? 1 : 0),
+                      i - (lacks_target && i > schema.target ? 1 : 0),
                       quote_cell(names[i]),
                       quote_cell(columns[i].name));
-  return !lacks;
+  return !lacks_target;
 }
 
 }  // namespace
 
 std::string quote_cell(std::string_view cell) {
-  if (cell.size() <= kLongestQuote) return fmt::format("'{}'", escape_controls(cell));
-  return fmt::format("'{}...'", escape_controls(cell.substr(0, kLongestQuote)));
+  if (cell.size() <= kMaxQuotedBytes) return fmt::format("'{}'", escape_controls(cell));
+  return fmt::format("'{}...'", escape_controls(cell.substr(0, kMaxQuotedBytes)));
 }
 
 std::string TableSchema::describe(size_t column) const {
@@ -279,15 +282,15 @@ BadRecordLog::BadRecordLog(const DataConfig& config, std::string file_name)
 void BadRecordLog::add(int64_t line, const std::string& problem) {
   const std::string message = fmt::format("{}:{}: {}", file_name_, line, problem);
   if (policy_ == BadRecords::kFail)
-    throw DataError("{} (data.bad_records: SKIP or REPLACE would go on)", message);
-  waiting_ += policy_ == BadRecords::kReplace ? 1 : 0;
+    throw DataError("{} (set data.bad_records to SKIP or REPLACE to continue without it)", message);
+  pending_ += policy_ == BadRecords::kReplace ? 1 : 0;
   if (count_++ == 0 || line < first_line_) {
     first_line_ = line;
     first_ = message;
   }
 }
 
-void BadRecordLog::check_fraction(int64_t records) const {
+void BadRecordLog::require_fraction(int64_t records) const {
   if (static_cast<double>(count_) <=
       static_cast<double>(max_fraction_) * static_cast<double>(records))
     return;

@@ -1,6 +1,5 @@
 #pragma once
-// A delimited table read into columns: which columns there are, what kind each is, which records
-// are bad.
+// Reads a delimited table into columns, infers their kinds, and finds bad records.
 
 #include <cstdint>
 #include <string>
@@ -13,79 +12,83 @@
 namespace lockstep {
 
 struct TableText {
-  std::string_view text;  // decompressed; need not outlive the reading
+  std::string_view text;  // decompressed; the results do not refer to it
   std::string name;       // of the file, for messages
 };
 
 enum class ColumnKind { kIgnored, kNumeric, kCategorical };
 
-// A cell or a name in a message: in quotes, shortened, its control characters escaped.
+// A cell or a name for a message: in quotes, truncated, with control characters escaped.
 std::string quote_cell(std::string_view cell);
 
 struct ColumnSchema {
-  std::string name;  // from the header, or the number
+  std::string name;  // from the header, otherwise the index
   ColumnKind kind = ColumnKind::kNumeric;
-  bool inferred = true;  // numeric only until a value says otherwise
+  bool inferred = true;  // not in the config: numeric until a value is not a number
 };
 
-// The columns of a table. Made from the training file; the evaluation file must fit it.
+// The columns of a table. The schema is made from the training file, and the evaluation file must
+// match it.
 struct TableSchema {
   std::vector<ColumnSchema> columns;
-  // Its number. The target column is never inferred; where it is kIgnored no targets are read.
+  // The index of the target column, whose kind is never inferred. If it is kIgnored, no targets are
+  // read.
   size_t target = 0;
-  // "income" or "column 14".
+  // For messages: "column 'income'" or "column 14".
   std::string describe(size_t column) const;
 };
 
 struct TableColumn {
-  std::vector<double> numbers;     // (rows), numeric columns; NaN where missing
-  std::vector<int32_t> ids;        // (rows), categorical columns: into `names`; -1 where missing
-  std::vector<std::string> names;  // in order of appearance
+  std::vector<double> numbers;     // (rows), of a numeric column; NaN: missing
+  std::vector<int32_t> ids;        // (rows), of a categorical column: index in `names`; -1: missing
+  std::vector<std::string> names;  // of a categorical column, in order of appearance
 };
 
 // One record of the file, good or bad.
 struct TableRecord {
   int64_t line = 0;
-  int64_t row = -1;  // into the columns; -1: bad
+  int64_t row = -1;  // index in the columns; -1: bad
 };
 
-// What the bad_records policy does with the records of one file.
+// Applies the policy data.bad_records to the records of one file.
 class BadRecordLog {
  public:
   BadRecordLog(const DataConfig& config, std::string file_name);
-  // Counts a bad record, or throws DataError "FILE:LINE: problem" when the policy is to fail.
+  // Counts a bad record. With the policy FAIL, throws DataError "FILE:LINE: problem".
   void add(int64_t line, const std::string& problem);
-  // Throws DataError when more of `records` are bad than data.max_bad_fraction allows.
-  void check_fraction(int64_t records) const;
+  // Throws DataError if more of `records` are bad than data.max_bad_fraction allows.
+  void require_fraction(int64_t records) const;
   int64_t count() const { return count_; }
-  // Bad records since the last call that a good one takes the place of.
-  int64_t take_waiting() { return std::exchange(waiting_, 0); }
+  // How many additional copies of a good record must be added: with REPLACE, one for each bad
+  // record since the last call.
+  int64_t take_pending() { return std::exchange(pending_, 0); }
 
  private:
   BadRecords policy_;
   float max_fraction_;
   std::string file_name_;
-  int64_t count_ = 0, waiting_ = 0;
+  int64_t count_ = 0, pending_ = 0;
   int64_t first_line_ = 0;
   std::string first_;
 };
 
 struct TableColumns {
-  std::vector<TableColumn> columns;  // as in the schema; ignored ones stay empty
+  std::vector<TableColumn> columns;  // parallel to the schema's; ignored ones are empty
   std::vector<TableRecord> records;  // in file order
   int64_t rows = 0;
 };
 
-// Finds out what columns the training file has and resolves the names in the config. The kinds of
-// columns that the config does not force stay numeric until read_columns() has seen the values.
-// Throws DataError when a name is not a column, or two columns have the same name.
+// Finds the columns of the training file and the indices of those that the config names. Columns
+// whose kind the config does not set are numeric until read_columns() has seen the values. Throws
+// DataError if a name is not a column, or if two columns have the same name.
 TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind);
 
-// Reads all records. With `infer`, an inferred column in which some value is not a number becomes
-// categorical in `schema`; otherwise such a record is bad. Also bad: malformed quotes, another
-// number of fields than the schema has columns, a missing target. Bad records go to `bad` and get
-// row -1. Where no targets are read the file need not have their column. Throws DataError on what
-// cannot be read at all: UTF-16, a header that does not fit, an unclosed quote.
+// Reads all records. With `infer`, an inferred column with a value that is not a number becomes
+// categorical in *schema; without, such a record is bad. A record is also bad if its quotes are
+// malformed, if it has another number of fields than the schema, or if its target is missing. Bad
+// records are added to *bad and get row -1. If no targets are read, the file need not have their
+// column. Throws DataError if the file as a whole cannot be read: it is UTF-16, its header does not
+// match, or a quote is never closed.
 TableColumns read_columns(const TableText& file,
                           const TableConfig& config,
                           bool infer,

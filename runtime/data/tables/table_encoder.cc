@@ -11,34 +11,34 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostFeatures = 10'000'000;
+constexpr int64_t kMaxFeatures = 10'000'000;
 
 void fit_numeric(const TableColumn& column,
                  std::span<const int64_t> rows,
                  ColumnEncoding* encoding) {
-  double sum = 0, least = std::numeric_limits<double>::infinity(), most = -least;
+  double sum = 0, min_value = std::numeric_limits<double>::infinity(), max_value = -min_value;
   int64_t present = 0;
   for (const int64_t row : rows) {
     const double value = column.numbers[row];
     if (std::isnan(value)) continue;
     sum += value;
-    least = std::min(least, value);
-    most = std::max(most, value);
+    min_value = std::min(min_value, value);
+    max_value = std::max(max_value, value);
     ++present;
   }
   encoding->missing_indicator = present < static_cast<int64_t>(rows.size());
   encoding->features = encoding->missing_indicator ? 2 : 1;
   if (present == 0) return;
-  // The sum of a constant column need not divide back to its value exactly.
-  encoding->mean = least == most ? least : sum / static_cast<double>(present);
-  if (least == most) return;
+  // Rounding could make the mean of a constant column differ from its value.
+  encoding->mean = min_value == max_value ? min_value : sum / static_cast<double>(present);
+  if (min_value == max_value) return;
   double squares = 0;
   for (const int64_t row : rows) {
     const double distance = column.numbers[row] - encoding->mean;
     if (!std::isnan(distance)) squares += distance * distance;
   }
   encoding->std = std::sqrt(squares / static_cast<double>(present));
-  if (!(encoding->std > 0)) encoding->std = 1;  // so close together that the squares underflow
+  if (!(encoding->std > 0)) encoding->std = 1;  // the squares of small differences underflow
 }
 
 void fit_categorical(const TableColumn& column,
@@ -53,7 +53,7 @@ void fit_categorical(const TableColumn& column,
   encoding->features = static_cast<int64_t>(encoding->categories.size()) + 1;
 }
 
-// Slot of each of the names that a file has in a categorical column.
+// The slot of each name that a file has in a categorical column.
 std::vector<uint32_t> slots_of(const std::vector<std::string>& names,
                                const ColumnEncoding& encoding) {
   const auto& known = encoding.categories;
@@ -85,21 +85,22 @@ TableEncoder::TableEncoder(const TableSchema& schema,
       fit_categorical(table.columns[i], rows, &encoding);
     features_ += encoding.features;
     plain_ = plain_ && kind == ColumnKind::kNumeric && encoding.features == 1;
-    if (features_ > kMostFeatures)
+    if (features_ > kMaxFeatures)
       throw DataError(
-          "{}: {} brings the features to {}, more than {}; name it in data.table.ignore",
+          "{}: {} raises the number of features to {}, more than {}; name it in data.table.ignore",
           file_name,
           schema.describe(i),
           features_,
-          kMostFeatures);
+          kMaxFeatures);
     steps_.push_back({.first_feature = static_cast<int32_t>(encoding.first_feature),
                       .categorical = kind == ColumnKind::kCategorical,
                       .missing_indicator = encoding.missing_indicator});
     encodings_.push_back(std::move(encoding));
   }
   if (encodings_.empty())
-    throw DataError("{}: no column is left as an input beside the target and data.table.ignore",
-                    file_name);
+    throw DataError(
+        "{}: no input column is left besides the target and the columns of data.table.ignore",
+        file_name);
 }
 
 std::vector<uint32_t> TableEncoder::encode(const TableColumns& table,
@@ -129,7 +130,7 @@ std::vector<uint32_t> TableEncoder::encode(const TableColumns& table,
 
 void TableEncoder::expand(const uint32_t* cells, float* features) const {
   if (plain_) {
-    // A value can be missing here only in evaluation, where the training rows had none.
+    // Values can be missing here only in evaluation, because no training row lacks one.
     for (int64_t i = 0; i < features_; ++i) {
       const float value = std::bit_cast<float>(cells[i]);
       features[i] = std::isnan(value) ? 0.0f : value;

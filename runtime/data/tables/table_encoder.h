@@ -1,5 +1,5 @@
 #pragma once
-// From columns to model inputs: standardising, one-hot, missing values.
+// Encodes table columns as model inputs: standardisation, one-hot encoding, missing values.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,26 +12,26 @@
 
 namespace lockstep {
 
-// How one column becomes features, fitted on the training rows.
+// The encoding of one column as features, fitted on the training rows.
 struct ColumnEncoding {
   size_t column = 0;  // in the schema
   ColumnKind kind = ColumnKind::kNumeric;
   int64_t first_feature = 0;
   int64_t features = 1;
-  // Numeric: (x - mean) / std, then 0 where missing; if any training row is missing, a second
-  // feature is 1 where missing and 0 elsewhere.
+  // Numeric: (x - mean) / std, or 0 if x is missing. If x is missing in any training row, a second
+  // feature is 1 for missing values and otherwise 0.
   double mean = 0;
-  double std = 1;  // of the training rows (population); 1 for a constant column
+  double std = 1;  // population standard deviation of the training rows; 1 for a constant column
   bool missing_indicator = false;
-  // Categorical: one-hot over these names, sorted, then one slot for missing and for other names.
+  // Categorical: one-hot over these names, sorted, and a last slot for missing and unknown values.
   std::vector<std::string> categories;
 };
 
-// The features of a table. Immutable; describes itself completely in encodings().
+// Encodes the columns of a table. Immutable; encodings() describes it completely.
 class TableEncoder {
  public:
-  // Fits on `rows` of `table`. Throws DataError when no column is left or the features are too
-  // many.
+  // Fits the encodings on `rows` of `table`. Throws DataError if there is no input column or if
+  // there are too many features.
   TableEncoder(const TableSchema& schema,
                const TableColumns& table,
                std::span<const int64_t> rows,
@@ -40,16 +40,16 @@ class TableEncoder {
   int64_t features() const { return features_; }
   const std::vector<ColumnEncoding>& encodings() const { return encodings_; }
 
-  // One cell per encoding and row: (rows, encodings()). A cell of a numeric column is the
-  // standardised f32's bits, NaN where missing; of a categorical column the slot. Wide one-hot rows
-  // stay this short until they are read.
+  // Returns (rows, encodings()) cells. A cell of a numeric column holds the bits of the
+  // standardised f32 value, NaN if missing; a cell of a categorical column holds the slot. So
+  // one-hot rows, which may be wide, take little memory until they are read.
   std::vector<uint32_t> encode(const TableColumns& table, std::span<const int64_t> rows) const;
 
   // Writes the features of one row of cells.
   void expand(const uint32_t* cells, float* features /* (features()) */) const;
 
  private:
-  // What expand() needs of an encoding, small so that all of them stay in the nearest cache.
+  // The part of an encoding that expand() needs, kept small for the L1 cache.
   struct Step {
     int32_t first_feature;
     bool categorical;
@@ -59,7 +59,7 @@ class TableEncoder {
   std::vector<ColumnEncoding> encodings_;
   std::vector<Step> steps_;  // (encodings_)
   int64_t features_ = 0;
-  bool plain_ = true;  // every cell is its one feature
+  bool plain_ = true;  // every column is numeric with one feature
 };
 
 }  // namespace lockstep

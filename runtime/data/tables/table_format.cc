@@ -25,13 +25,13 @@ void check_column(const std::string& field, const std::string& column, bool head
                  "the number of a column, from 0, because data.table.header is false");
 }
 
-// Checks the columns of one list, and that none of them stands in `other`, which is what the
-// message calls `other_field`.
-void check_columns(const std::string& field,
-                   const std::vector<std::string>& columns,
-                   std::string_view other_field,
-                   const std::vector<std::string>& other,
-                   bool header) {
+// Checks the columns in the list `field`. None of them may also be in the list `other`, whose field
+// is `other_field`.
+void require_columns(const std::string& field,
+                     const std::vector<std::string>& columns,
+                     std::string_view other_field,
+                     const std::vector<std::string>& other,
+                     bool header) {
   for (const std::string& column : columns) {
     check_column(field, column, header);
     if (std::find(other.begin(), other.end(), column) != other.end())
@@ -58,28 +58,28 @@ class Table final : public FileFormat<TableConfig> {
                    "one character, not a quotation mark or a line break");
     const bool header = table.header;
     check_column("data.table.target", table.target, header);
-    check_columns(
+    require_columns(
         "data.table.categorical", table.categorical, "data.table.numeric", table.numeric, header);
-    check_columns("data.table.numeric", table.numeric, "data.table.ignore", table.ignore, header);
-    check_columns(
+    require_columns("data.table.numeric", table.numeric, "data.table.ignore", table.ignore, header);
+    require_columns(
         "data.table.ignore", table.ignore, "data.table.categorical", table.categorical, header);
-    check_columns("data.table.ignore", table.ignore, "data.table.target", {table.target}, header);
+    require_columns("data.table.ignore", table.ignore, "data.table.target", {table.target}, header);
     check_eval_split("data.table", table.eval, table.eval_fraction);
   }
 
-  bool gives(ModelInput input) const override { return input == ModelInput::kFeatures; }
+  bool supports(ModelInput input) const override { return input == ModelInput::kFeatures; }
   bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
 
   void check_for_model(const ModelTraits& model) const override {
     if (config_.standardise_target && model.loss != Loss::kMeanSquaredError)
       refuse_value("data.table.standardise_target",
                    "true",
-                   fmt::format("false with {} {}; true with MEAN_SQUARED_ERROR alone",
+                   fmt::format("false with {} {}; true only with MEAN_SQUARED_ERROR",
                                model.field("loss"),
                                name_of(model.loss)));
   }
 
-  // Samples as in table.h.
+  // For the samples see table.h.
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
     return open_table(model, need_train ? TableUse::kTraining : TableUse::kEvaluation);
   }
@@ -87,8 +87,8 @@ class Table final : public FileFormat<TableConfig> {
     return open_table(model, TableUse::kInputs);
   }
 
-  AssumedData assume(const MissingFile& missing) const override {
-    missing.refuse("how many features its columns make", "");
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
+    missing.refuse("the number of features", "");
   }
 
  private:

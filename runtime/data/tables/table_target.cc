@@ -70,12 +70,12 @@ TableTarget::TableTarget(const TableSchema& schema,
   const bool fits =
       model.outputs == 0 || (is_label() ? outputs <= model.outputs : outputs == model.outputs);
   if (!fits)
-    throw DataError("{}: {} gives {} {}; {}",
+    throw DataError("{}: {} has {} {}; {}",
                     file_name,
                     column_name_,
                     outputs,
                     is_label() ? "classes" : "target",
-                    model.outputs_told());
+                    model.describe_outputs());
 }
 
 double TableTarget::decode_name(const std::string& name) const {

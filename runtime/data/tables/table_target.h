@@ -1,5 +1,5 @@
 #pragma once
-// The target column of a table: class labels, probabilities or values, as the loss wants them.
+// The target column of a table: class labels, probabilities or values, depending on the loss.
 
 #include <cstdint>
 #include <string>
@@ -10,31 +10,30 @@
 
 namespace lockstep {
 
-// Decodes targets; made from the training file, then also used for the evaluation file.
-// - SOFTMAX_CROSS_ENTROPY: the names of the classes, sorted (as numbers when all are numbers).
-// - BINARY_CROSS_ENTROPY: numbers in [0, 1] as they are, or else two names, of which the second
-// is 1.
-// - MEAN_SQUARED_ERROR: numbers as they are.
-// A name with a '.' at its end that is no class stands for the class without it: the labels of UCI
-// Adult's test file end so.
+// Decodes targets. It is made from the training file and also used for the evaluation file.
+// - SOFTMAX_CROSS_ENTROPY: the names of the classes, sorted (as numbers if all are numbers).
+// - BINARY_CROSS_ENTROPY: numbers in [0, 1], or two names: the first in sorted order is 0, the
+//   second is 1.
+// - MEAN_SQUARED_ERROR: numbers.
+// A name that ends with '.' and is not a class stands for the class without the '.', because the
+// labels in UCI Adult's test file end like that.
 class TableTarget {
  public:
-  // Throws DataError when the training targets do not fit the loss or the outputs of
-  // the model.
+  // Throws DataError if the training targets do not fit the loss or the model's outputs.
   TableTarget(const TableSchema& schema,
               const TableColumns& table,
               const ModelTraits& model,
               const std::string& file_name);
 
-  // How the schema must read the target column for a loss.
+  // The kind that the target column must have in the schema for a loss.
   static ColumnKind column_kind(Loss loss);
 
   bool is_label() const { return loss_ == Loss::kSoftmaxCrossEntropy; }
   const std::vector<std::string>& classes() const { return classes_; }  // empty for numbers
 
-  // The target of every row, a class as its number; NaN for a target that is not allowed.
+  // The target of every row: a class is its index, and an invalid target is NaN.
   std::vector<double> decode(const TableColumns& table) const;
-  // "'x' is not one of ...", for such a row.
+  // The error for a row with an invalid target: "column 'y': 'x' is not one of ...".
   std::string complaint(const TableColumns& table, int64_t row) const;
 
  private:

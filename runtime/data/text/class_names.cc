@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNamesShown = 6;
 
-// "0" to "12", without signs or leading zeros; -1: something else.
+// The value of a non-negative integer without sign or leading zeros, or -1.
 int64_t class_number(std::string_view name) {
   if (name.empty() || (name.size() > 1 && name[0] == '0') || name[0] == '-') return -1;
   int64_t number = -1;
@@ -28,7 +28,7 @@ ClassNames::ClassNames(const std::vector<std::string>& listed, const std::string
     : listed_(!listed.empty()) {
   for (const std::string& name : listed) {
     if (!index_.emplace(name, static_cast<int32_t>(names_.size())).second)
-      refuse_value(field, in_quotes(name), "each name once");
+      refuse_value(field, in_quotes(name), "each name only once");
     names_.push_back(name);
   }
   classes_ = static_cast<int64_t>(names_.size());
@@ -38,14 +38,14 @@ void ClassNames::collect(std::string_view name) {
   if (index_.emplace(name, 0).second) names_.emplace_back(name);
 }
 
-void ClassNames::finish(bool numbers_are_classes, int64_t most) {
+void ClassNames::finish(bool numbers_are_classes, int64_t max_classes) {
   if (listed_) return;
   int64_t largest = -1;
   size_t numbers = 0;
   const std::string* odd = nullptr;
   for (const std::string& name : names_) {
     const int64_t number = class_number(name);
-    const bool is_class = number >= 0 && number < most;
+    const bool is_class = number >= 0 && number < max_classes;
     numbers += is_class ? 1 : 0;
     if (!is_class && odd == nullptr) odd = &name;
     largest = std::max(largest, number);
@@ -83,16 +83,16 @@ std::string ClassNames::list() const {
   return text;
 }
 
-AssumedData assume_classes(const MissingFile& missing,
-                           const std::vector<std::string>& listed,
-                           const TextWords& words,
-                           const std::string& field) {
+PlaceholderData placeholder_with_classes(const MissingFile& missing,
+                                         const std::vector<std::string>& listed,
+                                         const TextWords& words,
+                                         const std::string& field) {
   if (missing.model().outputs > 0 || listed.empty())
     return missing.with_outputs_of_model("classes");
-  AssumedData assumed;
-  assumed.what = fmt::format("{} {}, as {} says", listed.size(), words.classes, field);
-  assumed.outputs = static_cast<int64_t>(listed.size());
-  return assumed;
+  PlaceholderData placeholder;
+  placeholder.what = fmt::format("{} {}, as {} says", listed.size(), words.classes, field);
+  placeholder.outputs = static_cast<int64_t>(listed.size());
+  return placeholder;
 }
 
 void summarise_texts(const TextWords& words,
@@ -119,7 +119,7 @@ void summarise_texts(const TextWords& words,
                      words.samples,
                      model.context);
   if (summary.classes > 0) text += fmt::format(", {} {}", summary.classes, words.classes);
-  if (cut > 0) text += fmt::format("; {} were longer and are cut", cut);
+  if (cut > 0) text += fmt::format("; {} were longer and are truncated", cut);
   if (summary.bad_records > 0) text += fmt::format(", {} bad records", summary.bad_records);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Names of classes in text files and their numbers, and what formats of such files tell of them.
+// The classes of text files: their names and indices, and their part of the data summary.
 
 #include <cstdint>
 #include <string>
@@ -7,36 +7,38 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/data/assumed.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/placeholder.h"
 
 namespace lockstep {
 
+// Maps the names of classes to indices.
 class ClassNames {
  public:
-  // `listed`: the names of the classes in their order, as `field` of the config says; none: those of
-  // the training file, which collect() takes. Throws ConfigError where one is listed twice.
+  // `listed`: the names in their order, from the config field `field`. If empty, the classes are
+  // the names in the training file, which must be passed to collect(). Throws ConfigError if a name
+  // is listed twice.
   ClassNames(const std::vector<std::string>& listed, const std::string& field);
 
   bool listed() const { return listed_; }
 
-  // Of the training file, where none are listed.
+  // Adds a name of the training file, if none are listed.
   void collect(std::string_view name);
-  // After the last one. Names become sorted; with `numbers_are_classes`, where all are whole numbers
-  // from 0 below `most`, each is its own class.
-  void finish(bool numbers_are_classes, int64_t most);
+  // Must be called after the last collect(). Sorts the names. But if `numbers_are_classes` and all
+  // names are integers in [0, max_classes), each number is the index of its class.
+  void finish(bool numbers_are_classes, int64_t max_classes);
 
-  // -1: there is no such class.
+  // The index of a class, or -1 if there is no such class.
   int32_t class_of(std::string_view name) const;
   int64_t classes() const { return classes_; }
-  // (classes); none where numbers are classes.
+  // (classes), or empty if the names are numbers.
   std::vector<std::string> names() const { return numbers_ ? std::vector<std::string>() : names_; }
-  // The first collected name that is no number of a class, where more than half of them are: then it
-  // alone may be why all are names. Empty: there is none.
+  // The first collected name that is not a class number, if more than half of the names are: it may
+  // be a mistake that turns all numbers into names. Otherwise empty.
   const std::string& odd_name() const { return odd_name_; }
   // The name of a class, for messages.
   std::string name_of(int64_t index) const;
-  // "'no' and 'yes'"; of many the first ones.
+  // Lists the first classes, for messages: "'no', 'yes'", "0 to 9".
   std::string list() const;
 
  private:
@@ -48,29 +50,32 @@ class ClassNames {
   std::unordered_map<std::string, int32_t> index_;
 };
 
-// What a format calls what it has, for a line of the log.
+// How a format describes its data in the log.
 struct TextWords {
   std::string texts;    // "labelled texts"
   const char* samples;  // "samples"
   const char* classes;  // "classes"
 };
 
-// Of files that are not here: as many classes as `field` lists, else as many as the model says.
-AssumedData assume_classes(const MissingFile& missing,
-                           const std::vector<std::string>& listed,
-                           const TextWords& words,
-                           const std::string& field);
+// The placeholder of missing files: with the model's number of outputs, otherwise with as many
+// classes as `field` lists.
+PlaceholderData placeholder_with_classes(const MissingFile& missing,
+                                         const std::vector<std::string>& listed,
+                                         const TextWords& words,
+                                         const std::string& field);
 
-// Adds what was read of a file, such as LabelledSamples, and returns how many of its texts are cut.
+// Adds the bad records and warnings of `samples`, for example LabelledSamples, to the summary.
+// Returns how many of the texts were truncated.
 template <typename Samples>
 int64_t add_to_summary(const Samples& samples, DataSummary* summary) {
   summary->bad_records += samples.bad_records;
-  summary->doubts.insert(summary->doubts.end(), samples.doubts.begin(), samples.doubts.end());
+  summary->warnings.insert(
+      summary->warnings.end(), samples.warnings.begin(), samples.warnings.end());
   return samples.cut;
 }
 
-// The rest of the summary, once the files are read. `tokens`: how many the tokenizer has; `classes`:
-// null where the model predicts none; `cut`: samples that were longer than the context.
+// Completes the summary after the files have been read. `tokens`: the tokenizer's vocabulary.
+// `classes`: null if the model does not predict classes. `cut`: number of truncated samples.
 void summarise_texts(const TextWords& words,
                      const ModelTraits& model,
                      int64_t tokens,

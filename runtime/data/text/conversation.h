@@ -1,5 +1,5 @@
 #pragma once
-// Conversations as lines of JSON, and where in their text the answers stand.
+// Conversations as lines of JSON, and the positions of answers in their text.
 
 #include <string>
 #include <string_view>
@@ -13,33 +13,34 @@ namespace lockstep {
 
 // A line of data.conversations.
 struct Conversation {
-  Json messages;               // an array; null if it is two texts
-  size_t first_answer = 0;     // messages of the assistant from here on are answers
-  Json tools;                  // the member of that name, for the template; null: none
-  std::string prompt, answer;  // without messages
+  Json messages;               // an array; null if there are only a prompt and an answer
+  size_t first_answer = 0;     // the assistant's messages from this index on are answers
+  Json tools;                  // the member `tools`, for the template; null: none
+  std::string prompt, answer;  // set only if there are no messages
 };
 
-// Part of a text, in bytes.
+// A range of a text, in bytes.
 struct TextSpan {
   size_t begin = 0, end = 0;
   bool operator==(const TextSpan&) const = default;
 };
 
-// A conversation as one text, and its answers in it, ascending; they do not overlap.
+// A conversation as one text, and the ranges of its answers, ascending and without overlap.
 struct AnsweredText {
   std::string text;
   std::vector<TextSpan> answers;
 };
 
-// What is wrong with a line, or nothing: then *conversation is it.
+// Parses a line. Returns what is wrong with it, or "" and sets *conversation.
 std::string read_conversation(std::string_view line,
                               const ConversationsConfig& config,
                               Conversation* conversation);
 
-// The text that the template makes of the messages. What it marks as generated are the answers;
-// where it marks nothing, an answer is what the text up to it and with it has more than the one up
-// to it that prompts for it. Throws DataError, which names the template, where it fails, or where
-// texts of the first messages are not how the whole text begins.
+// Renders the messages with the chat template and finds the answers. If the template marks
+// generated text ({% generation %}), those parts are the answers. Otherwise the messages before
+// each answer are rendered with a prompt for it, and then together with it: the difference is the
+// answer. Throws DataError, which names the template, if it fails, or if such a partial text is not
+// a prefix of the whole text.
 AnsweredText render_answers(const ChatFiles& files, const Conversation& conversation);
 
 }  // namespace lockstep

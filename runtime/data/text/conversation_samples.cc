@@ -18,7 +18,7 @@ class ConversationDataset final : public Dataset {
                       bool padded,
                       const std::string& name)
       : store_(std::move(store)),
-        packing_(store_->borders(), model.context, !padded, name),
+        packing_(store_->boundaries(), model.context, !padded, name),
         context_(model.context),
         seed_(seed),
         shuffled_(shuffled),
@@ -30,14 +30,14 @@ class ConversationDataset final : public Dataset {
   const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
-    auto* const tokens = reinterpret_cast<int32_t*>(input);  // (T) each
+    auto* const tokens = reinterpret_cast<int32_t*>(input);  // all of these are (T)
     int32_t *const documents = tokens + context_, *const positions = documents + context_;
     auto* const targets = reinterpret_cast<int32_t*>(target);
     int64_t t = 0;
     int32_t number = 0;
-    for (const int32_t place : packing_.places_of(key.index)) {
-      const Piece piece = shuffled_ && key.augment ? packing_.shuffled(place, seed_, key.epoch)
-                                                   : packing_.stored(place);
+    for (const int32_t slot : packing_.slots_of(key.index)) {
+      const Piece piece = shuffled_ && key.augment ? packing_.shuffled(slot, seed_, key.epoch)
+                                                   : packing_.stored(slot);
       for (int64_t i = 0; i < piece.length; ++i) {
         const int64_t token = piece.begin + i;
         tokens[t + i] = static_cast<int32_t>(store_->id(token));
@@ -69,8 +69,8 @@ class ConversationDataset final : public Dataset {
 }  // namespace
 
 bool ConversationStore::add(const ConversationTokens& tokens) {
-  const size_t length = std::min(tokens.ids.size(), most_);
-  // Nothing predicts the first token.
+  const size_t length = std::min(tokens.ids.size(), max_);
+  // The first token is never a target.
   const auto targets =
       length == 0 ? 0
                   : std::count(tokens.counted.begin() + 1,
@@ -78,21 +78,21 @@ bool ConversationStore::add(const ConversationTokens& tokens) {
                                uint8_t{1});
   longest_ = std::max(longest_, static_cast<int64_t>(tokens.ids.size()));
   if (targets == 0) return false;
-  if (tokens.ids.size() > most_) ++cut_;
+  if (tokens.ids.size() > max_) ++cut_;
   ids_.insert(
       ids_.end(), tokens.ids.begin(), tokens.ids.begin() + static_cast<std::ptrdiff_t>(length));
   counted_.insert(counted_.end(),
                   tokens.counted.begin(),
                   tokens.counted.begin() + static_cast<std::ptrdiff_t>(length));
   for (size_t i = 0; i < length; ++i) largest_id_ = std::max(largest_id_, tokens.ids[i]);
-  borders_.push_back(static_cast<int64_t>(ids_.size()));
+  boundaries_.push_back(static_cast<int64_t>(ids_.size()));
   counted_tokens_ += targets;
   return true;
 }
 
 int64_t ConversationStore::resident_bytes() const {
   return static_cast<int64_t>(ids_.capacity() * sizeof(uint32_t) + counted_.capacity() +
-                              borders_.capacity() * sizeof(int64_t));
+                              boundaries_.capacity() * sizeof(int64_t));
 }
 
 std::unique_ptr<Dataset> make_conversation_dataset(std::shared_ptr<const ConversationStore> store,

@@ -49,7 +49,7 @@ ConversationTokens ConversationEncoder::encode_texts(const Conversation& convers
   const auto ends_twice = [&](const std::vector<uint32_t>& of) {
     return of.size() > 1 && of.back() == *end_id && of[of.size() - 2] == *end_id;
   };
-  // Once, if it is the tokenizer that puts it there a second time.
+  // If the tokenizer has added a second one, remove it.
   if (end_id && ends_twice(ids) && !ends_twice(encoded(text, false))) ids.pop_back();
   tokens.counted.assign(ids.size(), 1);
   if (whole_loss_) return tokens;
@@ -59,9 +59,9 @@ ConversationTokens ConversationEncoder::encode_texts(const Conversation& convers
   return tokens;
 }
 
-// The beginning of the text is encoded by itself. Mostly these are the first tokens of the whole
-// text; where a token goes on beyond the byte they are others at the end, and the lengths of decoded
-// texts tell which token is there.
+// Encodes the text up to `byte` by itself. These are usually the first tokens of the whole text.
+// But if a token of the whole text crosses `byte`, the last ones differ; then the lengths of
+// decoded tokens tell which token is at `byte`.
 size_t ConversationEncoder::tokens_before(const std::string& text,
                                           const std::vector<uint32_t>& ids,
                                           size_t byte,

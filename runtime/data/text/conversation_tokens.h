@@ -1,5 +1,5 @@
 #pragma once
-// The tokens of a conversation, and which of them are to be predicted.
+// The tokens of a conversation, and which of them count in the loss.
 
 #include <cstdint>
 #include <string>
@@ -12,32 +12,36 @@ namespace lockstep {
 
 struct ConversationTokens {
   std::vector<uint32_t> ids;
-  std::vector<uint8_t> counted;  // (ids) 1: part of an answer, or of all where prompts count, too
+  std::vector<uint8_t> counted;  // (ids) 1: counts in the loss
 };
 
-// How conversations become tokens. Constant; borrows all. Each thread has an encoder of its own.
+// Encodes conversations as tokens. With `whole_loss` all tokens count, otherwise only those of
+// answers. Immutable and thread-safe if each thread passes its own TokenEncoder. Borrows its
+// arguments.
 class ConversationEncoder {
  public:
   ConversationEncoder(const Tokenizer& tokenizer, const ChatFiles& files, bool whole_loss)
       : tokenizer_(tokenizer), files_(files), whole_loss_(whole_loss) {}
 
-  // With a template the ids of its text; a token of which a part is in an answer counts. White space
-  // that stands behind the last special token of an answer does not, as nothing asks for it; but what
-  // a template marks counts as it is.
-  // Two texts are one, which ends by eos_token if there is one, with the special tokens that the tokenizer
-  // itself puts around it. Tokens count from the first on that the prompt by itself has not. Throws
-  // DataError.
+  // Messages are rendered with the chat template. A token counts if any part of it is in an answer.
+  // White space after the last special token of an answer does not count, as the model need not
+  // generate it, unless the template marks it.
+  // A prompt and an answer are concatenated, with eos_token at the end if there is one, and encoded
+  // with the tokenizer's special tokens. Tokens count from the first one that differs from the
+  // tokens of the prompt alone. Throws DataError.
   ConversationTokens encode(const Conversation& conversation, TokenEncoder& encoder) const;
 
  private:
   ConversationTokens encode_texts(const Conversation& conversation, TokenEncoder& encoder) const;
-  // Tokens that begin before a byte of the text; `crossing`: else those that end before it or there.
+  // The number of tokens that end at or before `byte` of the text; with `crossing`, the number that
+  // begin before it.
   size_t tokens_before(const std::string& text,
                        const std::vector<uint32_t>& ids,
                        size_t byte,
                        bool crossing,
                        TokenEncoder& encoder) const;
-  // An answer's end without the white space behind its last special token.
+  // The end of an answer's tokens [begin, end) without the white space after its last special
+  // token.
   size_t end_of_turn(const std::vector<uint32_t>& ids, size_t begin, size_t end) const;
 
   const Tokenizer& tokenizer_;

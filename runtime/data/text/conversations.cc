@@ -1,4 +1,4 @@
-// data.conversations: messages, or prompts and answers, of which a language model learns the answers.
+// data.conversations: messages, or prompts and answers. A language model learns the answers.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr char kTokenizerField[] = "data.conversations.tokenizer";
 
-// A line that is not blank, and its number from 1.
+// A line that is not blank, with its number, from 1.
 struct Line {
   std::string_view text;
   int64_t number = 0;
@@ -40,15 +40,15 @@ std::vector<Line> lines_of(std::string_view text) {
   return lines;
 }
 
-// What became of a line.
+// The result of reading a line.
 struct ReadLine {
   ConversationTokens tokens;
-  std::string problem;  // it is a bad record
-  std::string failure;  // the run fails
+  std::string problem;  // not empty: the line is a bad record
+  std::string failure;  // not empty: the run fails
 };
 
-// `path` below data.dir or, where it is not there, as it stands.
-fs::path found_at(const DataConfig& data, const std::string& path) {
+// `path` relative to data.dir if it exists there, otherwise `path` itself.
+fs::path resolve(const DataConfig& data, const std::string& path) {
   const fs::path below = fs::path(data.dir) / path;
   std::error_code error;
   return path.empty() || !fs::exists(below, error) ? fs::path(path) : below;
@@ -75,26 +75,27 @@ class Conversations final : public FileFormat<ConversationsConfig> {
       refuse_value(
           "data.conversations.padded",
           "false",
-          fmt::format("true, as in model.{} conversations that share a sample would see each "
-                      "other",
-                      model.section));
+          fmt::format(
+              "true, because in model.{} conversations of the same sample would see each other",
+              model.section));
   }
 
-  bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
+  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
 
   OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const ChatFiles files =
-        read_chat_files(found_at(data_, config_.tokenizer), found_at(data_, config_.chat_template));
+        read_chat_files(resolve(data_, config_.tokenizer), resolve(data_, config_.chat_template));
     if (config_.texts_as_messages && !files.chat_template)
       refuse_value("data.conversations.texts_as_messages",
                    "true",
-                   "false, or a chat template, which data.conversations.chat_template names");
+                   "false, or true with a chat template (data.conversations.chat_template)");
     OpenedData opened;
     DataSummary& summary = opened.summary;
-    std::string told;
+    std::string packing_note;
     const auto open_set = [&](const std::string& path, const char* field, bool shuffled) {
-      return open_file(path, field, shuffled, model, seed, *tokenizer, files, &summary, &told);
+      return open_file(
+          path, field, shuffled, model, seed, *tokenizer, files, &summary, &packing_note);
     };
     if (need_train) opened.train = open_set(config_.train, "conversations.train", data_.shuffle);
     if (has_eval()) opened.eval = open_set(config_.eval, "conversations.eval", false);
@@ -108,14 +109,14 @@ class Conversations final : public FileFormat<ConversationsConfig> {
         summary.eval_samples,
         model.context,
         summary.classes,
-        told);
+        packing_note);
     return opened;
   }
 
-  AssumedData assume(const MissingFile& missing) const override {
-    AssumedData assumed = missing.with_outputs_of_model("tokens");
-    assumed.packed = true;
-    return assumed;
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
+    PlaceholderData placeholder = missing.with_outputs_of_model("tokens");
+    placeholder.packed = true;
+    return placeholder;
   }
 
  private:
@@ -127,7 +128,7 @@ class Conversations final : public FileFormat<ConversationsConfig> {
                                      const Tokenizer& tokenizer,
                                      const ChatFiles& files,
                                      DataSummary* summary,
-                                     std::string* told) const {
+                                     std::string* packing_note) const {
     const SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
     const std::vector<Line> lines = lines_of(text_in(file.bytes(), file.name()));
     const ConversationEncoder encoder(tokenizer, files, config_.whole_loss);
@@ -136,7 +137,7 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     threads.for_each(static_cast<int64_t>(lines.size()), [&](TokenEncoder& ids, int64_t i) {
       read[static_cast<size_t>(i)] = read_line(lines[static_cast<size_t>(i)], encoder, files, ids);
     });
-    // A token more than the context, as the last one is only predicted.
+    // One token more than the context, because the last one is only a target.
     auto store = std::make_shared<ConversationStore>(model.context + 1);
     BadRecordLog bad(data_, file.name());
     ConversationTokens last;  // the last good one
@@ -150,34 +151,34 @@ class Conversations final : public FileFormat<ConversationsConfig> {
         bad.add(lines[i].number, read[i].problem);
       } else {
         last = std::move(read[i].tokens);
-        for (int64_t times = bad.take_waiting(); times > 0; --times) store->add(last);
+        for (int64_t times = bad.take_pending(); times > 0; --times) store->add(last);
       }
       read[i] = {};
     }
-    bad.check_fraction(static_cast<int64_t>(lines.size()));
+    bad.require_fraction(static_cast<int64_t>(lines.size()));
     summary->bad_records += bad.count();
-    if (store->conversations() == 0) throw DataError("{}: has no conversation", file.name());
-    for (int64_t times = bad.take_waiting(); times > 0; --times) store->add(last);
+    if (store->conversations() == 0) throw DataError("{}: has no conversations", file.name());
+    for (int64_t times = bad.take_pending(); times > 0; --times) store->add(last);
     if (model.outputs > 0 && store->largest_id() >= model.outputs)
-      throw DataError("{}: has a token {}; allowed: below {}, as {}",
+      throw DataError("{}: has a token {}; allowed: below {}, because {}",
                       file.name(),
                       store->largest_id(),
                       model.outputs,
-                      model.outputs_told());
+                      model.describe_outputs());
     if (store->cut() > 0)
-      summary->doubts.push_back(fmt::format(
-          "{}: {} of {} conversations are longer than the context of {} tokens (the longest has {}) "
-          "and are cut at their ends",
+      summary->warnings.push_back(fmt::format(
+          "{}: {} of {} conversations are longer than the context of {} tokens (the longest has "
+          "{}) and are truncated",
           file.name(),
           store->cut(),
           store->conversations(),
           model.context,
           store->longest()));
-    const bool first = told->empty();
+    const bool first = packing_note->empty();
     auto dataset =
         make_conversation_dataset(store, model, seed, shuffled, config_.padded, file.name());
     if (first)
-      *told = fmt::format(
+      *packing_note = fmt::format(
           "; {} conversations {}, {:.1f}% of the positions in use, {:.1f}% of them counted",
           store->conversations(),
           config_.padded ? "padded" : "packed",
@@ -198,13 +199,13 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     if (!read.problem.empty()) return read;
     if (!files.chat_template && !conversation.messages.is_null()) {
       read.failure =
-          "has messages, but beside the tokenizer there is no chat template; "
-          "data.conversations.chat_template names one";
+          "has messages, but the tokenizer has no chat template; set "
+          "data.conversations.chat_template";
       return read;
     }
     try {
       read.tokens = encoder.encode(conversation, ids);
-    } catch (const MessagesNotWanted& error) {
+    } catch (const MessagesRejected& error) {
       read.problem = error.what();
     } catch (const DataError& error) {
       read.failure = error.what();

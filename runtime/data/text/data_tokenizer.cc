@@ -27,23 +27,25 @@ fs::path path_of(const DataConfig& data, const std::string& path) {
 
 }  // namespace
 
-void use_tokenizer_of_weights(bool hidden_tokens, RunConfig* config) {
-  const std::string& folder = config->train.init_from;
-  if (folder.empty() || !has_tokenizer(folder)) return;
+decltype(DataConfig::source) source_with_tokenizer(decltype(DataConfig::source) source,
+                                                   const std::string& weights,
+                                                   bool hidden_tokens) {
+  if (weights.empty() || !has_tokenizer(weights)) return source;
   std::visit(
-      [&](auto& source) {
-        using Source = std::decay_t<decltype(source)>;
-        if constexpr (requires { source.tokenizer; }) {
+      [&](auto& kind) {
+        using Source = std::decay_t<decltype(kind)>;
+        if constexpr (requires { kind.tokenizer; }) {
           if (std::is_same_v<Source, TokensConfig> && !hidden_tokens) return;
-          if (source.tokenizer.empty()) source.tokenizer = folder;
+          if (kind.tokenizer.empty()) kind.tokenizer = weights;
         }
       },
-      config->data.source);
+      source);
+  return source;
 }
 
-int64_t assumed_vocabulary(const DataConfig& data,
-                           const std::string& path,
-                           const MissingFile& missing) {
+int64_t placeholder_vocabulary(const DataConfig& data,
+                               const std::string& path,
+                               const MissingFile& missing) {
   const ModelTraits& model = missing.model();
   const bool outputs_are_tokens =
       model.text_task == TextTask::kMaskedTokens || model.text_task == TextTask::kNextToken;
@@ -52,7 +54,7 @@ int64_t assumed_vocabulary(const DataConfig& data,
   const fs::path file = path_of(data, path);
   std::error_code error;
   if (path.empty() || !fs::exists(file, error))
-    missing.refuse("how many tokens there are",
+    missing.refuse("the number of tokens",
                    fmt::format("set {}, or ", model.field(model.vocabulary_field)));
   return open_tokenizer(file)->id_limit();
 }
@@ -64,8 +66,8 @@ std::unique_ptr<const Tokenizer> open_data_tokenizer(const DataConfig& data,
     refuse_value(
         field,
         in_quotes(path),
-        "a tokenizer.json, a tokenizer.model, a vocab.txt of BERT, or a folder with one, as "
-        "neither model.from nor train.init_from names such a folder");
+        "a tokenizer.json, a tokenizer.model, a vocab.txt of BERT, or a folder with one of them, "
+        "because neither model.from nor train.init_from names such a folder");
   try {
     return open_tokenizer(path_of(data, path));
   } catch (const DataError& error) {

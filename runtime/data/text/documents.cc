@@ -26,7 +26,7 @@ bool is_blank(std::string_view text) {
 
 }  // namespace
 
-// Rows after the first, of which one column is read.
+// Reads one column of the rows after the first line.
 class DocumentReader::Table {
  public:
   Table(std::string_view text, char delimiter, const std::string& column, const std::string& path)
@@ -90,7 +90,7 @@ bool DocumentReader::next(RawDocument* document) {
   return format_ == DocumentFormat::kJsonLines ? next_line(document) : next_text(document);
 }
 
-// The text up to the next separator, which is passed over, too.
+// The text up to the next separator. Skips the separator.
 std::string_view DocumentReader::up_to_separator() {
   const std::string_view rest = text_.substr(position_);
   if (!options_.blank_lines) {
@@ -99,7 +99,7 @@ std::string_view DocumentReader::up_to_separator() {
     position_ += end == std::string_view::npos ? rest.size() : end + options_.separator.size();
     return rest.substr(0, end);
   }
-  size_t line = 0;  // begins here
+  size_t line = 0;  // offset of the current line
   while (line < rest.size()) {
     const size_t newline = std::min(rest.find('\n', line), rest.size());
     const size_t next_line = std::min(newline + 1, rest.size());
@@ -142,14 +142,14 @@ std::optional<std::string_view> DocumentReader::text_of(RawDocument* document,
   try {
     const Json line = Json::parse(document->bytes);
     if (line.kind() != Json::Kind::kObject) {
-      document->problem = "no object of JSON";
+      document->problem = "is not a JSON object";
       return std::nullopt;
     }
     const Json* text = line.find(options_.field);
     if (text == nullptr || !text->is_string()) {
       document->problem = fmt::format("'{}' is {}; allowed: a string",
                                       options_.field,
-                                      text == nullptr ? "missing" : "no string");
+                                      text == nullptr ? "missing" : "not a string");
       return std::nullopt;
     }
     *held = text->get<std::string>();

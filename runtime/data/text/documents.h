@@ -1,5 +1,5 @@
 #pragma once
-// Documents of text in files of several kinds, one after the other.
+// Reads the documents of text files, JSON lines and tables.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,44 +16,44 @@ namespace lockstep {
 enum class DocumentFormat : uint8_t { kText, kJsonLines, kCsv, kTsv };
 
 struct DocumentOptions {
-  // Of each file; none: .jsonl and .ndjson are JSON lines, .csv and .tsv tables, and others text,
-  // by their names (without .gz).
+  // The format of every file. If unset, it follows from the name without .gz: .jsonl and .ndjson
+  // are JSON lines, .csv and .tsv are tables, others are text.
   std::optional<DocumentFormat> format = {};
-  // Between the documents of a text file, and part of none. Empty: a file is one document.
+  // Separates the documents of a text file. Empty: a file is one document.
   std::string separator = {};
-  // Blank lines, one or more, are the separator.
+  // If true, one or more blank lines separate documents instead.
   bool blank_lines = false;
   std::string field = "text";   // the member of each JSON line that is the document, a string
-  std::string column = "text";  // of a table, by its name in the first line
+  std::string column = "text";  // the column of a table, by its name in the first line
 };
 
-// A document as it stands in its file: how much of it there is to do is not known to the reader.
+// A document that text_of() has not parsed yet.
 struct RawDocument {
-  std::string_view bytes;  // of a text or a cell: the text; of a JSON line: the line
-  std::string cell;        // owns the bytes of a cell with doubled quotes
-  int64_t line = 0;        // where it begins, from 1; 0: of a text file
-  std::string problem;     // why there is no document; empty: there is one
+  std::string_view bytes;  // of a text file: the text; of JSON lines: the line
+  std::string cell;        // of a table: the text
+  int64_t line = 0;        // on which it begins, from 1; 0 for a text file
+  std::string problem;     // why it cannot be used, or ""
 };
 
-// The documents of one file, plain or gzip-compressed, in its order. Not thread-safe.
+// Reads the documents of a file, plain or gzip-compressed, in order. Not thread-safe.
 class DocumentReader {
  public:
-  // Throws DataError where the file cannot be read, or is a table without the column or with two of
-  // its name.
+  // Throws DataError if the file cannot be read, or if it is a table in which no column or more
+  // than one column has the name.
   DocumentReader(const std::string& path, const DocumentOptions& options);
   ~DocumentReader();
 
-  // The next one, or false at the end. Its bytes are there as long as the reader. What is blank is
-  // passed over: empty texts, cells and lines. A row with more or fewer cells than the first line
+  // Reads the next document. Returns false at the end. Its bytes are valid as long as the reader.
+  // Skips empty texts, cells and lines. A row whose number of cells differs from the first line's
   // has a problem.
   bool next(RawDocument* document);
 
-  // The text of a document: that of a JSON line has to be read first, which any thread may do.
-  // `held` owns it where need be. None, and the document's problem: the line is no object, or has
-  // no string as that member.
+  // The text of a document. Parses a JSON line, into `held`, which may own the text. Sets the
+  // document's problem and returns nothing if the line is not an object or the member is not a
+  // string. May be called from any thread.
   std::optional<std::string_view> text_of(RawDocument* document, std::string* held) const;
 
-  // Bytes of the text, after decompression, and how many of them have been passed.
+  // Bytes of the text after decompression, and how many of them next() has passed.
   uint64_t total_bytes() const { return text_.size(); }
   uint64_t passed_bytes() const { return position_; }
 

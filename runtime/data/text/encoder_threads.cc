@@ -12,15 +12,15 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostThreads = 32;
-constexpr int64_t kAtATime = 64;
+constexpr int64_t kMaxThreads = 32;
+constexpr int64_t kBlock = 64;
 
 }  // namespace
 
 EncoderThreads::EncoderThreads(const DataConfig& data, const Tokenizer& tokenizer) {
   const int64_t threads = data.decode_threads > 0
                               ? data.decode_threads
-                              : std::min<int64_t>(compute_threads(), kMostThreads);
+                              : std::min<int64_t>(compute_threads(), kMaxThreads);
   for (int64_t i = 0; i < threads; ++i) encoders_.push_back(tokenizer.encoder());
 }
 
@@ -31,20 +31,20 @@ void EncoderThreads::for_each(int64_t count,
   std::exception_ptr error;
   const auto work = [&](TokenEncoder& encoder) {
     try {
-      for (int64_t begin; (begin = next.fetch_add(kAtATime)) < count;)
-        for (int64_t i = begin; i < std::min(begin + kAtATime, count); ++i) body(encoder, i);
+      for (int64_t begin; (begin = next.fetch_add(kBlock)) < count;)
+        for (int64_t i = begin; i < std::min(begin + kBlock, count); ++i) body(encoder, i);
     } catch (...) {
       next = count;
       const std::lock_guard lock(mutex);
       error = std::current_exception();
     }
   };
-  const auto useful = static_cast<size_t>((count + kAtATime - 1) / kAtATime);
+  const auto useful = static_cast<size_t>((count + kBlock - 1) / kBlock);
   std::vector<std::thread> threads;
   try {
     for (size_t i = 1; i < std::min(encoders_.size(), useful); ++i)
       threads.emplace_back(work, std::ref(*encoders_[i]));
-  } catch (const std::system_error&) {  // no more of them can be started: these do all the work
+  } catch (const std::system_error&) {  // no more threads can be started: fewer do all the work
   }
   work(*encoders_[0]);
   for (std::thread& thread : threads) thread.join();

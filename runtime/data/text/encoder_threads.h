@@ -1,5 +1,5 @@
 #pragma once
-// Threads that tokenise texts when a data set is opened.
+// Threads that tokenise the texts of a data set when it is opened.
 
 #include <cstdint>
 #include <functional>
@@ -13,15 +13,16 @@ namespace lockstep {
 
 class EncoderThreads {
  public:
-  // As many as data.decode_threads or, where that is 0, as this process has CPUs. Borrows `tokenizer`.
+  // Uses data.decode_threads threads, or if that is 0, as many as the process has CPUs, up to 32.
+  // Borrows `tokenizer`.
   EncoderThreads(const DataConfig& data, const Tokenizer& tokenizer);
 
-  // Calls body(encoder, index) for each index in [0, count), on any thread and in any order. Rethrows
-  // what one of them throws.
+  // Calls body(encoder, index) for each index in [0, count), on any thread and in any order.
+  // Rethrows an exception of `body`.
   void for_each(int64_t count, const std::function<void(TokenEncoder&, int64_t)>& body);
 
  private:
-  std::vector<std::unique_ptr<TokenEncoder>> encoders_;  // of each thread
+  std::vector<std::unique_ptr<TokenEncoder>> encoders_;  // (threads)
 };
 
 }  // namespace lockstep

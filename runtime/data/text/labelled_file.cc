@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kRowsAtATime = 1 << 13;
-constexpr int64_t kMostClasses = 10'000'000;
+constexpr int64_t kRowsPerBatch = 1 << 13;
+constexpr int64_t kMaxClasses = 10'000'000;
 
 enum Cell { kLabelCell, kTextCell, kSecondCell };
 
@@ -60,7 +60,7 @@ class LabelledDataset final : public Dataset {
            static_cast<int64_t>(samples_.labels.capacity() * sizeof(int32_t) +
                                 samples_.values.capacity() * sizeof(float));
   }
-  uint64_t content() const override {
+  uint64_t checksum() const override {
     Checksum checksum;
     samples_.texts.add_to(&checksum);
     checksum.update(samples_.labels.data(), samples_.labels.size() * sizeof(int32_t));
@@ -74,7 +74,8 @@ class LabelledDataset final : public Dataset {
   SampleSpec input_, target_;
 };
 
-// Takes the rows of one file, one after the other.
+// Reads the rows of one file. Blocks of rows are encoded by several threads and then added in
+// order.
 class FileReader {
  public:
   FileReader(const LabelledSource& source,
@@ -99,11 +100,11 @@ class FileReader {
         samples_(source.form) {}
 
   LabelledSamples read() {
-    std::vector<TextTableRow> rows(kRowsAtATime);
-    std::vector<EncodedText> encoded(kRowsAtATime);
-    for (int64_t count = kRowsAtATime; count == kRowsAtATime;) {
+    std::vector<TextTableRow> rows(kRowsPerBatch);
+    std::vector<EncodedText> encoded(kRowsPerBatch);
+    for (int64_t count = kRowsPerBatch; count == kRowsPerBatch;) {
       count = 0;
-      while (count < kRowsAtATime && table_.next(&rows[static_cast<size_t>(count)])) ++count;
+      while (count < kRowsPerBatch && table_.next(&rows[static_cast<size_t>(count)])) ++count;
       source_.threads.for_each(count, [&](TokenEncoder& encoder, int64_t i) {
         encode(encoder, &rows[static_cast<size_t>(i)], &encoded[static_cast<size_t>(i)]);
       });
@@ -129,7 +130,7 @@ class FileReader {
       return;
     }
     source_.form.assemble(first, second, encoded);
-    if (encoded->ids.empty()) row->problem = "its text has no token";
+    if (encoded->ids.empty()) row->problem = "its text has no tokens";
   }
 
   void take(TextTableRow* row, const EncodedText& encoded) {
@@ -143,7 +144,7 @@ class FileReader {
       return;
     }
     if (first_label_ < 0) first_label_ = label;
-    for (int64_t times = bad_.take_waiting() + 1; times > 0; --times) {
+    for (int64_t times = bad_.take_pending() + 1; times > 0; --times) {
       ++good_;
       if (with_texts_) samples_.texts.add(encoded);
       if (with_labels_)
@@ -152,7 +153,8 @@ class FileReader {
     samples_.cut += encoded.cut ? 1 : 0;
   }
 
-  // While classes are collected a label is the number of its name in the order of appearance.
+  // While classes are being collected, a label is the index of its name in order of appearance.
+  // number_classes() replaces it.
   void read_label(TextTableRow* row, int32_t* label) {
     const std::string& name = row->cells[kLabelCell];
     if (name.empty()) {
@@ -166,26 +168,26 @@ class FileReader {
       *label = found->second;
     } else if ((*label = classes_.class_of(name)) < 0) {
       row->problem =
-          fmt::format("label {} is none of the classes {}", quote_cell(name), classes_.list());
+          fmt::format("label {} is not one of the classes {}", quote_cell(name), classes_.list());
     }
   }
 
   void read_value(TextTableRow* row, float* value) const {
     double number = 0;
     if (!parse_number(row->cells[kLabelCell], &number))
-      row->problem = fmt::format("label {} is no finite number; allowed: those of float32",
+      row->problem = fmt::format("label {} is not a finite float32 number",
                                  quote_cell(row->cells[kLabelCell]));
     else
       *value = static_cast<float>(number);
   }
 
   LabelledSamples finish() {
-    bad_.check_fraction(records_);
+    bad_.require_fraction(records_);
     samples_.bad_records = bad_.count();
-    if (good_ == 0) throw DataError("{}: has no record that can be used", table_.name());
-    for (int64_t times = bad_.take_waiting(); times > 0; --times) add_last_again();
+    if (good_ == 0) throw DataError("{}: has no good records", table_.name());
+    for (int64_t times = bad_.take_pending(); times > 0; --times) add_last_again();
     if (collects_ && !has_values()) number_classes();
-    find_doubts();
+    find_warnings();
     samples_.texts.shrink();
     samples_.labels.shrink_to_fit();
     samples_.values.shrink_to_fit();
@@ -203,34 +205,33 @@ class FileReader {
 
   void number_classes() {
     for (const std::string& name : names_) classes_.collect(name);
-    classes_.finish(/*numbers_are_classes=*/true, kMostClasses);
+    classes_.finish(/*numbers_are_classes=*/true, kMaxClasses);
     if (table_.first_line_is_row() && first_label_ == 0 && names_.size() > 2 &&
         std::count(samples_.labels.begin(), samples_.labels.end(), 0) == 1)
-      samples_.doubts.push_back(fmt::format(
-          "{}: the label {} of the first line is no other line's; where that line has the names of "
-          "the columns, give data.labelled_text.label and the others by name",
+      samples_.warnings.push_back(fmt::format(
+          "{}: no other line has the label {} of the first line; if that line has the names of the "
+          "columns, give data.labelled_text.label and the other columns by name",
           table_.name(),
           quote_cell(names_[0])));
     else if (!classes_.odd_name().empty())
-      doubt_odd_name(classes_.odd_name());
+      warn_of_odd_name(classes_.odd_name());
     std::vector<int32_t> class_of;
     for (const std::string& name : names_) class_of.push_back(classes_.class_of(name));
     for (int32_t& label : samples_.labels) label = class_of[static_cast<size_t>(label)];
   }
 
-  void doubt_odd_name(const std::string& name) {
+  void warn_of_odd_name(const std::string& name) {
     const auto line = first_lines_[static_cast<size_t>(seen_.at(name))];
-    samples_.doubts.push_back(fmt::format(
-        "{}:{}: label {} is no whole number from 0, as most are, so all {} labels are names, sorted as "
-        "text",
+    samples_.warnings.push_back(fmt::format(
+        "{}:{}: label {} is not a non-negative integer, although most labels are, so all {} labels "
+        "are taken as names, sorted as text",
         table_.name(),
         line,
         quote_cell(name),
         names_.size()));
   }
 
-  // Of the training file.
-  void find_doubts() {
+  void find_warnings() {
     if (!trains_ || !with_labels_) return;
     const auto all_equal = [](const auto& targets) {
       return std::adjacent_find(targets.begin(), targets.end(), std::not_equal_to<>()) ==
@@ -238,23 +239,23 @@ class FileReader {
     };
     if (has_values()) {
       if (all_equal(samples_.values))
-        samples_.doubts.push_back(
+        samples_.warnings.push_back(
             fmt::format("{}: every label is {}", table_.name(), samples_.values[0]));
       return;
     }
     if (all_equal(samples_.labels)) {
-      samples_.doubts.push_back(fmt::format(
+      samples_.warnings.push_back(fmt::format(
           "{}: every label is {}", table_.name(), classes_.name_of(samples_.labels[0])));
       return;
     }
-    std::vector<bool> met(static_cast<size_t>(classes_.classes()));
-    for (const int32_t label : samples_.labels) met[static_cast<size_t>(label)] = true;
-    const auto missing = std::find(met.begin(), met.end(), false);
-    if (missing != met.end())
-      samples_.doubts.push_back(fmt::format("{}: no text has the class {} of {}",
-                                            table_.name(),
-                                            classes_.name_of(missing - met.begin()),
-                                            classes_.list()));
+    std::vector<bool> seen(static_cast<size_t>(classes_.classes()));
+    for (const int32_t label : samples_.labels) seen[static_cast<size_t>(label)] = true;
+    const auto missing = std::find(seen.begin(), seen.end(), false);
+    if (missing != seen.end())
+      samples_.warnings.push_back(fmt::format("{}: no text has the class {} of {}",
+                                              table_.name(),
+                                              classes_.name_of(missing - seen.begin()),
+                                              classes_.list()));
   }
 
   const LabelledSource& source_;
@@ -265,10 +266,10 @@ class FileReader {
   BadRecordLog bad_;
   LabelledSamples samples_;
   std::unordered_map<std::string, int32_t> seen_;
-  std::vector<std::string> names_;    // of the labels, in order of appearance
-  std::vector<int64_t> first_lines_;  // on which each appears
+  std::vector<std::string> names_;    // of labels, in order of appearance
+  std::vector<int64_t> first_lines_;  // (names_) the line on which each appears first
   int64_t records_ = 0;
-  int64_t good_ = 0;  // those that can be used, and the copies of them
+  int64_t good_ = 0;  // good records and copies that replace bad ones
   int32_t first_label_ = -1;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// A file of labelled texts, read and tokenised.
+// Reads and tokenises a file of labelled texts.
 
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-// What files of a data set have in common; borrowed.
+// What the files of a data set have in common. Borrows its members.
 struct LabelledSource {
   const DataConfig& data;
   const LabelledTextConfig& config;
@@ -30,20 +30,21 @@ struct LabelledSamples {
       : texts(form.parts(), form.tokenizer().id_limit()) {}
 
   TextStore texts;
-  std::vector<int32_t> labels;  // (texts) classes, or
-  std::vector<float> values;    // (texts)
+  std::vector<int32_t> labels;  // (texts) classes, or empty
+  std::vector<float> values;    // (texts) or empty
   int64_t bad_records = 0;
-  int64_t cut = 0;                  // texts that were too long
-  std::vector<std::string> doubts;  // what looks wrong
+  int64_t cut = 0;  // number of truncated texts
+  std::vector<std::string> warnings;
 };
 
-// What is read of a file. Texts alone: it need not have a column of labels.
+// Which columns are read. For kTexts the file need not have a column of labels.
 enum class LabelledParts { kTextsAndLabels, kLabels, kTexts };
 
-// Reads all rows of a file, which `field` of the config names. Bad are malformed rows, texts without a
-// token, labels that are missing, no numbers where the model predicts values, or none of `classes`;
-// what they do, data.bad_records says. `trains`: of the training file, which is looked at for doubts,
-// and whose labels become `classes` where none are listed. Throws DataError.
+// Reads all rows of the file that the config field `field` names. A row is bad if it is malformed,
+// if its text has no token, or if its label is missing, is not a number although the model predicts
+// values, or is not one of `classes`. Bad rows are handled according to data.bad_records. `trains`:
+// this is the training file. It is checked for warnings, and its labels become `classes` unless
+// these are listed. Throws DataError.
 LabelledSamples read_labelled_file(const LabelledSource& source,
                                    const std::string& path,
                                    const std::string& field,
@@ -51,8 +52,8 @@ LabelledSamples read_labelled_file(const LabelledSource& source,
                                    LabelledParts parts,
                                    ClassNames* classes);
 
-// Samples (4, T) i32 as in text_samples.h, with a class () i32 or, for kSequenceValues, a value (1)
-// f32 as target; zeros where labels were not read.
+// Samples (4, T) i32 as in text_samples.h. The target is a class () i32 or, for kSequenceValues, a
+// value (1) f32; 0 if labels were not read.
 std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples, const ModelTraits& model);
 
 }  // namespace lockstep

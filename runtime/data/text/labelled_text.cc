@@ -1,4 +1,4 @@
-// data.labelled_text: tables of texts, or of pairs of texts, with a class or a value each.
+// data.labelled_text: tables of texts, or of pairs of texts, each with a class or a value.
 #include <memory>
 #include <utility>
 
@@ -34,12 +34,12 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
     if (model.text_task != TextTask::kSequenceClass &&
         model.text_task != TextTask::kSequenceValues && model.text_task != TextTask::kHiddenStates)
       throw ConfigError(
-          "data: value is data.labelled_text; allowed: with a model that predicts a class or values "
-          "of each text, such as model.bert with task SEQUENCE_CLASSES");
+          "data.labelled_text: needs a model that predicts a class or values of each text, such as "
+          "model.bert with task SEQUENCE_CLASSES");
     if (model.text_task != TextTask::kSequenceValues) return;
     if (!config_.labels.empty())
       throw ConfigError(
-          "data.labelled_text.labels: given; allowed: none where the model predicts values");
+          "data.labelled_text.labels: given, but the model predicts values; allowed: unset");
     if (model.outputs > 1)
       model.refuse(model.outputs_field,
                    model.outputs,
@@ -48,7 +48,7 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
                    "1 with data.labelled_text, which has one value for each text");
   }
 
-  bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
+  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
 
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
     return open_texts(model, need_train, model.text_task != TextTask::kHiddenStates);
@@ -57,16 +57,17 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
     return open_texts(model, /*need_train=*/false, /*with_labels=*/false);
   }
 
-  AssumedData assume(const MissingFile& missing) const override {
-    AssumedData assumed;
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
+    PlaceholderData placeholder;
     if (missing.model().text_task == TextTask::kSequenceValues) {
-      assumed.what = "a value for each text";
-      assumed.outputs = 1;
+      placeholder.what = "a value for each text";
+      placeholder.outputs = 1;
     } else {
-      assumed = assume_classes(missing, config_.labels, words(), "data.labelled_text.labels");
+      placeholder =
+          placeholder_with_classes(missing, config_.labels, words(), "data.labelled_text.labels");
     }
-    assumed.vocabulary = assumed_vocabulary(data_, config_.tokenizer, missing);
-    return assumed;
+    placeholder.vocabulary = placeholder_vocabulary(data_, config_.tokenizer, missing);
+    return placeholder;
   }
 
  private:
@@ -75,15 +76,13 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
                                  const char* other,
                                  const std::string& other_column) {
     if (column == other_column)
-      refuse_value(
-          fmt::format("data.labelled_text.{}", field),
-          in_quotes(column),
-          fmt::format("another column than that of data.labelled_text.{}, which is the same",
-                      other));
+      refuse_value(fmt::format("data.labelled_text.{}", field),
+                   in_quotes(column),
+                   fmt::format("a column other than that of data.labelled_text.{}", other));
   }
 
-  // Without labels of the samples, the training file is read where nothing else says how many classes
-  // there are.
+  // If labels of the samples are not wanted, the training file is still read if only it has the
+  // number of classes.
   OpenedData open_texts(const ModelTraits& model, bool need_train, bool with_labels) const {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const TextForm form(*tokenizer, !config_.second_text.empty(), model, kTokenizerField);
@@ -103,7 +102,7 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
     if (need_train)
       take(read_labelled_file(source, config_.train, "labelled_text.train", true, parts, &classes),
            &opened.train);
-    else if (needs_classes && !classes.listed())  // it says which classes there are
+    else if (needs_classes && !classes.listed())  // its labels define the classes
       read_labelled_file(
           source, config_.train, "labelled_text.train", true, LabelledParts::kLabels, &classes);
     if (has_eval())

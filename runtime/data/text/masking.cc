@@ -35,7 +35,7 @@ class MaskedDataset final : public Dataset {
   const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
-    tokens_->read(key, input, target);  // its target is written over
+    tokens_->read(key, input, target);  // hide() overwrites the target
     auto* const rows = reinterpret_cast<int32_t*>(input);
     int32_t* const documents = rows + kDocumentRow * context_;
     if (!packed_) {
@@ -52,39 +52,40 @@ class MaskedDataset final : public Dataset {
     return tokens_->resident_bytes() + static_cast<int64_t>(masking_->special.size() / 8);
   }
   SampleOrder order() const override { return tokens_->order(); }
-  uint64_t content() const override { return tokens_->content(); }
+  uint64_t checksum() const override { return tokens_->checksum(); }
 
  private:
-  // Each place of each sample has a block of four random words: whether it is chosen, what it becomes,
-  // which token.
-  Philox4 draw(const SampleKey& key, int64_t place) const {
+  // The random words for a position of a sample: [0] decides whether the token is chosen, [1] what
+  // it becomes, [2] which random token.
+  Philox4 draw(const SampleKey& key, int64_t position) const {
     const RngStream stream{.seed = key.augment ? masking_->seed : 0,
                            .step = static_cast<uint32_t>(key.epoch),
                            .lane = 0,
                            .purpose = kMaskPurpose};
-    return philox(stream, static_cast<uint64_t>(key.index * context_ + place));
+    return philox(stream, static_cast<uint64_t>(key.index * context_ + position));
   }
 
   void hide(const SampleKey& key,
             const int32_t* documents,
             int32_t* tokens,
             int32_t* targets) const {
-    std::optional<int64_t> least;  // the place that comes first where none is chosen
-    uint32_t least_word = 0;
+    // The position with the smallest random word: it is chosen if no other is.
+    std::optional<int64_t> fallback;
+    uint32_t min_word = 0;
     bool chosen = false;
     for (int64_t t = 0; t < context_; ++t) {
       targets[t] = -1;
       if (documents[t] < 0 || masking_->special[static_cast<size_t>(tokens[t])]) continue;
       const Philox4 words = draw(key, t);
-      if (!least || words.word[0] < least_word) {
-        least = t;
-        least_word = words.word[0];
+      if (!fallback || words.word[0] < min_word) {
+        fallback = t;
+        min_word = words.word[0];
       }
       if (uniform_from_word(words.word[0]) >= masking_->share) continue;
       choose(words, tokens + t, targets + t);
       chosen = true;
     }
-    if (!chosen && least) choose(draw(key, *least), tokens + *least, targets + *least);
+    if (!chosen && fallback) choose(draw(key, *fallback), tokens + *fallback, targets + *fallback);
   }
 
   void choose(const Philox4& words, int32_t* token, int32_t* target) const {
@@ -118,7 +119,9 @@ Masking masking_of(const Tokenizer& tokenizer,
     if (!mask) mask = tokenizer.id_of(name);
   if (!mask)
     throw ConfigError(
-        "{}: has no token [MASK] or <mask>; allowed: one that has, as it hides others", field);
+        "{}: has no token [MASK] or <mask>, which the model needs to hide tokens; use a tokenizer "
+        "that has one",
+        field);
   masking.mask_token = static_cast<int32_t>(*mask);
   masking.special.resize(tokenizer.id_limit());
   for (uint32_t id = 0; id < tokenizer.id_limit(); ++id)

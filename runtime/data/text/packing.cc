@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-// All pieces, as stored.
-std::vector<Piece> cut(const DocumentBorders& documents, int64_t context, int64_t ahead) {
+// The pieces of all documents, in stored order.
+std::vector<Piece> cut(const DocumentBoundaries& documents, int64_t context, int64_t ahead) {
   std::vector<Piece> pieces;
   for (size_t d = 0; d + 1 < documents.size(); ++d) {
     const int64_t end = documents[d + 1] - ahead;
@@ -23,15 +23,16 @@ std::vector<Piece> cut(const DocumentBorders& documents, int64_t context, int64_
   return pieces;
 }
 
-// The sample of each place, whose lengths descend; of best fit, by how much room samples have.
-std::vector<int32_t> best_fit(const std::vector<Piece>& places, int64_t context) {
+// Best-fit decreasing: the sample of each piece. The lengths of `pieces` must descend. with_room
+// has the samples that are not full, by remaining room.
+std::vector<int32_t> best_fit(const std::vector<Piece>& pieces, int64_t context) {
   std::map<int64_t, std::vector<int32_t>> with_room;
-  std::vector<int32_t> sample_of(places.size());
+  std::vector<int32_t> sample_of(pieces.size());
   int32_t samples = 0;
-  for (size_t place = 0; place < places.size(); ++place) {
+  for (size_t slot = 0; slot < pieces.size(); ++slot) {
     int64_t room = context;
     int32_t sample = samples;
-    const auto best = with_room.lower_bound(places[place].length);
+    const auto best = with_room.lower_bound(pieces[slot].length);
     if (best == with_room.end()) {
       ++samples;
     } else {
@@ -40,14 +41,14 @@ std::vector<int32_t> best_fit(const std::vector<Piece>& places, int64_t context)
       best->second.pop_back();
       if (best->second.empty()) with_room.erase(best);
     }
-    sample_of[place] = sample;
-    room -= places[place].length;
+    sample_of[slot] = sample;
+    room -= pieces[slot].length;
     if (room > 0) with_room[room].push_back(sample);
   }
   return sample_of;
 }
 
-// A seed of its own for the pieces of each length.
+// A different seed for the pieces of each length. The mixing is SplitMix64's.
 uint64_t seed_of_length(uint64_t seed, int64_t length) {
   uint64_t z = seed + static_cast<uint64_t>(length) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -78,14 +79,14 @@ class PackedDataset final : public Dataset {
   const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
-    auto* const tokens = reinterpret_cast<int32_t*>(input);  // (T) each
+    auto* const tokens = reinterpret_cast<int32_t*>(input);  // all of these are (T)
     int32_t *const documents = tokens + context_, *const positions = documents + context_;
     auto* const targets = reinterpret_cast<int32_t*>(target);
     int64_t t = 0;
     int32_t number = 0;
-    for (const int32_t place : packing_->places_of(key.index)) {
-      const Piece piece = shuffled_ && key.augment ? packing_->shuffled(place, seed_, key.epoch)
-                                                   : packing_->stored(place);
+    for (const int32_t slot : packing_->slots_of(key.index)) {
+      const Piece piece = shuffled_ && key.augment ? packing_->shuffled(slot, seed_, key.epoch)
+                                                   : packing_->stored(slot);
       for (int64_t i = 0; i < piece.length; ++i) {
         tokens[t + i] = tokens_[piece.begin + i];
         if (predicts_next_) targets[t + i] = tokens_[piece.begin + i + 1];
@@ -116,45 +117,47 @@ class PackedDataset final : public Dataset {
 
 }  // namespace
 
-DocumentBorders parse_documents(std::span<const std::byte> bytes,
-                                int64_t tokens,
-                                const std::string& name) {
+DocumentBoundaries parse_documents(std::span<const std::byte> bytes,
+                                   int64_t tokens,
+                                   const std::string& name) {
   if (bytes.empty() || bytes.size() % sizeof(uint64_t) != 0)
     throw DataError(
-        "{}: {} bytes; allowed: a multiple of 8, and not none: numbers of first tokens, uint64",
+        "{}: has {} bytes; allowed: a positive multiple of 8, a uint64 for each document's first "
+        "token",
         name,
         bytes.size());
-  DocumentBorders borders(bytes.size() / sizeof(uint64_t));
-  for (size_t i = 0; i < borders.size(); ++i) {
-    uint64_t border;
-    std::memcpy(&border, bytes.data() + i * sizeof(border), sizeof(border));
-    const int64_t before = i == 0 ? -1 : borders[i - 1];
-    const auto is = static_cast<int64_t>(std::min<uint64_t>(border, INT64_MAX));
-    if (i == 0 ? is != 0 : is <= before)
+  DocumentBoundaries boundaries(bytes.size() / sizeof(uint64_t));
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    uint64_t boundary;
+    std::memcpy(&boundary, bytes.data() + i * sizeof(boundary), sizeof(boundary));
+    const int64_t before = i == 0 ? -1 : boundaries[i - 1];
+    const auto value = static_cast<int64_t>(std::min<uint64_t>(boundary, INT64_MAX));
+    if (i == 0 ? value != 0 : value <= before)
       throw DataError(
           "{}: entry {} is {}; allowed: {}",
           name,
           i,
-          border,
-          i == 0 ? "0, the first token" : fmt::format("above {}, the one before", before));
-    if (is > tokens)
-      throw DataError("{}: entry {} is {}; there are {} tokens", name, i, border, tokens);
-    borders[i] = is;
+          boundary,
+          i == 0 ? "0, the first token" : fmt::format("above {}, the entry before", before));
+    if (value > tokens)
+      throw DataError("{}: entry {} is {}; there are {} tokens", name, i, boundary, tokens);
+    boundaries[i] = value;
   }
-  if (borders.back() != tokens) borders.push_back(tokens);
-  return borders;
+  if (boundaries.back() != tokens) boundaries.push_back(tokens);
+  return boundaries;
 }
 
-Packing::Packing(const DocumentBorders& documents,
+Packing::Packing(const DocumentBoundaries& documents,
                  int64_t context,
                  bool several,
                  const std::string& name,
                  int64_t ahead)
     : pieces_(cut(documents, context, ahead)) {
   if (pieces_.empty())
-    throw DataError("{}: no document has two tokens, one to predict the other", name);
+    throw DataError("{}: no document has two tokens, which one prediction needs", name);
   if (pieces_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
-    throw DataError("{}: {} pieces of documents; allowed: up to 2^31 - 1", name, pieces_.size());
+    throw DataError(
+        "{}: has {} pieces of documents; allowed: up to 2^31 - 1", name, pieces_.size());
   std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
     return a.length > b.length;
   });
@@ -171,40 +174,40 @@ Packing::Packing(const DocumentBorders& documents,
   else
     std::iota(sample_of.begin(), sample_of.end(), 0);
   const auto samples = static_cast<size_t>(*std::ranges::max_element(sample_of)) + 1;
-  first_place_.assign(samples + 1, 0);
-  for (const int32_t sample : sample_of) ++first_place_[static_cast<size_t>(sample) + 1];
-  std::partial_sum(first_place_.begin(), first_place_.end(), first_place_.begin());
-  std::vector<int64_t> next(first_place_.begin(), first_place_.end() - 1);
-  places_.resize(pieces_.size());
-  for (size_t place = 0; place < sample_of.size(); ++place)
-    places_[static_cast<size_t>(next[static_cast<size_t>(sample_of[place])]++)] =
-        static_cast<int32_t>(place);
+  first_slot_.assign(samples + 1, 0);
+  for (const int32_t sample : sample_of) ++first_slot_[static_cast<size_t>(sample) + 1];
+  std::partial_sum(first_slot_.begin(), first_slot_.end(), first_slot_.begin());
+  std::vector<int64_t> next(first_slot_.begin(), first_slot_.end() - 1);
+  slots_.resize(pieces_.size());
+  for (size_t slot = 0; slot < sample_of.size(); ++slot)
+    slots_[static_cast<size_t>(next[static_cast<size_t>(sample_of[slot])]++)] =
+        static_cast<int32_t>(slot);
 }
 
 int64_t Packing::resident_bytes() const {
   return static_cast<int64_t>(pieces_.size() * (sizeof(Piece) + sizeof(int32_t)) +
-                              (first_longer_.size() + first_place_.size()) * sizeof(int64_t));
+                              (first_longer_.size() + first_slot_.size()) * sizeof(int64_t));
 }
 
-std::span<const int32_t> Packing::places_of(int64_t sample) const {
-  const auto begin = static_cast<size_t>(first_place_[static_cast<size_t>(sample)]);
-  const auto end = static_cast<size_t>(first_place_[static_cast<size_t>(sample) + 1]);
-  return std::span(places_).subspan(begin, end - begin);
+std::span<const int32_t> Packing::slots_of(int64_t sample) const {
+  const auto begin = static_cast<size_t>(first_slot_[static_cast<size_t>(sample)]);
+  const auto end = static_cast<size_t>(first_slot_[static_cast<size_t>(sample) + 1]);
+  return std::span(slots_).subspan(begin, end - begin);
 }
 
 int64_t Packing::length_of(int64_t sample) const {
   int64_t length = 0;
-  for (const int32_t place : places_of(sample)) length += stored(place).length;
+  for (const int32_t slot : slots_of(sample)) length += stored(slot).length;
   return length;
 }
 
-Piece Packing::shuffled(int32_t place, uint64_t seed, int64_t epoch) const {
-  const int64_t length = stored(place).length;
-  // Places of this length.
+Piece Packing::shuffled(int32_t slot, uint64_t seed, int64_t epoch) const {
+  const int64_t length = stored(slot).length;
+  // The slots of this length are [begin, end).
   const int64_t begin = first_longer_[static_cast<size_t>(length)];
   const int64_t end = first_longer_[static_cast<size_t>(length) - 1];
   const Sampler order(end - begin, seed_of_length(seed, length), epoch, true);
-  return stored(static_cast<int32_t>(begin + order[place - begin]));
+  return stored(static_cast<int32_t>(begin + order[slot - begin]));
 }
 
 std::unique_ptr<Dataset> make_packed_dataset(std::shared_ptr<const SourceFile> file,

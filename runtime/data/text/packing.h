@@ -1,5 +1,5 @@
 #pragma once
-// Documents packed into samples of as many tokens as the model's context.
+// Packs documents into samples as long as the model's context.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,66 +14,70 @@
 
 namespace lockstep {
 
-// Where documents begin in a sequence of tokens, and at last its end: ascending, documents + 1.
-using DocumentBorders = std::vector<int64_t>;
+// (documents + 1) ascending offsets into a sequence of tokens: where each document begins, and the
+// end of the sequence.
+using DocumentBoundaries = std::vector<int64_t>;
 
-// Parses the bytes of a file of borders: the number of each document's first token, uint64,
-// little-endian, ascending from 0; at its end the number of all tokens, which may be left out.
-// Throws DataError that names the file, the entry and what is allowed.
-DocumentBorders parse_documents(std::span<const std::byte> bytes,
-                                int64_t tokens,
-                                const std::string& name);
+// Parses a file of document boundaries: the offset of each document's first token as uint64,
+// little-endian, ascending from 0. At the end there may be the number of all tokens. `tokens`: that
+// number. Throws DataError, which names the file, the entry and what is allowed.
+DocumentBoundaries parse_documents(std::span<const std::byte> bytes,
+                                   int64_t tokens,
+                                   const std::string& name);
 
-// Part of a document: `length` tokens from `begin` on are inputs, those one later their targets.
+// A part of a document: `length` input tokens from `begin` on. The targets are the tokens one
+// later.
 struct Piece {
   int64_t begin;
   int64_t length;  // 1 to the context
 };
 
-// Which pieces of documents each sample has. A document of n tokens has n - 1 inputs, where tokens
-// predict the next one, else n; one of more than the context is cut into pieces, all but the last of
-// which fill a sample; one without inputs is left out.
+// Assigns pieces of documents to samples. A document of n tokens has n - 1 inputs if the model
+// predicts the next token, otherwise n. A document with more inputs than the context is cut into
+// pieces, of which all but the last fill a sample. A document without inputs is skipped.
 //
-// Best fit, longest first: each piece goes into the sample with the least room that it fits in, the
-// one last changed of equals. That depends on lengths alone. So a sample is a list of places for
-// pieces of given lengths, and which piece of such a length takes a place is a permutation, a pure
-// function of (seed, epoch): samples are as many in every epoch, and documents meet others in each.
+// The algorithm is best-fit decreasing, a classic heuristic for bin packing: the pieces, longest
+// first, each go into the sample with the least remaining room that fits (if several are equal, the
+// one changed last). The result depends on lengths alone. So a sample is a list of slots for pieces
+// of given lengths. In each epoch, the pieces of each length are permuted over the slots of that
+// length, as a pure function of (seed, epoch). Hence the number of samples never changes, and
+// documents share their sample with different ones in every epoch.
 class Packing {
  public:
-  // several: a sample may have more than one piece. ahead: how many of a document's last tokens are no
-  // inputs. Throws DataError, which names `name`, where there is no piece.
-  Packing(const DocumentBorders& documents,
+  // several: a sample may have more than one piece. ahead: how many tokens at the end of a document
+  // are not inputs. Throws DataError, which names `name`, if there are no pieces.
+  Packing(const DocumentBoundaries& documents,
           int64_t context,
           bool several,
           const std::string& name,
           int64_t ahead = 1);
 
-  int64_t samples() const { return static_cast<int64_t>(first_place_.size()) - 1; }
+  int64_t samples() const { return static_cast<int64_t>(first_slot_.size()) - 1; }
   int64_t pieces() const { return static_cast<int64_t>(pieces_.size()); }
   int64_t inputs() const { return inputs_; }  // of all pieces, in tokens
   int64_t resident_bytes() const;
 
-  // Inputs of a sample, in every epoch.
+  // The number of inputs of a sample, which is the same in every epoch.
   int64_t length_of(int64_t sample) const;
-  // The numbers of a sample's places, longest first.
-  std::span<const int32_t> places_of(int64_t sample) const;
-  // Which piece is there as stored, or in an epoch.
-  Piece stored(int32_t place) const { return pieces_[static_cast<size_t>(place)]; }
-  Piece shuffled(int32_t place, uint64_t seed, int64_t epoch) const;
+  // The slots of a sample, longest first.
+  std::span<const int32_t> slots_of(int64_t sample) const;
+  // The piece in a slot, without shuffling or as shuffled in an epoch.
+  Piece stored(int32_t slot) const { return pieces_[static_cast<size_t>(slot)]; }
+  Piece shuffled(int32_t slot, uint64_t seed, int64_t epoch) const;
 
  private:
-  std::vector<Piece> pieces_;          // by place: longest first, equals as stored
-  std::vector<int64_t> first_longer_;  // by length: how many pieces are longer
-  std::vector<int64_t> first_place_;   // by sample, in places_; then its size
-  std::vector<int32_t> places_;
+  std::vector<Piece> pieces_;          // (slots) longest first, equal lengths in stored order
+  std::vector<int64_t> first_longer_;  // (context + 1) by length: how many pieces are longer
+  std::vector<int64_t> first_slot_;    // (samples + 1) offsets into slots_
+  std::vector<int32_t> slots_;         // (slots) sample by sample
   int64_t inputs_ = 0;
 };
 
-// Samples of packed documents of model.context, T: input (3, T) i32 has tokens, of each the number
-// of its document in the sample, from 0, and its position in it; target (T) i32, which is written only
-// for a model that predicts the next token. Behind the last
-// document tokens and positions are 0, numbers and targets -1. With `shuffled`, augmented reads take
-// the pieces of their epoch. `file` owns the bytes of `tokens`.
+// Samples of packed documents, with T = model.context. Input (3, T) i32: tokens, documents (the
+// index of each token's document in the sample) and positions within documents. Target (T) i32,
+// only written if the model predicts the next token. In the padding after the last document, tokens
+// and positions are 0, documents and targets -1. With `shuffled`, augmented reads use the pieces of
+// their epoch. `file` owns the bytes of `tokens`.
 std::unique_ptr<Dataset> make_packed_dataset(std::shared_ptr<const SourceFile> file,
                                              TokenSequence tokens,
                                              std::shared_ptr<const Packing> packing,

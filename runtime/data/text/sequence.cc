@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr uint32_t kShiftPurpose = kRngShuffle | 1;  // the sampler uses kRngShuffle itself
+constexpr uint32_t kShiftPurpose = kRngShuffle | 1;  // kRngShuffle itself is the sampler's
 constexpr int64_t kScanTokens = 1 << 16;
 
 template <typename Token>
@@ -22,12 +22,12 @@ Token load(const std::byte* bytes, int64_t index) {
 
 template <typename Token>
 int64_t largest_of(const std::byte* bytes, int64_t count) {
-  Token most = 0;
-  for (int64_t i = 0; i < count; ++i) most = std::max(most, load<Token>(bytes, i));
-  return most;
+  Token largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, load<Token>(bytes, i));
+  return largest;
 }
 
-// Calls body with a value of the type that a sequence's tokens have.
+// Calls `body` with a value of the type in which tokens are stored.
 template <typename Body>
 auto with_token_type(int token_bytes, Body&& body) {
   if (token_bytes == 1) return body(uint8_t{});
@@ -56,8 +56,8 @@ class SequenceDataset final : public Dataset {
                       model.field("context"),
                       predicts_next_ ? " + 1" : "",
                       context + ahead);
-    // Room for the largest shift costs at most one sample; a sequence of one sample shifts as it
-    // can.
+    // Room for the largest shift costs at most one sample. If there is only one sample, the shift
+    // is limited to the tokens that are left.
     samples_ =
         shifted ? std::max<int64_t>(1, (inputs - (context - 1)) / context) : inputs / context;
     if (shifted) shifts_ = std::min(context, inputs - samples_ * context + 1);
@@ -118,10 +118,10 @@ int64_t largest_token(const TokenSequence& tokens) {
   });
 }
 
-void check_vocabulary(const TokenSequence& tokens,
-                      int64_t vocabulary,
-                      const ModelTraits& model,
-                      const std::string& name) {
+void require_vocabulary(const TokenSequence& tokens,
+                        int64_t vocabulary,
+                        const ModelTraits& model,
+                        const std::string& name) {
   if (vocabulary >= int64_t{1} << (8 * tokens.token_bytes)) return;  // no token can be too large
   for (int64_t begin = 0; begin < tokens.count(); begin += kScanTokens) {
     const int64_t end = std::min(tokens.count(), begin + kScanTokens);
@@ -137,7 +137,7 @@ void check_vocabulary(const TokenSequence& tokens,
             i,
             tokens[i],
             vocabulary,
-            model.file.empty() ? model.field(model.outputs_field) : model.outputs_told());
+            model.file.empty() ? model.field(model.outputs_field) : model.describe_outputs());
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Language-model samples cut from one long sequence of tokens.
+// Samples for language models, cut from one long sequence of tokens.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,22 +20,21 @@ struct TokenSequence {
   int64_t operator[](int64_t index) const;
 };
 
-// The largest token of a sequence that is not empty. One pass over its memory.
+// The largest token of a sequence, which must not be empty. Reads all of it.
 int64_t largest_token(const TokenSequence& tokens);
 
-// Throws DataError that names the first token which is not below `vocabulary`, and the model's
-// field that limits it.
-void check_vocabulary(const TokenSequence& tokens,
-                      int64_t vocabulary,
-                      const ModelTraits& model,
-                      const std::string& name);
+// Throws DataError if a token is not below `vocabulary`. The message names the first such token and
+// the model's field that limits it.
+void require_vocabulary(const TokenSequence& tokens,
+                        int64_t vocabulary,
+                        const ModelTraits& model,
+                        const std::string& name);
 
-// Of the model's context: sample i is the context + 1 tokens from i * context + shift on, input (T)
-// i32 all but the last, target (T) i32 all but the first. For a model that predicts something else
-// than the next token it is context tokens, and no target is written. With `shifted`, augmented reads begin at
-// a shift in [0, context) that is a pure function of (seed, epoch), so that sample borders move
-// from epoch to epoch. `file` owns the bytes. Throws DataError when there are too few tokens for
-// one sample.
+// Sample i is the T + 1 tokens from i * T + shift on, with T = model.context: input (T) i32 is all
+// but the last, target (T) i32 all but the first. If the model does not predict the next token, a
+// sample is T tokens, and no target is written. With `shifted`, augmented reads use a shift in
+// [0, T) that is a pure function of (seed, epoch), so that samples are cut differently in every
+// epoch. `file` owns the bytes. Throws DataError if there are too few tokens for one sample.
 std::unique_ptr<Dataset> make_sequence_dataset(std::shared_ptr<const SourceFile> file,
                                                TokenSequence tokens,
                                                const ModelTraits& model,

@@ -13,11 +13,11 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostSamples = 4096;
-constexpr int64_t kMostBytes = int64_t{64} << 20;
-constexpr uint32_t kHidden = 0x24924925;  // a seventh of 2^32
+constexpr int64_t kMaxSamples = 4096;
+constexpr int64_t kMaxBytes = int64_t{64} << 20;
+constexpr uint32_t kHidden = 0x24924925;  // 2^32 / 7
 
-// Streams of one seed; those of the images and tables have the numbers below.
+// Random streams of one seed, different from those of synthetic.cc.
 enum Draw : uint32_t { kLengths = 16, kLabels, kWords, kHiding, kMeaning };
 
 class SyntheticText final : public Dataset {
@@ -34,7 +34,7 @@ class SyntheticText final : public Dataset {
         input_(text_input(model, true)),
         target_(text_target(model, outputs)) {
     const auto bytes = static_cast<int64_t>(input_.bytes() + target_.bytes());
-    rows_ = std::clamp<int64_t>(kMostBytes / bytes, 1, std::min(samples, kMostSamples));
+    rows_ = std::clamp<int64_t>(kMaxBytes / bytes, 1, std::min(samples, kMaxSamples));
     inputs_.resize(static_cast<size_t>(rows_ * input_.shape.elements()));
     (target_.dtype == DType::kI32 ? targets_.resize(static_cast<size_t>(rows_ * target_elements()))
                                   : values_.resize(static_cast<size_t>(rows_ * target_elements())));
@@ -93,12 +93,12 @@ class SyntheticText final : public Dataset {
     }
   }
 
-  // tokens (T), of which the first `length` are drawn.
+  // Draws the first `length` of the tokens (T).
   void fill_tokens(int64_t row, int64_t length, int64_t label, int32_t* tokens) const {
     const bool of_class = task_ == TextTask::kSequenceClass && outputs_ <= vocabulary_;
     const bool hides = task_ == TextTask::kMaskedTokens && vocabulary_ > 1;
     const int64_t words = hides ? vocabulary_ - 1 : vocabulary_;
-    // Prime to the words, so that the rule is a permutation and no token is starved.
+    // A factor coprime to the words makes the rule a permutation, so every token occurs.
     int64_t factor = words * 5 / 8 + 1;
     while (std::gcd(factor, words) != 1) ++factor;
     int64_t token = 0;
@@ -145,7 +145,7 @@ class SyntheticText final : public Dataset {
   TextTask task_;
   int64_t segments_, time_, vocabulary_, outputs_;
   uint64_t seed_;
-  int64_t rows_ = 0;  // generated
+  int64_t rows_ = 0;  // samples generated
   SampleSpec input_, target_;
   std::vector<int32_t> inputs_;   // (rows, 4, T)
   std::vector<int32_t> targets_;  // (rows, ...)

@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSentencesAtATime = 1 << 12;
-constexpr int64_t kMostTags = std::numeric_limits<int16_t>::max();
+constexpr int64_t kSentencesPerBatch = 1 << 12;
+constexpr int64_t kMaxTags = std::numeric_limits<int16_t>::max();
 constexpr std::string_view kDocumentStart = "-DOCSTART-";
 constexpr std::string_view kBlanks = " \t\r";
 
@@ -42,7 +42,7 @@ class TaggedDataset final : public Dataset {
     return samples_.texts.resident_bytes() +
            static_cast<int64_t>(samples_.tags.capacity() * sizeof(int16_t));
   }
-  uint64_t content() const override {
+  uint64_t checksum() const override {
     Checksum checksum;
     samples_.texts.add_to(&checksum);
     checksum.update(samples_.tags.data(), samples_.tags.size() * sizeof(int16_t));
@@ -63,19 +63,19 @@ SourceFile open_file(const TaggedSource& source,
 
 std::string_view text_of(const SourceFile& file) { return text_in(file.bytes(), file.name()); }
 
-// Whether a word's tokens are others where a blank stands before it. Words in the midst of a text
-// have one, so it is put before each.
-bool wants_blanks(const Tokenizer& tokenizer) {
-  std::vector<uint32_t> alone, after_blank;
+// Whether a word has different tokens after a space. Then every word is encoded with a space before
+// it, because words inside a text have one.
+bool needs_space(const Tokenizer& tokenizer) {
+  std::vector<uint32_t> alone, after_space;
   const auto encoder = tokenizer.encoder();
   encoder->encode("a", /*with_special=*/false, &alone);
-  encoder->encode(" a", /*with_special=*/false, &after_blank);
-  return alone != after_blank;
+  encoder->encode(" a", /*with_special=*/false, &after_space);
+  return alone != after_space;
 }
 
 struct EncodedSentence {
   EncodedText text;
-  std::vector<int32_t> word_of;  // of each token: whose first piece it is; -1: of none
+  std::vector<int32_t> word_of;  // (tokens) index of the word that begins with it; -1: none
 };
 
 class FileReader {
@@ -87,7 +87,7 @@ class FileReader {
       : source_(source),
         file_(open_file(source, path, field)),
         tags_(*tags),
-        blanks_(wants_blanks(source.form.tokenizer())),
+        add_space_(needs_space(source.form.tokenizer())),
         bad_(source.data, file_.name()),
         samples_(source.form) {
     for (const TemplatePart& part : source.form.parts()) {
@@ -98,11 +98,11 @@ class FileReader {
 
   TaggedSamples read(bool trains) {
     SentenceReader reader(text_of(file_), source_.config, source_.with_tags);
-    std::vector<TaggedSentence> sentences(kSentencesAtATime);
-    std::vector<EncodedSentence> encoded(kSentencesAtATime);
-    for (int64_t count = kSentencesAtATime; count == kSentencesAtATime;) {
+    std::vector<TaggedSentence> sentences(kSentencesPerBatch);
+    std::vector<EncodedSentence> encoded(kSentencesPerBatch);
+    for (int64_t count = kSentencesPerBatch; count == kSentencesPerBatch;) {
       count = 0;
-      while (count < kSentencesAtATime && reader.next(&sentences[static_cast<size_t>(count)]))
+      while (count < kSentencesPerBatch && reader.next(&sentences[static_cast<size_t>(count)]))
         ++count;
       source_.threads.for_each(count, [&](TokenEncoder& encoder, int64_t i) {
         encode(encoder, &sentences[static_cast<size_t>(i)], &encoded[static_cast<size_t>(i)]);
@@ -121,9 +121,9 @@ class FileReader {
     std::string word;
     try {
       for (size_t w = 0; w < sentence->words.size(); ++w) {
-        word.assign(blanks_ ? " " : "").append(sentence->words[w]);
+        word.assign(add_space_ ? " " : "").append(sentence->words[w]);
         encoder.encode(word, /*with_special=*/false, &ids);
-        if (word_of.size() == ids.size()) continue;  // it has no token
+        if (word_of.size() == ids.size()) continue;  // the word has no tokens
         word_of.push_back(static_cast<int32_t>(w));
         word_of.resize(ids.size(), -1);
       }
@@ -136,7 +136,7 @@ class FileReader {
     std::copy_n(word_of.begin(),
                 encoded->text.first_length,
                 encoded->word_of.begin() + static_cast<std::ptrdiff_t>(before_));
-    if (ids.empty()) sentence->problem = "its words have no token";
+    if (ids.empty()) sentence->problem = "its words have no tokens";
   }
 
   void take(TaggedSentence* sentence, const EncodedSentence& encoded) {
@@ -152,7 +152,7 @@ class FileReader {
           word < 0 || !source_.with_tags
               ? int16_t{-1}
               : static_cast<int16_t>(tags_.class_of(sentence->tags[static_cast<size_t>(word)])));
-    for (int64_t times = bad_.take_waiting() + 1; times > 0; --times) {
+    for (int64_t times = bad_.take_pending() + 1; times > 0; --times) {
       samples_.texts.add(encoded.text);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
     }
@@ -163,7 +163,7 @@ class FileReader {
     if (!sentence.problem.empty()) return sentence.problem;
     for (size_t w = 0; w < sentence.tags.size(); ++w)
       if (tags_.class_of(sentence.tags[w]) < 0)
-        return fmt::format("the word {} of the sentence has a tag {}, which is none of {}",
+        return fmt::format("the word {} of the sentence has the tag {}, which is not one of {}",
                            quote_cell(sentence.words[w]),
                            quote_cell(sentence.tags[w]),
                            tags_.list());
@@ -171,11 +171,10 @@ class FileReader {
   }
 
   TaggedSamples finish(bool trains) {
-    bad_.check_fraction(records_);
+    bad_.require_fraction(records_);
     samples_.bad_records = bad_.count();
-    if (samples_.texts.count() == 0)
-      throw DataError("{}: has no sentence that can be used", file_.name());
-    for (int64_t times = bad_.take_waiting(); times > 0; --times) {
+    if (samples_.texts.count() == 0) throw DataError("{}: has no good sentences", file_.name());
+    for (int64_t times = bad_.take_pending(); times > 0; --times) {
       const int64_t last = samples_.texts.count() - 1;
       const auto first = static_cast<size_t>(samples_.texts.begin(last));
       const std::vector<int16_t> tags(samples_.tags.begin() + static_cast<std::ptrdiff_t>(first),
@@ -183,28 +182,28 @@ class FileReader {
       samples_.texts.add_again(last);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
     }
-    if (trains && source_.with_tags) find_doubts();
+    if (trains && source_.with_tags) find_warnings();
     samples_.texts.shrink();
     samples_.tags.shrink_to_fit();
     return std::move(samples_);
   }
 
-  void find_doubts() {
-    int16_t met = -1;
+  void find_warnings() {
+    int16_t only = -1;
     for (const int16_t tag : samples_.tags) {
-      if (tag < 0 || tag == met) continue;
-      if (met >= 0) return;
-      met = tag;
+      if (tag < 0 || tag == only) continue;
+      if (only >= 0) return;
+      only = tag;
     }
-    samples_.doubts.push_back(
-        fmt::format("{}: every word has the tag {}", file_.name(), tags_.name_of(met)));
+    samples_.warnings.push_back(
+        fmt::format("{}: every word has the tag {}", file_.name(), tags_.name_of(only)));
   }
 
   const TaggedSource& source_;
   SourceFile file_;
   ClassNames& tags_;
-  bool blanks_;
-  size_t before_ = 0;  // special tokens before the words
+  bool add_space_;
+  size_t before_ = 0;  // number of special tokens before the words
   BadRecordLog bad_;
   TaggedSamples samples_;
   int64_t records_ = 0;
@@ -252,7 +251,7 @@ void SentenceReader::add_word(std::string_view line, TaggedSentence* sentence) c
       wanted += config_.tag < 0 ? ", the tag the last one after it"
                                 : fmt::format(", the tag column {}", tag);
     sentence->line = line_;
-    sentence->problem = fmt::format("{} column{}; {}", count, count == 1 ? "" : "s", wanted);
+    sentence->problem = fmt::format("has {} column{}; {}", count, count == 1 ? "" : "s", wanted);
     return;
   }
   sentence->words.push_back(columns[static_cast<size_t>(config_.word)]);
@@ -265,10 +264,10 @@ void read_tags(const TaggedSource& source, ClassNames* tags) {
   for (TaggedSentence sentence; reader.next(&sentence);)
     if (sentence.problem.empty())
       for (const std::string_view tag : sentence.tags) tags->collect(tag);
-  tags->finish(/*numbers_are_classes=*/false, kMostTags);
-  if (tags->classes() > kMostTags)
+  tags->finish(/*numbers_are_classes=*/false, kMaxTags);
+  if (tags->classes() > kMaxTags)
     throw DataError(
-        "{}: has {} different tags; allowed: up to {}", file.name(), tags->classes(), kMostTags);
+        "{}: has {} different tags; allowed: up to {}", file.name(), tags->classes(), kMaxTags);
 }
 
 TaggedSamples read_tagged_file(const TaggedSource& source,

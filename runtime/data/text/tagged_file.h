@@ -1,5 +1,5 @@
 #pragma once
-// A file of sentences whose words have tags, read and tokenised.
+// Reads and tokenises a file of sentences whose words have tags.
 
 #include <cstdint>
 #include <memory>
@@ -18,18 +18,19 @@
 namespace lockstep {
 
 struct TaggedSentence {
-  int64_t line = 0;     // of its first word or, where it has a problem, of that; from 1
-  std::string problem;  // why it cannot be used; empty: it can
+  int64_t line = 0;     // of the first word or, if there is one, of the problem; from 1
+  std::string problem;  // why it cannot be used, or ""
   std::vector<std::string_view> words, tags;
 };
 
-// Cuts the text of a file into sentences: a word a line, its columns apart by blanks or tabs, and an
-// empty line after each. Lines of -DOCSTART- end a sentence, too. The text must outlive it.
+// Splits the text of a file into sentences. Each line has a word, with columns that are separated
+// by spaces or tabs. An empty line or a line that begins with -DOCSTART- ends a sentence. The text
+// must outlive the reader.
 class SentenceReader {
  public:
-  // Without tags, lines need only the column of words.
+  // If with_tags is false, lines need only the column of words.
   SentenceReader(std::string_view text, const TaggedTextConfig& config, bool with_tags = true);
-  // False at the end.
+  // Reads the next sentence. Returns false at the end.
   bool next(TaggedSentence* sentence);
 
  private:
@@ -42,36 +43,37 @@ class SentenceReader {
   int64_t line_ = 0;
 };
 
-// What files of a data set have in common; borrowed.
+// What the files of a data set have in common. Borrows its members.
 struct TaggedSource {
   const DataConfig& data;
   const TaggedTextConfig& config;
   const TextForm& form;
   EncoderThreads& threads;
-  bool with_tags;  // false: files need not have them, and no token has one
+  bool with_tags;  // false: files need not have tags, and tokens get none
 };
 
 struct TaggedSamples {
   explicit TaggedSamples(const TextForm& form) : texts(form.parts(), form.tokenizer().id_limit()) {}
 
   TextStore texts;
-  std::vector<int16_t> tags;  // of each token of the texts; -1: not counted
+  std::vector<int16_t> tags;  // (tokens of all texts) -1: not a target
   int64_t bad_records = 0;
-  int64_t cut = 0;                  // sentences that were too long
-  std::vector<std::string> doubts;  // what looks wrong
+  int64_t cut = 0;  // number of truncated sentences
+  std::vector<std::string> warnings;
 };
 
-// Reads all sentences of a file, which `field` of the config names. The first piece of a word has its
-// tag, the others and special tokens have none. Bad are sentences with a line of too few columns or
-// with a tag that is none of `tags`; what they do, data.bad_records says. `trains`: of the training
-// file, whose tags become `tags` where none are listed. Throws DataError.
+// Reads all sentences of the file that the config field `field` names. The first token of a word
+// has the word's tag; its other tokens and special tokens have none. A sentence is bad if a line
+// has too few columns or a tag that is not one of `tags`. Bad sentences are handled according to
+// data.bad_records. `trains`: this is the training file, which is checked for warnings. Throws
+// DataError.
 TaggedSamples read_tagged_file(const TaggedSource& source,
                                const std::string& path,
                                const std::string& field,
                                bool trains,
                                ClassNames* tags);
 
-// Collects the tags of the training file alone.
+// Reads only the tags of the training file into *tags.
 void read_tags(const TaggedSource& source, ClassNames* tags);
 
 // Samples (4, T) i32 as in text_samples.h, targets (T) i32.

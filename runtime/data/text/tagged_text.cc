@@ -1,4 +1,4 @@
-// data.tagged_text: sentences of words with a tag each.
+// data.tagged_text: sentences whose words each have a tag.
 #include <memory>
 #include <utility>
 
@@ -24,17 +24,17 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
       refuse_value(
           "data.tagged_text.tag",
           config_.tag,
-          fmt::format("another column than data.tagged_text.word, which is {}", config_.word));
+          fmt::format("a column other than data.tagged_text.word, which is {}", config_.word));
   }
   void check_for_model(const ModelTraits& model) const override {
     if (model.text_task == TextTask::kTokenClasses || model.text_task == TextTask::kHiddenStates)
       return;
     throw ConfigError(
-        "data: value is data.tagged_text; allowed: with a model that predicts a class of each token, "
-        "such as model.bert with task TOKEN_CLASSES");
+        "data.tagged_text: needs a model that predicts a class of each token, such as model.bert "
+        "with task TOKEN_CLASSES");
   }
 
-  bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
+  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
 
   OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
     return open_sentences(model, need_train, model.text_task != TextTask::kHiddenStates);
@@ -43,14 +43,16 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
     return open_sentences(model, /*need_train=*/false, /*with_tags=*/false);
   }
 
-  AssumedData assume(const MissingFile& missing) const override {
-    AssumedData assumed = assume_classes(missing, config_.tags, kWords, "data.tagged_text.tags");
-    assumed.vocabulary = assumed_vocabulary(data_, config_.tokenizer, missing);
-    return assumed;
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
+    PlaceholderData placeholder =
+        placeholder_with_classes(missing, config_.tags, kWords, "data.tagged_text.tags");
+    placeholder.vocabulary = placeholder_vocabulary(data_, config_.tokenizer, missing);
+    return placeholder;
   }
 
  private:
-  // Without tags of the words, the training file is read where nothing else says how many there are.
+  // If tags of the words are not wanted, the training file is still read if only it has the number
+  // of tags.
   OpenedData open_sentences(const ModelTraits& model, bool need_train, bool with_tags) const {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const TextForm form(*tokenizer, /*pairs=*/false, model, kTokenizerField);

@@ -1,4 +1,4 @@
-// Plain text as bytes: every byte is a token, the vocabulary is 256.
+// data.text: plain text as bytes. Every byte is a token, so the vocabulary is 256.
 #include <memory>
 #include <utility>
 
@@ -30,8 +30,8 @@ class Text final : public FileFormat<TextConfig> {
   void check_for_model(const ModelTraits& model) const override {
     if (model.text_task != TextTask::kNextToken)
       throw ConfigError(
-          "data: value is data.text; allowed: with a model that predicts the next token; bytes have no "
-          "token that hides others: `lockstep data tokenize` makes data.tokens of a text");
+          "data.text: needs a model that predicts the next token, because bytes have no mask "
+          "token; `lockstep data tokenize` converts text for data.tokens");
     if (model.outputs != 0 && model.outputs < kByteVocabulary)
       model.refuse(model.outputs_field,
                    model.outputs,
@@ -40,12 +40,12 @@ class Text final : public FileFormat<TextConfig> {
                    "at least 256 with data.text, whose tokens are bytes");
   }
 
-  bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
+  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
   bool has_byte_tokens() const override { return true; }
   bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
 
-  // Samples as in sequence.h, shifted from epoch to epoch when shuffling. Without a file of its own
-  // the evaluation set is the last eval_fraction of the training file.
+  // Samples are those of sequence.h, with another shift in each epoch if data are shuffled. Without
+  // an evaluation file, the evaluation set is the last eval_fraction of the training file.
   OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
     const bool hold_out = config_.eval.empty() && config_.eval_fraction > 0;
     OpenedData opened;
@@ -55,12 +55,12 @@ class Text final : public FileFormat<TextConfig> {
       const size_t held_out =
           hold_out ? static_cast<size_t>(static_cast<double>(bytes.size()) * config_.eval_fraction)
                    : 0;
-      const size_t border = bytes.size() - held_out;
+      const size_t boundary = bytes.size() - held_out;
       if (need_train)
         opened.train =
-            make_sequence_dataset(file, {bytes.first(border), 1}, model, seed, data_.shuffle);
+            make_sequence_dataset(file, {bytes.first(boundary), 1}, model, seed, data_.shuffle);
       if (hold_out)
-        opened.eval = make_sequence_dataset(file, {bytes.subspan(border), 1}, model, seed, false);
+        opened.eval = make_sequence_dataset(file, {bytes.subspan(boundary), 1}, model, seed, false);
     }
     if (!config_.eval.empty()) {
       const auto file = open_file(data_, config_.eval, "text.eval");
@@ -78,9 +78,9 @@ class Text final : public FileFormat<TextConfig> {
     return opened;
   }
 
-  AssumedData assume(const MissingFile& missing) const override {
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
     if (missing.model().outputs > 0) return missing.with_outputs_of_model("tokens");
-    return {fmt::format("{} tokens, the values of a byte", kByteVocabulary), kByteVocabulary};
+    return {fmt::format("{} tokens, one for each byte value", kByteVocabulary), kByteVocabulary};
   }
 };
 

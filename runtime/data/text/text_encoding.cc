@@ -12,7 +12,7 @@ std::pair<int64_t, int64_t> longest_first(int64_t first, int64_t second, int64_t
   if (first + second <= room) return {first, second};
   const int64_t half = room / 2;
   const auto [shorter, longer] = std::minmax(first, second);
-  // The shorter one is kept where it leaves the longer one at least as much.
+  // Keep the shorter text in full if it takes at most half of the room.
   const int64_t kept = shorter <= room - shorter ? shorter : half;
   return first > second ? std::pair(room - kept, kept) : std::pair(kept, room - kept);
 }
@@ -27,8 +27,8 @@ TextForm::TextForm(const Tokenizer& tokenizer,
       room_(model.context - special_tokens_of(parts_)) {
   if (parts_.empty())
     throw ConfigError(
-        "{}: has no form for pairs of texts; allowed: a tokenizer.json with a post_processor that "
-        "has one",
+        "{}: the tokenizer has no template for pairs of texts; use a tokenizer.json with a "
+        "post_processor that has one",
         field);
   for (const TemplatePart& part : parts_)
     if (part.segment >= static_cast<uint32_t>(std::max<int64_t>(model.segments, 1)))
@@ -36,14 +36,15 @@ TextForm::TextForm(const Tokenizer& tokenizer,
                    model.segments,
                    "segment",
                    "",
-                   fmt::format("at least {}, as the tokenizer of {} has a segment {}",
+                   fmt::format("at least {}, because the tokenizer of {} has a segment {}",
                                part.segment + 1,
                                field,
                                part.segment));
   if (room_ < (pairs ? 2 : 1))
-    refuse_value(model.field("context"),
-                 model.context,
-                 fmt::format("above {}, the special tokens of a sample", model.context - room_));
+    refuse_value(
+        model.field("context"),
+        model.context,
+        fmt::format("above {}, the number of special tokens in a sample", model.context - room_));
   if (model.vocabulary > 0 && tokenizer.id_limit() > model.vocabulary)
     model.refuse(
         model.vocabulary_field,
@@ -51,7 +52,7 @@ TextForm::TextForm(const Tokenizer& tokenizer,
         "token",
         "0, or ",
         fmt::format(
-            "at least {}, the tokens that the tokenizer of {} has", tokenizer.id_limit(), field));
+            "at least {}, the vocabulary of the tokenizer of {}", tokenizer.id_limit(), field));
 }
 
 void TextForm::assemble(std::span<const uint32_t> first,

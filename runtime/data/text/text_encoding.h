@@ -1,6 +1,6 @@
 #pragma once
-// From texts, or pairs of texts, to the tokens of samples: special tokens around them, and what is too
-// long is cut, as Hugging Face's tokenizers do it.
+// Builds the tokens of a sample from a text or a pair of texts: adds special tokens and truncates,
+// as Hugging Face's tokenizers do.
 
 #include <cstdint>
 #include <memory>
@@ -13,25 +13,27 @@
 
 namespace lockstep {
 
-// How many tokens of each of two texts, of `first` and `second` tokens, are kept where there is room
-// for `room`: of the longer one the last ones go until both fit or are equally long; where an odd
-// number is shared, the text that was longer gets the larger half, of equals the second. That is what
-// the package `tokenizers` calls longest_first.
+// How many tokens of two texts, with `first` and `second` tokens, are kept if there is room for
+// `room`. The longer text loses tokens at its end until both fit or are equally long. If an odd
+// number is shared, the text that was longer gets the larger half, or the second if they were
+// equally long. The package `tokenizers` calls this longest_first.
 std::pair<int64_t, int64_t> longest_first(int64_t first, int64_t second, int64_t room);
 
-// The tokens of a sample, special ones among them, and how many are of the first text.
+// The tokens of a sample.
 struct EncodedText {
-  std::vector<uint32_t> ids;
-  int32_t first_length = 0;
-  bool cut = false;  // texts were too long
+  std::vector<uint32_t> ids;  // with special tokens
+  int32_t first_length = 0;   // number of tokens of the first text
+  bool cut = false;           // texts were truncated
 };
 
-// What is the same for all texts of a data set.
+// How a tokenizer's template and the model's context turn texts into samples; the same for all
+// texts of a data set.
 class TextForm {
  public:
-  // `field` of the config names the tokenizer, which is borrowed. Throws ConfigError where the
-  // tokenizer has no form for pairs, or one with more segments than the model, where its special tokens
-  // alone fill the context, and where its tokens are more than the model's vocabulary.
+  // Borrows `tokenizer`, which the config field `field` names. Throws ConfigError if the tokenizer
+  // has no template for pairs although `pairs` is set, if the template has more segments than the
+  // model, if special tokens fill the context, or if the tokenizer has more tokens than the model's
+  // vocabulary.
   TextForm(const Tokenizer& tokenizer,
            bool pairs,
            const ModelTraits& model,
@@ -39,9 +41,10 @@ class TextForm {
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const TextTemplate& parts() const { return parts_; }
-  int64_t room() const { return room_; }  // tokens of texts in a sample
+  int64_t room() const { return room_; }  // max number of text tokens in a sample
 
-  // Puts a sample together of the tokens of one text or two (else none), cut to fit.
+  // Builds a sample from the tokens of one or two texts, truncated to fit. `second` is empty
+  // without pairs.
   void assemble(std::span<const uint32_t> first,
                 std::span<const uint32_t> second,
                 EncodedText* encoded) const;

@@ -1,18 +1,18 @@
 #pragma once
-// What a sample of text looks like.
-//   input   (T) i32 tokens, where each is a piece of one stream of tokens
-//           (3, T) i32 tokens, documents, positions: of packed documents (graph/ops/packed_tokens.h)
-//           (4, T) i32 the same and segments: for every model but causal language models
-//   target  as TextTask says
-// documents: of each token the number of its document within the sample, -1: padding. positions: of
-// each token its place in the document, from 0. segments: which part of a text it belongs to, the
-// first or the second of a pair. Padding has token, position and segment 0 and target -1.
+// The layout of text samples.
+//   input   (T) i32 tokens of one sequence, without boundaries of documents
+//           (3, T) i32 tokens, documents, positions: packed documents (graph/ops/packed_tokens.h)
+//           (4, T) i32 the same and segments: for all models but causal language models
+//   target  depends on TextTask
+// documents: the index of the token's document within the sample; -1: padding. positions: the
+// token's position in its document, from 0. segments: which text of a pair it belongs to, 0 or 1.
+// Padding has token, position and segment 0 and target -1.
 
 #include "runtime/data/dataset.h"
 
 namespace lockstep {
 
-// Rows of a sample that has more than tokens.
+// The rows of a sample.
 enum TextRow { kTokenRow, kDocumentRow, kPositionRow, kSegmentRow, kTextRows };
 
 // Whether the model takes samples (4, T).
@@ -20,9 +20,9 @@ inline bool takes_segments(const ModelTraits& model) {
   return model.segments > 0 || model.text_task != TextTask::kNextToken;
 }
 
-// Of samples of model.context tokens; `packed` counts for causal language models alone.
+// The input of samples of model.context tokens. `packed` matters only for causal language models.
 SampleSpec text_input(const ModelTraits& model, bool packed);
-// `outputs`: values of a target, where targets are such.
+// The target of a sample. `outputs`: number of values, for TextTask::kSequenceValues.
 SampleSpec text_target(const ModelTraits& model, int64_t outputs);
 
 }  // namespace lockstep

@@ -48,7 +48,7 @@ void TextStore::read(int64_t index, int64_t context, int32_t* rows) const {
   for (int64_t t = 0; t < count; ++t) tokens[t] = static_cast<int32_t>(id(first + t));
   std::fill_n(documents, count, 0);
   std::iota(positions, positions + count, 0);
-  // What is no special token and not of the first text is of the second.
+  // The tokens that are neither special nor of the first text are of the second.
   const int64_t texts = count - special_tokens_of(parts_);
   const int64_t first_length = pairs_ ? first_length_[static_cast<size_t>(index)] : texts;
   int64_t t = 0;

@@ -27,7 +27,7 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-// The text of a member: strings as they are, numbers and truth values as JSON writes them.
+// The text of a member: a string as it is, a number or a boolean as JSON.
 std::string cell_of(const Json& line, const std::string& name, std::string* problem) {
   const Json* const member = line.find(name);
   if (member == nullptr || member->is_null() || member->is_structured()) {
@@ -82,24 +82,24 @@ void TextTable::find_columns() {
   if (!has_header_) {
     for (const TextColumn& column : columns_)
       numbers_.push_back(column.wanted ? *number_of(column.name) : 0);
-    return check_columns();
+    return require_columns();
   }
   TextTableRow row;
   std::vector<std::string_view> names;
-  if (!read_cells(&row, &names)) throw DataError("{}: has no line", name());
+  if (!read_cells(&row, &names)) throw DataError("{}: has no lines", name());
   if (!row.problem.empty()) throw DataError("{}:{}: {}", name(), row.line, row.problem);
   for (const TextColumn& column : columns_)
     numbers_.push_back(column.wanted ? column_named(column, names) : 0);
   width_ = names.size();
-  check_columns();
+  require_columns();
 }
 
-// A name and a number may be the same column.
-void TextTable::check_columns() const {
+// A name and an index may mean the same column.
+void TextTable::require_columns() const {
   for (size_t i = 0; i < columns_.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (columns_[i].wanted && columns_[j].wanted && numbers_[i] == numbers_[j])
-        throw DataError("{}: {} {} and {} {} are both column {}; allowed: another column for each",
+        throw DataError("{}: {} {} and {} {} are both column {}; they must be different columns",
                         name(),
                         columns_[j].field,
                         in_quotes(columns_[j].name),
@@ -127,7 +127,7 @@ bool TextTable::read_cells(TextTableRow* row, std::vector<std::string_view>* cel
     if (!csv_->next()) return false;
     row->line = csv_->line();
     row->problem = csv_->problem();
-    if (!row->problem.empty()) row->problem += " (with quotes: false they are text)";
+    if (!row->problem.empty()) row->problem += " (to read quotes as text, set quotes: false)";
     if (csv_->unclosed_quote()) throw DataError("{}:{}: {}", name(), row->line, row->problem);
     *cells = csv_->fields();
     return true;
@@ -179,7 +179,7 @@ void TextTable::parse(TextTableRow* row) const {
   try {
     const Json line = Json::parse(row->json);
     if (line.kind() != Json::Kind::kObject) {
-      row->problem = "no object of JSON";
+      row->problem = "is not a JSON object";
       return;
     }
     for (const TextColumn& column : columns_) {

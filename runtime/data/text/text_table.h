@@ -1,5 +1,5 @@
 #pragma once
-// Rows of texts in a table: TSV, CSV or JSON lines.
+// Reads rows of tables of texts: TSV, CSV or JSON lines.
 
 #include <cstdint>
 #include <memory>
@@ -13,66 +13,65 @@ namespace lockstep {
 
 enum class TextTableKind { kCsv, kTsv, kJsonLines };
 
-// By the file's name. Throws ConfigError, which names `field`, where it says nothing.
+// The kind according to the file's name. Throws ConfigError, which names `field`, for other names.
 TextTableKind text_table_kind(const std::string& path, const std::string& field);
 
-// A column of which rows have a cell: its name, or its number from 0; in JSON the member. `field` is
-// the field of the config that says so. One that is not `wanted` need not be there, and its cells are
-// empty: it only says, as the others do, whether the first line has names.
+// A column to read.
 struct TextColumn {
-  std::string field;
-  std::string name;
-  bool wanted = true;
+  std::string field;   // the config field that names it
+  std::string name;    // its name, or its index from 0; for JSON lines the name of the member
+  bool wanted = true;  // false: the file may lack it, and its cells are empty
 };
 
 struct TextTableRow {
   int64_t line = 0;                // on which it begins, from 1
-  std::string problem;             // why it cannot be used; empty: it can
-  std::vector<std::string> cells;  // of the columns, in their order
-  std::string_view json;           // a line that parse() makes the cells of
+  std::string problem;             // why it cannot be used, or ""
+  std::vector<std::string> cells;  // (columns)
+  std::string_view json;           // a line from which parse() makes the cells
 };
 
-// Reads rows one after the other. The first line of .tsv and .csv has the names of the columns, unless
-// all are given by number: then it is a row like others.
+// Reads the rows of a table. The first line of .tsv and .csv files has the names of the columns,
+// unless all columns, wanted or not, are given by index: then it is a row like the others.
 class TextTable {
  public:
-  // Borrows `text`; `name` is the file's for messages. `quotes`: of cells, see CsvReader; false: each
-  // line is a row, cut at the delimiter. Throws DataError where a column is missing, its name stands
-  // twice in the first line, or two of them are the same.
+  // Borrows `text`. `name`: the file's, for messages. `quotes`: cells may be quoted, see CsvReader;
+  // if false, each line is a row that is split at every delimiter. Throws DataError if a column is
+  // missing, if its name occurs twice in the first line, or if two of `columns` are the same.
   TextTable(std::string_view text,
             std::string name,
             TextTableKind kind,
             std::vector<TextColumn> columns,
             bool quotes);
 
-  // The next row; false at the end. Blank lines are passed over.
+  // Reads the next row. Returns false at the end. Skips blank lines.
   bool next(TextTableRow* row);
-  // Completes a row; any thread may do so. `row` keeps its problem where it has one.
+  // Parses the cells of a row from next(), unless the row has a problem. May be called from any
+  // thread.
   void parse(TextTableRow* row) const;
 
-  // Whether the first line is a row because no column has a name.
+  // Whether the first line is a row because all columns are given by index.
   bool first_line_is_row() const { return kind_ != TextTableKind::kJsonLines && !has_header_; }
   const std::string& name() const { return name_; }
 
  private:
-  // Reads the next cells; false at the end.
+  // Reads the cells of the next row. Returns false at the end.
   bool read_cells(TextTableRow* row, std::vector<std::string_view>* cells);
   bool read_line(std::string_view* line);
   void find_columns();
-  void check_columns() const;
+  void require_columns() const;
   size_t column_named(const TextColumn& column, const std::vector<std::string_view>& names) const;
 
   std::string_view text_;
   std::string name_;
   TextTableKind kind_;
   std::vector<TextColumn> columns_;
-  size_t position_ = 0;  // in the text, of what is read by lines
+  size_t position_ = 0;  // in the text, if it is read by lines
   int64_t line_ = 0;
-  std::unique_ptr<CsvReader> csv_;  // where cells may be quoted
+  std::unique_ptr<CsvReader> csv_;  // only if cells may be quoted
   bool has_header_ = false;
-  size_t width_ = 0;             // cells of a row; 0: not known yet
-  std::vector<size_t> numbers_;  // of the columns; of those that are not wanted 0
-  std::vector<std::string_view> read_;
+  size_t width_ = 0;                    // cells per row; 0: not known yet
+  std::vector<size_t> numbers_;         // (columns) their indices in the file; 0 if not wanted
+  std::vector<std::string_view> read_;  // cells of the current row
 };
 
 }  // namespace lockstep

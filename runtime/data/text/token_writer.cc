@@ -7,11 +7,11 @@ namespace lockstep {
 static_assert(std::endian::native == std::endian::little);
 
 TokenWriter::TokenWriter(const std::filesystem::path& tokens,
-                         const std::filesystem::path& borders,
+                         const std::filesystem::path& boundaries,
                          uint32_t id_limit)
-    : ids_(tokens), borders_(borders), token_bytes_(token_bytes_for(id_limit)) {
+    : ids_(tokens), boundaries_(boundaries), token_bytes_(token_bytes_for(id_limit)) {
   constexpr uint64_t kFirst = 0;
-  borders_.write(&kFirst, sizeof(kFirst));
+  boundaries_.write(&kFirst, sizeof(kFirst));
 }
 
 void TokenWriter::write(std::span<const uint32_t> ids, std::span<const uint64_t> counts) {
@@ -23,13 +23,13 @@ void TokenWriter::write(std::span<const uint32_t> ids, std::span<const uint64_t>
   }
   ends_.clear();
   for (const uint64_t count : counts) ends_.push_back(tokens_ += count);
-  borders_.write(ends_.data(), ends_.size() * sizeof(uint64_t));
+  boundaries_.write(ends_.data(), ends_.size() * sizeof(uint64_t));
   documents_ += counts.size();
 }
 
 void TokenWriter::finish() {
   ids_.finish();
-  borders_.finish();
+  boundaries_.finish();
 }
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int32_t kMagic = 20240520;
 constexpr int32_t kVersion = 1;
-constexpr int64_t kLargestToken = (int64_t{1} << 31) - 2;
+constexpr int64_t kMaxToken = (int64_t{1} << 31) - 2;
 constexpr size_t kHeaderBytes = 256 * sizeof(int32_t);  // magic, version, count, then zeros
 
 struct TokenFile {
@@ -42,12 +42,13 @@ class Tokens final : public FileFormat<TokensConfig> {
           std::tuple("eval", config_.eval_documents, config_.eval)}) {
       const std::string field = std::string("data.tokens.") + set + "_documents";
       if (!packs() && !name.empty())
-        refuse_value(field, name, "none unless data.tokens.packing is BEST_FIT or PADDED");
+        refuse_value(field, name, "unset unless data.tokens.packing is BEST_FIT or PADDED");
       if (packs() && name.empty() != tokens.empty())
         refuse_value(field,
                      "'" + name + "'",
-                     tokens.empty() ? std::string("none without data.tokens.") + set
-                                    : "the path of a file of borders, for data.tokens.packing");
+                     tokens.empty()
+                         ? std::string("unset without data.tokens.") + set
+                         : "the path of a file of document boundaries, for data.tokens.packing");
     }
   }
   std::vector<std::string> files() const override {
@@ -58,41 +59,41 @@ class Tokens final : public FileFormat<TokensConfig> {
 
   void check_for_model(const ModelTraits& model) const override {
     if (packs_several() && !model.tells_documents_apart)
-      refuse_value("data.tokens.packing",
-                   "BEST_FIT",
-                   fmt::format("NONE or PADDED, as in model.{} documents would see each other",
-                               model.section));
+      refuse_value(
+          "data.tokens.packing",
+          "BEST_FIT",
+          fmt::format("NONE or PADDED, because in model.{} packed documents would see each other",
+                      model.section));
     if (hides(model)) return;
     if (model.text_task != TextTask::kNextToken)
       throw ConfigError(
-          "data: value is data.tokens; allowed: with a model that predicts tokens: the next one, or "
-          "hidden ones");
+          "data.tokens: needs a model that predicts tokens: the next one, or masked ones");
     if (!config_.tokenizer.empty())
       refuse_value("data.tokens.tokenizer",
                    in_quotes(config_.tokenizer),
-                   "none unless the model predicts hidden tokens");
+                   "unset unless the model predicts masked tokens");
     if (config_.mask_share != TokensConfig{}.mask_share)
       refuse_value("data.tokens.mask_share",
                    config_.mask_share,
-                   "none unless the model predicts hidden tokens");
+                   "unset unless the model predicts masked tokens");
   }
 
-  bool gives(ModelInput input) const override { return input == ModelInput::kTokens; }
+  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
 
-  // Samples as in sequence.h, shifted from epoch to epoch when shuffling, or as in packing.h; for a
-  // model that predicts hidden tokens some of them are hidden as in masking.h. The vocabulary is the
-  // model's, or else the tokenizer's, or else the largest training token + 1; every token is checked
-  // against it.
+  // Samples are those of sequence.h, with another shift in each epoch if data are shuffled, or
+  // those of packing.h. For a model that predicts masked tokens, masking.h masks some of them. The
+  // vocabulary is the model's, otherwise the tokenizer's, otherwise the largest training token + 1.
+  // Every token is checked against it.
   OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
     OpenedData opened;
-    std::string packed;  // what is told of it
+    std::string packing_note;  // for the description: how tokens are hidden and packed
     int64_t vocabulary = model.outputs;
     std::shared_ptr<const Masking> masking;
     if (hides(model)) {
       masking = open_masking(model, seed);
       const auto known = static_cast<int64_t>(masking->special.size());
       if (vocabulary == 0) vocabulary = known;
-      packed = fmt::format("; {:.0f}% of the tokens hidden", 100 * config_.mask_share);
+      packing_note = fmt::format("; {:.0f}% of the tokens hidden", 100 * config_.mask_share);
     }
     if (need_train || vocabulary == 0) {
       const TokenFile train(data_, config_, config_.train, "tokens.train");
@@ -107,7 +108,7 @@ class Tokens final : public FileFormat<TokensConfig> {
                                     model,
                                     seed,
                                     data_.shuffle,
-                                    &packed);
+                                    &packing_note);
     }
     if (!config_.eval.empty()) {
       const TokenFile eval(data_, config_, config_.eval, "tokens.eval");
@@ -118,7 +119,7 @@ class Tokens final : public FileFormat<TokensConfig> {
                                  model,
                                  seed,
                                  false,
-                                 need_train ? nullptr : &packed);
+                                 need_train ? nullptr : &packing_note);
     }
     DataSummary& summary = opened.summary;
     summary.features = model.context;
@@ -134,20 +135,20 @@ class Tokens final : public FileFormat<TokensConfig> {
                     summary.eval_samples,
                     model.context,
                     vocabulary,
-                    packed);
+                    packing_note);
     return opened;
   }
 
-  AssumedData assume(const MissingFile& missing) const override {
-    AssumedData assumed;
+  PlaceholderData make_placeholder(const MissingFile& missing) const override {
+    PlaceholderData placeholder;
     if (hides(missing.model()) && missing.model().outputs == 0) {
-      assumed.outputs = assumed_vocabulary(data_, config_.tokenizer, missing);
-      assumed.what = fmt::format("{} tokens, as the tokenizer says", assumed.outputs);
+      placeholder.outputs = placeholder_vocabulary(data_, config_.tokenizer, missing);
+      placeholder.what = fmt::format("{} tokens, as the tokenizer says", placeholder.outputs);
     } else {
-      assumed = missing.with_outputs_of_model("tokens");
+      placeholder = missing.with_outputs_of_model("tokens");
     }
-    assumed.packed = packs();
-    return assumed;
+    placeholder.packed = packs();
+    return placeholder;
   }
 
  private:
@@ -164,17 +165,17 @@ class Tokens final : public FileFormat<TokensConfig> {
           model.outputs,
           "output",
           "0, or ",
-          fmt::format("at least {}, the tokens that the tokenizer has", tokenizer->id_limit()));
+          fmt::format("at least {}, the vocabulary of the tokenizer", tokenizer->id_limit()));
     return std::make_shared<const Masking>(
         masking_of(*tokenizer, kField, config_.mask_share, seed));
   }
 
-  // Throws DataError where a token is beyond the vocabulary, or unknown to the tokenizer.
+  // Throws DataError if a token is not in the vocabulary, or unknown to the tokenizer.
   static void check_tokens(const TokenFile& tokens,
                            int64_t vocabulary,
                            const Masking* masking,
                            const ModelTraits& model) {
-    check_vocabulary(tokens.sequence, vocabulary, model, tokens.file->name());
+    require_vocabulary(tokens.sequence, vocabulary, model, tokens.file->name());
     const auto known =
         masking == nullptr ? vocabulary : static_cast<int64_t>(masking->special.size());
     if (known >= vocabulary) return;
@@ -186,25 +187,25 @@ class Tokens final : public FileFormat<TokensConfig> {
                       known - 1);
   }
 
-  // The samples of a file, and where they are packed, what is to be told of them.
+  // Makes the samples of a file. If they are packed, appends a description to *packed unless null.
   std::unique_ptr<Dataset> make_dataset(const TokenFile& tokens,
                                         const std::string& documents,
                                         const char* field,
                                         const ModelTraits& model,
                                         uint64_t seed,
                                         bool shuffled,
-                                        std::string* packed) const {
+                                        std::string* packing_note) const {
     if (!packs()) return make_sequence_dataset(tokens.file, tokens.sequence, model, seed, shuffled);
-    const SourceFile borders(data_.dir, documents, field, SourceFile::Gzip::kNever);
+    const SourceFile boundaries(data_.dir, documents, field, SourceFile::Gzip::kNever);
     const bool several = packs_several();
     const auto packing = std::make_shared<const Packing>(
-        parse_documents(borders.bytes(), tokens.sequence.count(), borders.name()),
+        parse_documents(boundaries.bytes(), tokens.sequence.count(), boundaries.name()),
         model.context,
         several,
-        borders.name(),
+        boundaries.name(),
         /*ahead=*/model.text_task == TextTask::kNextToken ? 1 : 0);
-    if (packed != nullptr)
-      *packed += fmt::format(
+    if (packing_note != nullptr)
+      *packing_note += fmt::format(
           "; {} pieces of documents {}, {:.1f}% of the positions in use",
           packing->pieces(),
           several ? "packed" : "padded",
@@ -215,12 +216,12 @@ class Tokens final : public FileFormat<TokensConfig> {
 
   static int64_t vocabulary_of(const TokenFile& train) {
     const int64_t largest = largest_token(train.sequence);
-    if (largest > kLargestToken)
+    if (largest > kMaxToken)
       throw DataError(
-          "{}: has a token {}; allowed: 0..{} (tokens.format says how many bytes one has)",
+          "{}: has a token {}; allowed: 0..{} (check data.tokens.format, the size of a token)",
           train.file->name(),
           largest,
-          kLargestToken);
+          kMaxToken);
     return largest + 1;
   }
 };
@@ -240,13 +241,14 @@ TokenSequence parse_tokens(std::span<const std::byte> bytes,
       throw DataError(
           "{}: begins with {}, not with llm.c's magic number {}", name, header[0], kMagic);
     if (header[1] != kVersion)
-      throw DataError("{}: version {} of llm.c's format; allowed: {}", name, header[1], kVersion);
-    // The count is written as int32; files of more than 2^31 tokens make sense only read unsigned.
+      throw DataError(
+          "{}: has version {} of llm.c's format; allowed: {}", name, header[1], kVersion);
+    // The count is written as int32, but read as unsigned to support more than 2^31 tokens.
     const uint64_t count = static_cast<uint32_t>(header[2]);
     const size_t body_bytes = bytes.size() - kHeaderBytes;
     if (count * sizeof(uint16_t) != body_bytes)
       throw DataError(
-          "{}: {}: the header promises {} tokens, the file has {} bytes of them, two each",
+          "{}: {}: the header promises {} tokens of 2 bytes, the file has {} bytes of tokens",
           name,
           count * sizeof(uint16_t) > body_bytes ? "truncated" : "too long",
           count,
@@ -255,11 +257,11 @@ TokenSequence parse_tokens(std::span<const std::byte> bytes,
   }
   const int token_bytes = format == TokensConfig::Format::kRawUint32 ? 4 : 2;
   if (bytes.size() % static_cast<size_t>(token_bytes) != 0)
-    throw DataError("{}: {} bytes; a file of {}-bit tokens has {} size",
+    throw DataError("{}: has {} bytes; a file of {}-bit tokens must have a multiple of {}",
                     name,
                     bytes.size(),
                     8 * token_bytes,
-                    token_bytes == 2 ? "an even" : "a multiple of 4 as its");
+                    token_bytes);
   if (bytes.empty()) throw DataError("{}: has no tokens", name);
   return {bytes, token_bytes};
 }

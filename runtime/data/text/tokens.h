@@ -1,5 +1,5 @@
 #pragma once
-// Files of token ids, memory-mapped: raw uint16 (nanoGPT's train.bin), raw uint32 and llm.c's .bin.
+// Memory-mapped files of token ids: raw uint16 (nanoGPT's train.bin), raw uint32, and llm.c's .bin.
 
 #include <cstddef>
 #include <span>
@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-// Parses the bytes of a token file; the sequence lies in them. `name` is the file's name for
-// messages. Throws DataError on a size that is no whole number of tokens (raw), and on another
-// magic number or version, or a count that does not match the file's size (llm.c), and when there
-// are no tokens.
+// Parses a token file. The sequence points into `bytes`. `name`: the file's, for messages. Throws
+// DataError if there are no tokens; for raw formats, if the size is not a multiple of a token's;
+// for llm.c's format, if the magic number or version differs, or if the count does not match the
+// file's size.
 TokenSequence parse_tokens(std::span<const std::byte> bytes,
                            TokensConfig::Format format,
                            const std::string& name);

@@ -72,7 +72,7 @@ TEST_F(Cifar, HundredHasTwoLabels) {
 
 TEST_F(Cifar, RefusesAnotherLayout) {
   cifar_.train = {folder_.write("a", record(0, "\x03") + "x")};
-  expect_parts(error_of([&] { open(); }), {"/a: 3074 bytes", "3073", "CIFAR-10"});
+  expect_parts(error_of([&] { open(); }), {"/a: the size of 3074 bytes", "3073", "CIFAR-10"});
   cifar_.classes = 100;
   EXPECT_EQ(open().train->samples(), 1);  // one record of CIFAR-100, as it happens
   cifar_.train = {"absent"};

@@ -26,7 +26,7 @@ uint64_t content_of_images(const std::string& name, int kind) {
   config.dir = folder.path();
   config.image.size = 8;
   config.source = ImageFolderConfig{"train", ""};
-  return test::open_images(config, 1, true).train->content();
+  return test::open_images(config, 1, true).train->checksum();
 }
 
 TEST(Content, OfImagesFilesCountAndNamesDoNot) {
@@ -57,13 +57,13 @@ class Numbers final : public Dataset {
 
 TEST(Content, EverySampleCounts) {
   for (const int64_t changed : {0, 50, 99})
-    EXPECT_NE(Numbers(100, changed).content(), Numbers(100, -1).content());
-  EXPECT_NE(Numbers(100, -1).content(), Numbers(101, -1).content());
+    EXPECT_NE(Numbers(100, changed).checksum(), Numbers(100, -1).checksum());
+  EXPECT_NE(Numbers(100, -1).checksum(), Numbers(101, -1).checksum());
 }
 
 TEST(Content, OfManyDataSomeAreRead) {
-  const Numbers many(5 * kMostHashedBytes >> 20, -1);
-  many.content();
+  const Numbers many(5 * kMaxHashedBytes >> 20, -1);
+  many.checksum();
   EXPECT_GT(many.reads, 500);
   EXPECT_LT(many.reads, 600);
 }

@@ -64,9 +64,9 @@ TEST(Documents, OfJsonLines) {
                                    "{\"text\": \"\\u00e9\"}");
   EXPECT_EQ(texts_of(path, {}),
             (Texts{"a\nb",
-                   "[3: 'text' is no string; allowed: a string]",
+                   "[3: 'text' is not a string; allowed: a string]",
                    "[4: 'text' is missing; allowed: a string]",
-                   "[5: no object of JSON]",
+                   "[5: is not a JSON object]",
                    "é"}));
   const Texts others = texts_of(path, {.field = "other"});
   EXPECT_EQ(others[2], "c");
@@ -92,7 +92,7 @@ TEST(Documents, OfTables) {
   test::TemporaryFolder folder;
   const std::string csv = "id,text\n1,\"a \"\"b\"\", c\nd\"\n2,\n3,e\n4\n";
   EXPECT_EQ(texts_of(file_in(folder, "a.csv", csv), {}),
-            (Texts{"a \"b\", c\nd", "e", "[6: 1 cells; allowed: 2, as in the first line]"}));
+            (Texts{"a \"b\", c\nd", "e", "[6: has 1 cells; allowed: 2, as in the first line]"}));
   EXPECT_EQ(
       texts_of(file_in(folder, "a.tsv", "x\tsentence\n1\tfine day\n"), {.column = "sentence"}),
       (Texts{"fine day"}));
@@ -106,16 +106,16 @@ TEST(Documents, OfTables) {
 TEST(Documents, RowsAreAsWideAsTheFirstLine) {
   test::TemporaryFolder folder;
   EXPECT_EQ(texts_of(file_in(folder, "a.csv", "text,source\nHello, world,web\nfine,web\n"), {}),
-            (Texts{"[2: 3 cells; allowed: 2, as in the first line]", "fine"}));
+            (Texts{"[2: has 3 cells; allowed: 2, as in the first line]", "fine"}));
   EXPECT_EQ(texts_of(file_in(folder, "b.csv", "text\nHello, world\n"), {}),
-            (Texts{"[2: 2 cells; allowed: 1, as in the first line]"}));
+            (Texts{"[2: has 2 cells; allowed: 1, as in the first line]"}));
 }
 
 TEST(Documents, ColumnsOfTheSameNameAreRefused) {
   test::TemporaryFolder folder;
   const std::string path = file_in(folder, "a.csv", "text,id,id,text\na,1,2,b\n");
   expect_parts(error_of([&] { texts_of(path, {}); }),
-               {"a.csv: the header names two columns, number 0 and 3 from 0, 'text'"});
+               {"a.csv: columns 0 and 3 (from 0) of the header are both named 'text'"});
 }
 
 TEST(Documents, ByteOrderMarksAreNoText) {

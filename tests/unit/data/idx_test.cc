@@ -103,7 +103,7 @@ TEST_F(Idx, RefusesWhatDoesNotFitTogether) {
   idx_.train_images = good;
   idx_.eval_images = folder_.write("eval-images", idx({1, 5}, "abcde"));
   idx_.eval_labels = folder_.write("eval-labels", idx({1}, "\x03"));
-  expect_parts(error_of([&] { open(); }), {"eval-images: images of 5 bytes", "have 4"});
+  expect_parts(error_of([&] { open(); }), {"eval-images: images have 5 bytes", "have 4"});
   config_.source = idx_;
   expect_parts(
       error_of([&] { open_data(config_, test::mlp(Loss::kSoftmaxCrossEntropy, 3), 1, true); }),

@@ -109,10 +109,11 @@ TEST_F(ImageFolder, ErrorsNameFolders) {
 TEST_F(ImageFolder, LinksThatLeadInCirclesAreNamed) {
   const std::filesystem::path cat = folder_.path() / "train/cat";
   std::filesystem::create_symlink("loop", cat / "loop");
-  expect_parts(error_of([&] { open("train", ""); }), {"train/cat/loop", "leads to itself"});
+  expect_parts(error_of([&] { open("train", ""); }), {"train/cat/loop", "symbolic link to itself"});
   std::filesystem::remove(cat / "loop");
   std::filesystem::create_directory_symlink("..", cat / "sub/up");
-  expect_parts(error_of([&] { open("train", ""); }), {"train/cat/sub/up", "symbolic link back"});
+  expect_parts(error_of([&] { open("train", ""); }),
+               {"train/cat/sub/up", "symbolic link to a folder that contains it"});
 }
 
 // A pipe would be waited for.
@@ -223,9 +224,10 @@ TEST(Normalisation, IsPerChannel) {
   config.image.mean = {};
   config.augment.colour_jitter.emplace();
   expect_parts(error_of([&] { test::open_images(config, 1, true); }, ExitCode::kUsage),
-               {"data.augment.colour_jitter", "3 channels"});
+               {"data.augment.colour_jitter", "with 3"});
   config.source = TextConfig{"t", "", 0};
-  expect_parts(error_of([&] { test::open_images(config, 1, true); }, ExitCode::kUsage), {"images"});
+  expect_parts(error_of([&] { test::open_images(config, 1, true); }, ExitCode::kUsage),
+               {"an image model"});
 }
 
 }  // namespace

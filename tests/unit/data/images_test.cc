@@ -270,7 +270,8 @@ TEST_F(Images, BadOnesAreReplacedByTheNextGoodOne) {
   EXPECT_EQ(batches(*test::open_images(config_, 1, true).train, 0, 4, 2), one);
   config_.max_bad_fraction = 0.05f;  // of 40: two
   const OpenedData strict = test::open_images(config_, 1, true);
-  expect_parts(error_of([&] { batches(*strict.train, 0, 4, 2); }), {"3 bad of 40", "max_bad"});
+  expect_parts(error_of([&] { batches(*strict.train, 0, 4, 2); }),
+               {"3 of 40 images are bad", "max_bad"});
 }
 
 TEST_F(Images, OnlyBadOnesFailWhateverThePolicy) {
@@ -281,7 +282,7 @@ TEST_F(Images, OnlyBadOnesFailWhateverThePolicy) {
   config_.max_bad_fraction = 1;
   const OpenedData opened = test::open_images(config_, 1, true);
   expect_parts(error_of([&] { test::read<uint8_t, int32_t>(*opened.train, {.index = 5}); }),
-               {"none of 40", "image00.jpg"});
+               {"none of the 40", "image00.jpg"});
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ TEST_F(LabelledText, HasSpecialTokensAndPadding) {
   EXPECT_EQ(opened.summary.classes, 2);
   EXPECT_EQ(opened.summary.vocabulary, 15);
   EXPECT_EQ(opened.summary.features, 8);
-  EXPECT_TRUE(opened.summary.doubts.empty());
+  EXPECT_TRUE(opened.summary.warnings.empty());
   expect_parts(opened.summary.description, {"2 training", "8 tokens", "2 classes"});
 }
 
@@ -113,20 +113,20 @@ TEST(LongestFirst, IsThatOfTokenizers) {
 TEST_F(LabelledText, ReadsTheSameFromEveryFormat) {
   const std::string tsv = "text\tlabel\n\"a\tb\"\tno\nc\tyes\n";
   train_on("a.tsv", tsv);
-  const uint64_t content = open().train->content();
+  const uint64_t checksum = open().train->checksum();
   train_on("a.tsv.gz", test::gzip(tsv));
-  EXPECT_EQ(open().train->content(), content);
+  EXPECT_EQ(open().train->checksum(), checksum);
   train_on("a.csv", "label,text\r\nno,a b\r\nyes,c\r\n");
-  EXPECT_EQ(open().train->content(), content);
+  EXPECT_EQ(open().train->checksum(), checksum);
   train_on("a.jsonl",
            "{\"text\": \"a b\", \"label\": \"no\"}\n\n{\"label\": \"yes\", \"text\": \"c\"}\n");
-  EXPECT_EQ(open().train->content(), content);
+  EXPECT_EQ(open().train->checksum(), checksum);
   config_.text = "1";
   config_.label = "0";
   train_on("b.csv", "no,a b\nyes,c\n");  // no line of names
-  EXPECT_EQ(open().train->content(), content);
+  EXPECT_EQ(open().train->checksum(), checksum);
   train_on("b.csv", "yes,a b\nyes,c\n");
-  EXPECT_NE(open().train->content(), content);
+  EXPECT_NE(open().train->checksum(), checksum);
 }
 
 TEST_F(LabelledText, WithoutQuotesTheyAreText) {
@@ -146,8 +146,8 @@ TEST_F(LabelledText, ClassesAreNumbersOrSortedNamesOrListed) {
   EXPECT_EQ(opened.summary.classes, 3);
   EXPECT_TRUE(opened.summary.class_names.empty());
   EXPECT_EQ(labels_of(*opened.train), (Ints{2, 0, 2}));
-  ASSERT_EQ(opened.summary.doubts.size(), 1u);
-  expect_parts(opened.summary.doubts[0], {"no text has the class 1"});
+  ASSERT_EQ(opened.summary.warnings.size(), 1u);
+  expect_parts(opened.summary.warnings[0], {"no text has the class 1"});
 
   train_on("a.csv", "text,label\na,no\nb,maybe\nc,no\n");
   opened = open();
@@ -228,7 +228,7 @@ TEST_F(LabelledText, Values) {
   expect_parts(error_of([&] { open(TextTask::kSequenceValues); }), {"a.csv:3", "'much'", "number"});
   train_on("a.csv", "text,label\na,1\nb,-1e39\n");
   expect_parts(error_of([&] { open(TextTask::kSequenceValues); }),
-               {"a.csv:3", "'-1e39'", "no finite number"});
+               {"a.csv:3", "'-1e39'", "not a finite float32 number"});
 }
 
 TEST_F(LabelledText, BadRecords) {
@@ -258,15 +258,15 @@ TEST_F(LabelledText, BadRecords) {
 TEST_F(LabelledText, SaysWhatLooksWrong) {
   train_on("a.csv", "text,label\na,0\nb,0\n");
   OpenedData opened = open();
-  ASSERT_EQ(opened.summary.doubts.size(), 1u);
-  expect_parts(opened.summary.doubts[0], {"a.csv", "every label is 0"});
+  ASSERT_EQ(opened.summary.warnings.size(), 1u);
+  expect_parts(opened.summary.warnings[0], {"a.csv", "every label is 0"});
   // A line of names that is taken for a text.
   config_.text = "0";
   config_.label = "1";
   train_on("a.csv", "text,label\na,0\nb,1\nc,1\n");
   opened = open();
-  ASSERT_FALSE(opened.summary.doubts.empty());
-  expect_parts(opened.summary.doubts[0], {"a.csv", "'label'", "by name"});
+  ASSERT_FALSE(opened.summary.warnings.empty());
+  expect_parts(opened.summary.warnings[0], {"a.csv", "'label'", "by name"});
 }
 
 TEST_F(LabelledText, RefusesWhatItCannotUse) {
@@ -327,7 +327,8 @@ TEST_F(LabelledText, NamesAndNumbersAreOfDifferentColumns) {
       {"a.csv", "data.labelled_text.label 'label'", "data.labelled_text.text '1'", "column 1"});
   config_.text = "text";
   train_on("a.csv", "label,text,label\n0,a,1\n");
-  expect_parts(error_of([&] { open(); }), {"a.csv", "number 0 and 2 from 0, 'label'"});
+  expect_parts(error_of([&] { open(); }),
+               {"a.csv", "columns 0 and 2 (from 0) of the header are both named 'label'"});
   // What nobody names may be there twice.
   train_on("a.csv", "n,n,text,label\n1,2,a,0\n1,2,b,1\n");
   EXPECT_EQ(open().train->samples(), 2);
@@ -337,11 +338,12 @@ TEST_F(LabelledText, SaysWhichLabelMakesNamesOfNumbers) {
   train_on("a.csv", "text,label\na,0\na,1\nb,10\nb,2\nc,n/a\nc,n/a\n");
   const OpenedData opened = open();
   EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"0", "1", "10", "2", "n/a"}));
-  ASSERT_EQ(opened.summary.doubts.size(), 1u);
-  expect_parts(opened.summary.doubts[0],
-               {"a.csv:6", "'n/a'", "no whole number from 0", "all 5 labels are names"});
+  ASSERT_EQ(opened.summary.warnings.size(), 1u);
+  expect_parts(
+      opened.summary.warnings[0],
+      {"a.csv:6", "'n/a'", "not a non-negative integer", "all 5 labels are taken as names"});
   train_on("a.csv", "text,label\na,0\na,x\n");  // no more numbers than names
-  EXPECT_TRUE(open().summary.doubts.empty());
+  EXPECT_TRUE(open().summary.warnings.empty());
 }
 
 TEST_F(LabelledText, FilesAreUtf8) {
@@ -350,25 +352,18 @@ TEST_F(LabelledText, FilesAreUtf8) {
 }
 
 TEST_F(LabelledText, TheTokenizerIsThatOfTheWeights) {
-  RunConfig run;
-  run.data.source = LabelledTextConfig{};
-  const auto& source = std::get<LabelledTextConfig>(run.data.source);
-  run.train.init_from = (folder_.path() / "weights.safetensors").string();
-  use_tokenizer_of_weights(false, &run);
-  EXPECT_EQ(source.tokenizer, "");
-  run.train.init_from = folder_.path().string();  // it has a vocab.txt
-  use_tokenizer_of_weights(false, &run);
-  EXPECT_EQ(source.tokenizer, folder_.path().string());
-  run.train.init_from = "elsewhere";
-  use_tokenizer_of_weights(false, &run);
-  EXPECT_EQ(source.tokenizer, folder_.path().string());
-
-  run.data.source = TokensConfig{};
-  run.train.init_from = folder_.path().string();
-  use_tokenizer_of_weights(/*hidden_tokens=*/false, &run);
-  EXPECT_EQ(std::get<TokensConfig>(run.data.source).tokenizer, "");
-  use_tokenizer_of_weights(/*hidden_tokens=*/true, &run);
-  EXPECT_EQ(std::get<TokensConfig>(run.data.source).tokenizer, folder_.path().string());
+  const auto tokenizer = [](const auto& source, const std::string& weights, bool hidden = false) {
+    using Source = std::decay_t<decltype(source)>;
+    return std::get<Source>(source_with_tokenizer(source, weights, hidden)).tokenizer;
+  };
+  const std::string folder = folder_.path().string();  // it has a vocab.txt
+  EXPECT_EQ(tokenizer(LabelledTextConfig{}, (folder_.path() / "weights.safetensors").string()), "");
+  EXPECT_EQ(tokenizer(LabelledTextConfig{}, folder), folder);
+  LabelledTextConfig named;
+  named.tokenizer = "named";
+  EXPECT_EQ(tokenizer(named, folder), "named");
+  EXPECT_EQ(tokenizer(TokensConfig{}, folder, /*hidden=*/false), "");
+  EXPECT_EQ(tokenizer(TokensConfig{}, folder, /*hidden=*/true), folder);
 }
 
 }  // namespace

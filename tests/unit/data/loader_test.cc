@@ -345,7 +345,7 @@ TEST_P(Loaders, KeepsOrderWhenSamplesTakeTheirTime) {
     const SampleSpec& input() const override { return keys_.input(); }
     const SampleSpec& target() const override { return keys_.target(); }
     int64_t resident_bytes() const override { return 0; }
-    bool costly() const override { return true; }
+    bool is_expensive() const override { return true; }
     void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
       std::this_thread::sleep_for(std::chrono::microseconds(key.index * 7919 % 5 * 100));
       keys_.read(key, input, target);
@@ -368,10 +368,10 @@ TEST_P(Loaders, ChooseTheirThreads) {
   EXPECT_EQ(choose_loader_threads(cheap, 3, 8), 3);
   const struct Costly final : KeyDataset {
     using KeyDataset::KeyDataset;
-    bool costly() const override { return true; }
-  } costly(10);
-  EXPECT_EQ(choose_loader_threads(costly, 0, 8), 8);
-  EXPECT_EQ(choose_loader_threads(costly, 3, 8), 3);
+    bool is_expensive() const override { return true; }
+  } is_expensive(10);
+  EXPECT_EQ(choose_loader_threads(is_expensive, 0, 8), 8);
+  EXPECT_EQ(choose_loader_threads(is_expensive, 3, 8), 3);
 }
 
 TEST_P(Loaders, ChoosesTheRingBySize) {

@@ -183,7 +183,7 @@ TEST_F(MaskedTokens, RefusesWhatCannotBe) {
   config_.tokenizer = "vocab.txt";
   data_.source = config_;
   expect_parts(error_of([&] { open_data(data_, test::gpt(8), 1, true); }, ExitCode::kUsage),
-               {"data.tokens.tokenizer", "hidden tokens"});
+               {"data.tokens.tokenizer", "masked tokens"});
 }
 
 }  // namespace

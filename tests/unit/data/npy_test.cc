@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "files.h"
-#include "runtime/data/assumed.h"
 #include "runtime/data/images/npy_array.h"
+#include "runtime/data/placeholder.h"
 
 namespace lockstep {
 namespace {
@@ -161,10 +161,10 @@ TEST_F(Npy, EvaluatesOnArraysOfItsOwn) {
   expect_parts(error_of([&] { images(); }), {"ye.npy", "label 5 of sample 0", "allowed: 0..4"});
   npy_.eval_labels = folder_.write("ye.npy", npy<uint8_t>("|u1", "(1,)", {4}));
   npy_.eval_inputs = folder_.write("xe.npy", npy<float>("<f4", "(1, 2)", {1, 2}));
-  expect_parts(error_of([&] { images(); }), {"xe.npy: float32 inputs", "x.npy are uint8"});
+  expect_parts(error_of([&] { images(); }), {"xe.npy: has float32 inputs", "x.npy are uint8"});
   use_features();
   npy_.eval_inputs = folder_.write("xe.npy", npy<float>("<f4", "(1, 3)", {1, 2, 3}));
-  expect_parts(error_of([&] { features(); }), {"xe.npy: 3 features", "f.npy are 2"});
+  expect_parts(error_of([&] { features(); }), {"xe.npy: has 3 features", "f.npy has 2"});
 }
 
 TEST_F(Npy, RefusesWhatDoesNotFitTogether) {
@@ -192,9 +192,9 @@ TEST_F(Npy, RefusesInputsThatTheModelCannotTake) {
   };
   const std::vector<Case> cases = {
       {npy<int64_t>("<i8", "(3,)", {1, 2, 3}), "int64 inputs; allowed: uint8 images or float32"},
-      {npy("|u1", "(3, 2)", counting(6)), "uint8 values in 2 dimensions"},
+      {npy("|u1", "(3, 2)", counting(6)), "the uint8 array has 2 dimensions"},
       {npy("|u1", "(3, 1, 1, 17)", counting(51)), "17 channels; allowed: up to"},
-      {npy<float>("<f4", "(3,)", {1, 2, 3}), "float32 values in 1 dimension"},
+      {npy<float>("<f4", "(3,)", {1, 2, 3}), "the float32 array has 1 dimension"},
       {npy<float>("<f4", "(3, 2)", {1, 2, 3, 4, NAN, 6}), "feature 0 of sample 2 is nan"},
   };
   for (const Case& bad : cases) {
@@ -206,7 +206,7 @@ TEST_F(Npy, RefusesInputsThatTheModelCannotTake) {
   expect_parts(error_of([&] { features(3); }), {"5 classes", "model.mlp.outputs is 3"});
   use_features();
   expect_parts(error_of([&] { features(3); }), {"5 classes", "model.mlp.outputs is 3"});
-  expect_parts(error_of([&] { images(); }), {"f.npy: float32 features", "uint8 images"});
+  expect_parts(error_of([&] { images(); }), {"f.npy: holds float32 features", "uint8 images"});
   config_.image.size = 2;
   expect_parts(error_of([&] { features(); }, ExitCode::kUsage), {"data.image: given", "f.npy"});
 }
@@ -236,18 +236,18 @@ TEST_F(Npy, RefusesCorruptFiles) {
       {with(header_of("|O", "(3,)")), {"values of type '|O'"}},
       {with("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }"),
        {"not that of a plain array", "no '\\''"}},
-      {with("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 2, 2), }"), {"Fortran's order"}},
+      {with("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 2, 2), }"), {"Fortran order"}},
       {with("{'descr': '|u1', 'fortran_order': 1, 'shape': (3, 2, 2), }"), {"no 'False'"}},
       {with("{'descr': '|u1', 'fortran_order': False, }"), {"no descr, fortran_order or shape"}},
-      {with("{'descr': '|u1', 'descr': '|u1', 'shape': (12,), }"), {"another key or one twice"}},
-      {with("{'descr': '|u1', 'order': False, 'shape': (12,), }"), {"another key"}},
+      {with("{'descr': '|u1', 'descr': '|u1', 'shape': (12,), }"), {"an unknown or repeated key"}},
+      {with("{'descr': '|u1', 'order': False, 'shape': (12,), }"), {"an unknown or repeated key"}},
       {with("{'descr': '|u1', 'fortran_order': False, 'shape': (12,)"), {"no '}'"}},
-      {with("{'descr': '|u1"), {"a text without end"}},
+      {with("{'descr': '|u1"), {"an unterminated string"}},
       {with("['descr']"), {"no '{'"}},
-      {with(header_of("|u1", "(12)")), {"no tuple"}},
+      {with(header_of("|u1", "(12)")), {"instead of a tuple"}},
       {with(header_of("|u1", "(12 2)")), {"no ')'"}},
-      {with(header_of("|u1", "(-3, 2, 2)")), {"no whole number from 0"}},
-      {with(header_of("|u1", "()")), {"no array of samples"}},
+      {with(header_of("|u1", "(-3, 2, 2)")), {"no non-negative integer"}},
+      {with(header_of("|u1", "()")), {"a single number instead of an array"}},
       {with(header_of("|u1", "(3, 0, 2)")), {"dimension 1", "is 0"}},
       {with(header_of("|u1", "(99999999999999999999, 2)")), {"truncated", "over 2^63", "has 12"}},
       {with(header_of("<i8", "(9223372036854775807, 2)")), {"truncated", "over 2^63"}},
@@ -268,16 +268,16 @@ TEST_F(Npy, IsAssumedWhereTheConfigSaysTheSize) {
   npy_.train_inputs = "absent.npy";
   const ModelTraits resnet = {
       .section = "resnet", .input = ModelInput::kImages, .outputs = 9, .outputs_field = "classes"};
-  expect_parts(error_of([&] { open_or_assume_data(config(), resnet, 1); }),
-               {"absent.npy' is not here", "set data.image.size"});
-  expect_parts(error_of([&] { open_or_assume_data(config(), test::mlp(), 1); }),
-               {"how many features"});
+  expect_parts(error_of([&] { open_data_or_placeholder(config(), resnet, 1); }),
+               {"absent.npy' does not exist", "set data.image.size"});
+  expect_parts(error_of([&] { open_data_or_placeholder(config(), test::mlp(), 1); }),
+               {"the number of features"});
   config_.image.size = 28;
-  const OpenedData opened = open_or_assume_data(config(), resnet, 1);
+  const OpenedData opened = open_data_or_placeholder(config(), resnet, 1);
   EXPECT_EQ(opened.train->input().shape, (Shape{28, 28, 3}));
   EXPECT_EQ(opened.summary.classes, 9);
   config_.image.mean = {0.5f, 0.5f};
-  EXPECT_EQ(open_or_assume_data(config(), resnet, 1).summary.channels, 2);
+  EXPECT_EQ(open_data_or_placeholder(config(), resnet, 1).summary.channels, 2);
 }
 
 }  // namespace

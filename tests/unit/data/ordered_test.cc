@@ -174,7 +174,7 @@ TEST(Ordered, RefusesWhatItCannotOrder) {
   expect_parts(refusal(test::mlp()), {"data.balance_classes", "data.shuffle"});
   config = {};
   config.group_by_length = true;
-  expect_parts(refusal(test::mlp()), {"data.group_by_length", "texts"});
+  expect_parts(refusal(test::mlp()), {"data.group_by_length", "takes text"});
   EXPECT_EQ(refusal(test::gpt(8)), "no error");
   expect_parts(error_of([] { ordered(10, false, true, /*padded=*/false); }, ExitCode::kUsage),
                {"data.group_by_length", "padded"});

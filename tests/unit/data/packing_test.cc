@@ -121,7 +121,7 @@ TEST(Packing, TakesTheSampleWithTheLeastRoom) {
   std::vector<std::vector<int64_t>> lengths;
   for (int64_t sample = 0; sample < 3; ++sample) {
     lengths.emplace_back();
-    for (const int32_t place : packing.places_of(sample))
+    for (const int32_t place : packing.slots_of(sample))
       lengths.back().push_back(packing.stored(place).length);
   }
   EXPECT_EQ(lengths, (std::vector<std::vector<int64_t>>{{16}, {9, 7}, {8, 6}}));
@@ -194,7 +194,7 @@ TEST(Packing, TheEndMayStandInTheFile) {
   const auto parse = [](const std::vector<uint64_t>& borders) {
     return parse_documents(std::as_bytes(std::span(borders)), 100, "file");
   };
-  EXPECT_EQ(parse(with_end), (DocumentBorders{0, 10, 100}));
+  EXPECT_EQ(parse(with_end), (DocumentBoundaries{0, 10, 100}));
   EXPECT_EQ(parse(without), parse(with_end));
 }
 

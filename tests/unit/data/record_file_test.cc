@@ -90,7 +90,7 @@ TEST_F(RecordFile, UnfinishedFilesAreNone) {
   const std::string other = (folder_.path() / "other").string();
   RecordWriter(other).add(bytes_of(png_), 1, {});
   expect_parts(error_of([&] { parse_record_file(bytes_of(read_file(other, 1 << 20)), "o"); }),
-               {"o: not a record file"});
+               {"o: is not a record file"});
 }
 
 // Its file may lack the last classes, but a class has the same name in both.

@@ -235,12 +235,12 @@ TEST(TokensFile, RefusesCorruptFiles) {
     return error_of(
         [&] { parse_tokens(test::bytes_of(bytes), TokensConfig::Format::kRawUint16, "f"); });
   };
-  expect_parts(raw_error("abc"), {"f: 3 bytes", "even size"});
+  expect_parts(raw_error("abc"), {"f: has 3 bytes", "a multiple of 2"});
   expect_parts(raw_error(""), {"has no tokens"});
   expect_parts(error_of([&] {
                  parse_tokens(test::bytes_of("abcdef"), TokensConfig::Format::kRawUint32, "f");
                }),
-               {"f: 6 bytes", "32-bit tokens", "a multiple of 4"});
+               {"f: has 6 bytes", "32-bit tokens", "a multiple of 4"});
   expect_parts(llmc_error("abc"), {"3 bytes are too few", "1024"});
   expect_parts(llmc_error(llmc({1, 2}, 2, 20240519)), {"begins with 20240519", "20240520"});
   expect_parts(llmc_error(llmc({1, 2}, 2, 20240520, 2)), {"version 2", "allowed: 1"});

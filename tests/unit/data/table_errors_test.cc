@@ -55,11 +55,11 @@ std::vector<Case> cases() {
       {"two columns of a name",
        "y,x,y\n1,2,3\n",
        "",
-       {"names two columns, number 0 and 2 from 0, 'y'"},
+       {"columns 0 and 2 (from 0) of the header are both named 'y'"},
        target("y"),
        {}},
       {"named twice", good, "", {"'x'", "categorical", "ignore"}, both, {}, ExitCode::kUsage},
-      {"nothing left", good, "", {"no column is left as an input"}, none, {}},
+      {"nothing left", good, "", {"no input column is left"}, none, {}},
       {"long delimiter", good, "", {"data.table.delimiter is ', '"}, wide, {}, ExitCode::kUsage},
       {"UTF-16", "\xFF\xFEx", "", {"UTF-16"}, target("y"), {}},
       {"unclosed quote",
@@ -74,7 +74,7 @@ std::vector<Case> cases() {
        {"train.csv:4: text follows the closing quote of field 1"},
        target("y"),
        {}},
-      {"fields", good + "3\n", "", {"train.csv:4: 1 fields, expected 2"}, target("y"), {}},
+      {"fields", good + "3\n", "", {"train.csv:4: has 1 fields, expected 2"}, target("y"), {}},
       {"missing target",
        good + "3,?\n",
        "",
@@ -108,13 +108,13 @@ std::vector<Case> cases() {
       {"outputs",
        good + "3,c\n",
        "",
-       {"gives 3 classes", "model.mlp.outputs is 2"},
+       {"has 3 classes", "model.mlp.outputs is 2"},
        target("y"),
        test::mlp(Loss::kSoftmaxCrossEntropy, 2)},
       {"one target",
        "x,y\n1,2\n",
        "",
-       {"gives 1 target", "model.mlp.outputs is 4"},
+       {"has 1 target", "model.mlp.outputs is 4"},
        target("y"),
        test::mlp(Loss::kMeanSquaredError, 4)},
       {"other header",
@@ -135,7 +135,7 @@ std::vector<Case> cases() {
        {"eval.csv:2: column 'x': 'w' is not a number"},
        target("y"),
        {}},
-      {"all held out", "x,y\n1,a\n", "", {"no record is left for training"}, split, {}},
+      {"all held out", "x,y\n1,a\n", "", {"has no good records for training"}, split, {}},
   };
 }
 
@@ -178,7 +178,7 @@ TEST(TableErrors, AllRecordsBad) {
   test::expect_parts(test::error_of([&] {
                        make_table(train, nullptr, config, target("y"), {}, TableUse::kTraining);
                      }),
-                     {"train.csv: no record is left for training"});
+                     {"train.csv: has no good records for training"});
 }
 
 }  // namespace

@@ -204,7 +204,7 @@ TEST(Table, BadRecordPolicies) {
   Table t = table_of(counting_table(8, {0, 3, 4, 7}), "y", Loss::kMeanSquaredError);
   t.config.max_bad_fraction = 0.5f;
   expect_parts(error_of([&] { t.open(); }),
-               {"train.csv:2: 3 fields, expected 2", "data.bad_records"});
+               {"train.csv:2: has 3 fields, expected 2", "data.bad_records"});
   t.config.bad_records = BadRecords::kSkip;
   const OpenedData skipped = t.open();
   EXPECT_EQ(values(*skipped.train), (std::vector<int>{1, 2, 5, 6}));
@@ -214,8 +214,9 @@ TEST(Table, BadRecordPolicies) {
   EXPECT_EQ(values(*replaced.train), (std::vector<int>{1, 1, 2, 5, 5, 5, 6, 6}));
   EXPECT_EQ(replaced.summary.bad_records, 4);
   t.config.max_bad_fraction = 0.49f;
-  expect_parts(error_of([&] { t.open(); }),
-               {"4 of 8 records are bad", "data.max_bad_fraction = 0.49", "train.csv:2: 3 fields"});
+  expect_parts(
+      error_of([&] { t.open(); }),
+      {"4 of 8 records are bad", "data.max_bad_fraction = 0.49", "train.csv:2: has 3 fields"});
 }
 
 TEST(Table, BadRecordsOfEveryKindAreCounted) {
@@ -347,11 +348,12 @@ TEST(Table, InputsNeedNoTarget) {
   EXPECT_EQ(refusal("x,z\n4,v\n", TableUse::kEvaluation),
             "eval.csv: the header has 2 columns, expected 3");
   EXPECT_EQ(refusal("x,y\n4,no\n", TableUse::kInputs),
-            "eval.csv: column 1 of the header is 'y', in the training file it is 'z'");
+            "eval.csv: column 1 of the header is 'y', but in the training file it is 'z'");
   EXPECT_EQ(refusal("x\n4\n", TableUse::kInputs),
             "eval.csv: the header has 1 columns, expected 3, or all but the target");
   EXPECT_EQ(refusal("x,z\n4,v\n1\n", TableUse::kInputs),
-            "eval.csv:3: 1 fields, expected 2 (data.bad_records: SKIP or REPLACE would go on)");
+            "eval.csv:3: has 1 fields, expected 2 (set data.bad_records to SKIP or REPLACE to "
+            "continue without it)");
   t = table_of("1,no,u\n2,yes,v\n4,no,u\n", "1");
   EXPECT_EQ(inputs_of("4,no,v\n1,yes,u\n", false), wanted);
   EXPECT_EQ(inputs_of("4,v\n1,u\n", false), wanted);

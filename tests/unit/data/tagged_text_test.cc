@@ -113,8 +113,8 @@ TEST_F(TaggedText, BadSentencesAreReplaced) {
 TEST_F(TaggedText, SaysThatEveryTagIsTheSame) {
   train_on("a X\nb X\n");
   const OpenedData opened = open();
-  ASSERT_EQ(opened.summary.doubts.size(), 1u);
-  expect_parts(opened.summary.doubts[0], {"every word has the tag 'X'"});
+  ASSERT_EQ(opened.summary.warnings.size(), 1u);
+  expect_parts(opened.summary.warnings[0], {"every word has the tag 'X'"});
 }
 
 }  // namespace

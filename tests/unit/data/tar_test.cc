@@ -137,8 +137,8 @@ TEST(TarIndex, NamesWhatLacksAHalf) {
   ASSERT_EQ(bad.size(), 4u);
   expect_parts(bad[0], {"t.tar", "'a'", "no class"});
   expect_parts(bad[1], {"'b'", "no image"});
-  expect_parts(bad[2], {"'c'", "no number"});
-  expect_parts(bad[3], {"'d'", "no number"});
+  expect_parts(bad[2], {"'c'", "not a number"});
+  expect_parts(bad[3], {"'d'", "not a number"});
 }
 
 TEST(TarIndex, ClassesHaveALimit) {

@@ -1,6 +1,6 @@
 // Catches: a plan that needs files although the config says what they would hold, one that assumes
 // what the config does not say, and files that are here and are passed over.
-#include "runtime/data/assumed.h"
+#include "runtime/data/placeholder.h"
 
 #include "files.h"
 
@@ -39,23 +39,23 @@ using Name = std::string;
 using Names = std::vector<std::string>;
 
 OpenedData assume(const DataConfig& config, const ModelTraits& model) {
-  return open_or_assume_data(config, model, 1);
+  return open_data_or_placeholder(config, model, 1);
 }
 
-TEST(AssumedData, AreTokensOfTheModelsVocabulary) {
+TEST(PlaceholderData, AreTokensOfTheModelsVocabulary) {
   const DataConfig config = config_of(named<TokensConfig, Name>("train.bin", "val.bin"));
   const OpenedData opened = assume(config, test::gpt(1024, 50257));
   EXPECT_EQ(opened.summary.classes, 50257);
   EXPECT_EQ(opened.train->input().shape, Shape{1024});
   EXPECT_EQ(opened.train->input().dtype, DType::kI32);
   EXPECT_EQ(opened.eval->target().shape, Shape{1024});
-  expect_parts(opened.summary.assumed,
-               {"train.bin is not here", "50257 tokens, as model.gpt.vocabulary says"});
+  expect_parts(opened.summary.placeholder,
+               {"train.bin does not exist", "50257 tokens, as model.gpt.vocabulary says"});
   expect_parts(error_of([&] { assume(config, test::gpt(1024)); }),
-               {"data.tokens: '/absent/train.bin' is not here", "set model.gpt.vocabulary"});
+               {"data.tokens: '/absent/train.bin' does not exist", "set model.gpt.vocabulary"});
 }
 
-TEST(AssumedData, AreBytesOfText) {
+TEST(PlaceholderData, AreBytesOfText) {
   TextConfig text = named<TextConfig, Name>("a.txt");
   EXPECT_EQ(assume(config_of(text), test::gpt(64)).eval, nullptr);
   text.eval_fraction = 0.1f;
@@ -64,7 +64,7 @@ TEST(AssumedData, AreBytesOfText) {
   EXPECT_NE(opened.eval, nullptr);
 }
 
-TEST(AssumedData, AreTheImagesOfCifar) {
+TEST(PlaceholderData, AreTheImagesOfCifar) {
   const DataConfig config =
       config_of(named<CifarConfig, Names>({"data_batch_*.bin*"}, {"test_batch.bin"}));
   const OpenedData opened = assume(config, kResnet);
@@ -80,7 +80,7 @@ TEST(AssumedData, AreTheImagesOfCifar) {
   EXPECT_EQ(features.summary.height, 0);
 }
 
-TEST(AssumedData, AreImagesOfTheConfigsSize) {
+TEST(PlaceholderData, AreImagesOfTheConfigsSize) {
   DataConfig config = config_of(named<ImageFolderConfig, Name>("train"));
   config.image.size = 224;
   EXPECT_EQ(assume(config, kResnet).train->input().shape, (Shape{224, 224, 3}));
@@ -99,22 +99,22 @@ TEST(AssumedData, AreImagesOfTheConfigsSize) {
   expect_parts(error_of([&] { assume(config, kResnet); }), {"images", "set data.image.size"});
 }
 
-TEST(AssumedData, AreNotInventedWhereOnlyTheFileKnows) {
+TEST(PlaceholderData, AreNotInventedWhereOnlyTheFileKnows) {
   for (const DataConfig& config :
        {config_of(named<TableConfig, Name>("a.csv")), config_of(idx("a.csv"))}) {
     const std::string message = error_of([&] { assume(config, test::mlp()); });
-    expect_parts(message, {"'/absent/a.csv' is not here", "give the file"});
+    expect_parts(message, {"'/absent/a.csv' does not exist", "give the file"});
     EXPECT_EQ(message.find("set "), std::string::npos) << message;
   }
 }
 
-TEST(AssumedData, AreReadWhereTheyAreHere) {
+TEST(PlaceholderData, AreReadWhereTheyAreHere) {
   const test::TemporaryFolder folder;
   folder.write("a.txt", std::string(100, 'x'));
   const DataConfig config = config_of(named<TextConfig, Name>("a.txt"), folder.path());
   const OpenedData opened = assume(config, test::gpt(9));
   EXPECT_EQ(opened.train->resident_bytes(), 100);
-  EXPECT_TRUE(opened.summary.assumed.empty());
+  EXPECT_TRUE(opened.summary.placeholder.empty());
   const OpenedData made = assume(config_of(SyntheticConfig{.samples = 5}), test::mlp());
   EXPECT_EQ(made.train->samples(), 5);
   // A file that is here and broken is no reason to assume another one.

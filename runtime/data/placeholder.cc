@@ -1,4 +1,4 @@
-#include "runtime/data/assumed.h"
+#include "runtime/data/placeholder.h"
 
 #include <filesystem>
 #include <memory>
@@ -16,8 +16,8 @@
 namespace lockstep {
 namespace {
 
-// Whether there is a file of this name, or pattern, wherever it leads to.
-bool is_here(const DataConfig& config, const std::string& name) {
+// Whether the file exists, or all files of the pattern; symbolic links are followed.
+bool exists(const DataConfig& config, const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(fs::path(config.dir) / name, error)) return true;
@@ -27,24 +27,24 @@ bool is_here(const DataConfig& config, const std::string& name) {
          expand_names({name}, config.dir, "data." + name_of(config.source)))
       if (!fs::exists(fs::path(config.dir) / file, error)) return false;
   } catch (const DataError&) {
-    return false;  // nothing matches
+    return false;  // no file matches the pattern
   }
   return true;
 }
 
-// The first file that is not here; empty: all are.
+// The first file that does not exist, or "".
 std::string missing_file(const DataConfig& config, const DataFormat& format) {
   for (const std::string& file : format.files())
-    if (!file.empty() && !is_here(config, file)) return file;
+    if (!file.empty() && !exists(config, file)) return file;
   return "";
 }
 
-// Samples with a shape, and nothing in them.
-class AssumedDataset final : public Dataset {
+// Samples that have shapes but no contents.
+class PlaceholderDataset final : public Dataset {
  public:
-  AssumedDataset(SampleSpec input, SampleSpec target)
+  PlaceholderDataset(SampleSpec input, SampleSpec target)
       : input_(std::move(input)), target_(std::move(target)) {}
-  int64_t samples() const override { return kAssumedSamples; }
+  int64_t samples() const override { return kPlaceholderSamples; }
   const SampleSpec& input() const override { return input_; }
   const SampleSpec& target() const override { return target_; }
   void read(const SampleKey&, std::byte*, std::byte*) const override { LOCKSTEP_CHECK(false); }
@@ -54,9 +54,9 @@ class AssumedDataset final : public Dataset {
   SampleSpec input_, target_;
 };
 
-class AssumedStore final : public ImageStore {
+class PlaceholderStore final : public ImageStore {
  public:
-  explicit AssumedStore(AssumedImages images) : images_(images) {}
+  explicit PlaceholderStore(PlaceholderImages images) : images_(images) {}
   int64_t count() const override { return images_.count; }
   int32_t label(int64_t) const override { return 0; }
   std::string name(int64_t) const override { return "assumed"; }
@@ -67,31 +67,33 @@ class AssumedStore final : public ImageStore {
   int64_t resident_bytes() const override { return images_.resident_bytes; }
 
  private:
-  AssumedImages images_;
+  PlaceholderImages images_;
 };
 
-OpenedData make_sequences(const AssumedData& assumed, const ModelTraits& model, bool has_eval) {
+OpenedData make_sequences(const PlaceholderData& placeholder,
+                          const ModelTraits& model,
+                          bool has_eval) {
   OpenedData opened;
   const bool values = model.text_task == TextTask::kSequenceValues;
-  (values ? opened.summary.target_columns : opened.summary.classes) = assumed.outputs;
+  (values ? opened.summary.target_columns : opened.summary.classes) = placeholder.outputs;
   opened.summary.features = model.context;
-  opened.summary.vocabulary = assumed.vocabulary;
-  const SampleSpec input = text_input(model, assumed.packed);
-  const SampleSpec target = text_target(model, assumed.outputs);
-  opened.train = std::make_unique<AssumedDataset>(input, target);
-  if (has_eval) opened.eval = std::make_unique<AssumedDataset>(input, target);
+  opened.summary.vocabulary = placeholder.vocabulary;
+  const SampleSpec input = text_input(model, placeholder.packed);
+  const SampleSpec target = text_target(model, placeholder.outputs);
+  opened.train = std::make_unique<PlaceholderDataset>(input, target);
+  if (has_eval) opened.eval = std::make_unique<PlaceholderDataset>(input, target);
   return opened;
 }
 
-OpenedData make_images(const AssumedData& assumed,
+OpenedData make_images(const PlaceholderData& placeholder,
                        const DataConfig& config,
                        const ModelTraits& model,
                        uint64_t seed,
                        bool has_eval) {
   ImageStores stores;
-  stores.train = std::make_shared<AssumedStore>(assumed.train);
-  if (has_eval) stores.eval = std::make_shared<AssumedStore>(assumed.eval);
-  stores.classes = assumed.outputs;
+  stores.train = std::make_shared<PlaceholderStore>(placeholder.train);
+  if (has_eval) stores.eval = std::make_shared<PlaceholderStore>(placeholder.eval);
+  stores.classes = placeholder.outputs;
   OpenedData opened = open_stores(config, stores, seed);
   return model.wants_images() ? std::move(opened) : flatten_images(std::move(opened), model);
 }
@@ -101,44 +103,47 @@ OpenedData make_images(const AssumedData& assumed,
 MissingFile::MissingFile(const DataConfig& data, const ModelTraits& model, std::string name)
     : data_(data), model_(model), name_(std::move(name)) {}
 
-AssumedData MissingFile::with_outputs_of_model(const std::string& what) const {
+PlaceholderData MissingFile::with_outputs_of_model(const std::string& what) const {
   const std::string field = model_.field(model_.outputs_field);
   if (model_.outputs == 0)
-    refuse(fmt::format("how many {} there are", what), fmt::format("set {}, or ", field));
-  AssumedData assumed;
-  assumed.what = fmt::format("{} {}, as {} says",
-                             model_.outputs,
-                             what,
-                             model_.file.empty() ? field : in_quotes(model_.file));
-  assumed.outputs = model_.outputs;
-  assumed.vocabulary = model_.vocabulary;
-  return assumed;
+    refuse(fmt::format("the number of {}", what), fmt::format("set {}, or ", field));
+  PlaceholderData placeholder;
+  placeholder.what = fmt::format("{} {}, as {} says",
+                                 model_.outputs,
+                                 what,
+                                 model_.file.empty() ? field : in_quotes(model_.file));
+  placeholder.outputs = model_.outputs;
+  placeholder.vocabulary = model_.vocabulary;
+  return placeholder;
 }
 
 void MissingFile::refuse(const std::string& unknown, const std::string& remedy) const {
   throw DataError(
-      "{}: '{}' is not here, and nothing else says {}; {}give the file, or its folder with --data",
+      "{}: '{}' does not exist, and the config does not give {}; {}give the file, or its folder "
+      "with --data",
       "data." + name_of(data_.source),
       (std::filesystem::path(data_.dir) / name_).string(),
       unknown,
       remedy);
 }
 
-OpenedData open_or_assume_data(const DataConfig& config, const ModelTraits& model, uint64_t seed) {
+OpenedData open_data_or_placeholder(const DataConfig& config,
+                                    const ModelTraits& model,
+                                    uint64_t seed) {
   const std::unique_ptr<const DataFormat> format = format_of(config);
   const std::string name = missing_file(config, *format);
   if (name.empty()) return open_data(config, model, seed, /*need_train=*/true);
-  const AssumedData assumed = format->assume(MissingFile(config, model, name));
+  const PlaceholderData placeholder = format->make_placeholder(MissingFile(config, model, name));
   OpenedData opened = model.input == ModelInput::kTokens
-                          ? make_sequences(assumed, model, format->has_eval())
-                          : make_images(assumed, config, model, seed, format->has_eval());
-  opened.summary.assumed =
-      fmt::format("{} is not here: assumed {}, {} samples{}",
+                          ? make_sequences(placeholder, model, format->has_eval())
+                          : make_images(placeholder, config, model, seed, format->has_eval());
+  opened.summary.placeholder =
+      fmt::format("{} does not exist: assumed {}, {} samples{}",
                   name,
-                  assumed.what,
+                  placeholder.what,
                   opened.train->samples(),
-                  assumed.in_memory_counted ? "" : ", and no memory for its files");
-  opened.summary.description = opened.summary.assumed;
+                  placeholder.in_memory_counted ? "" : ", and no memory for its files");
+  opened.summary.description = opened.summary.placeholder;
   return opened;
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/data/tables/table_doubts.h"
+#include "runtime/data/tables/table_warnings.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,23 +10,25 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kFewOf = 10;  // one cell of so many, or fewer, is a slip rather than a kind
+// If at most one cell in this many is not a number, these cells are probably mistakes.
+constexpr int64_t kCellsPerMistake = 10;
 
-// Looks through the rows of one table for what is doubtful in a column.
-class DoubtFinder {
+// Finds suspicious properties of the columns of one table. Each about_...() returns a warning or
+// "".
+class WarningFinder {
  public:
-  DoubtFinder(const TableText& file,
-              const TableConfig& config,
-              const TableSchema& schema,
-              const TableColumns& table)
+  WarningFinder(const TableText& file,
+                const TableConfig& config,
+                const TableSchema& schema,
+                const TableColumns& table)
       : file_(file), config_(config), schema_(schema), table_(table) {}
 
-  // The line of the first row that `wanted` picks, and how many it picks.
+  // The number of rows that `wanted` selects, and the line of the first one.
   struct Rows {
     int64_t count = 0, first_line = 0;
   };
   template <typename Wanted>
-  Rows rows_where(Wanted&& wanted) const {
+  Rows count_rows(Wanted&& wanted) const {
     Rows rows;
     for (const TableRecord& record : table_.records) {
       if (record.row < 0 || !wanted(record.row)) continue;
@@ -42,12 +44,12 @@ class DoubtFinder {
     return quote_cell(reader.fields()[column]);
   }
 
-  std::string place(size_t column, const Rows& rows) const {
+  std::string describe_first(size_t column, const Rows& rows) const {
     return fmt::format(
         "the first is {} on line {}", cell(column, rows.first_line), rows.first_line);
   }
 
-  // Of a column that became categorical because some cell is no number.
+  // Describes a column that became categorical because some cells are not numbers.
   std::string about_kind(size_t column) const {
     const TableColumn& cells = table_.columns[column];
     enum Kind : char { kNumber, kTooLarge, kText };
@@ -63,39 +65,42 @@ class DoubtFinder {
       const int32_t id = cells.ids[static_cast<size_t>(row)];
       return id < 0 ? char{kNumber} : kinds[static_cast<size_t>(id)];
     };
-    const Rows others = rows_where([&](int64_t row) { return kind_of(row) != kNumber; });
-    const Rows texts = rows_where([&](int64_t row) { return kind_of(row) == kText; });
+    const Rows non_numbers = count_rows([&](int64_t row) { return kind_of(row) != kNumber; });
+    const Rows texts = count_rows([&](int64_t row) { return kind_of(row) == kText; });
     const Rows given =
-        rows_where([&](int64_t row) { return cells.ids[static_cast<size_t>(row)] >= 0; });
-    if (others.count == 0 || (texts.count > 0 && others.count * kFewOf > given.count)) return "";
+        count_rows([&](int64_t row) { return cells.ids[static_cast<size_t>(row)] >= 0; });
+    if (non_numbers.count == 0 ||
+        (texts.count > 0 && non_numbers.count * kCellsPerMistake > given.count))
+      return "";
     return fmt::format(
-        "{}: {} is taken as categorical, of {} values, since {} of its {} cells {} no number that "
-        "float32 holds: {}; name it in data.table.categorical where that is meant, else in .numeric",
+        "{}: {} is taken as categorical with {} values, because {} of its {} cells {} not a "
+        "float32 number: {}; name it in data.table.categorical if that is intended, otherwise in "
+        ".numeric",
         file_.name,
         schema_.describe(column),
         cells.names.size(),
-        others.count,
+        non_numbers.count,
         given.count,
-        others.count == 1 ? "is" : "are",
-        place(column, others));
+        non_numbers.count == 1 ? "is" : "are",
+        describe_first(column, non_numbers));
   }
 
   std::string about_emptiness(size_t column) const {
     const std::vector<double>& numbers = table_.columns[column].numbers;
     if (!std::all_of(numbers.begin(), numbers.end(), [](double n) { return std::isnan(n); }))
       return "";
-    const Rows all = rows_where([](int64_t) { return true; });
+    const Rows all = count_rows([](int64_t) { return true; });
     return fmt::format(
-        "{}: {} has no value: all its {} cells are missing, {}; name it in data.table.ignore",
+        "{}: {} has no values: all its {} cells are missing, {}; name it in data.table.ignore",
         file_.name,
         schema_.describe(column),
         all.count,
-        place(column, all));
+        describe_first(column, all));
   }
 
   std::string about_target(const std::vector<double>& targets) const {
     const Rows good =
-        rows_where([&](int64_t row) { return !std::isnan(targets[static_cast<size_t>(row)]); });
+        count_rows([&](int64_t row) { return !std::isnan(targets[static_cast<size_t>(row)]); });
     const auto first =
         std::find_if(targets.begin(), targets.end(), [](double t) { return !std::isnan(t); });
     const bool same = std::all_of(targets.begin(), targets.end(), [&](double target) {
@@ -103,11 +108,11 @@ class DoubtFinder {
     });
     if (good.count < 2 || !same) return "";
     return fmt::format(
-        "{}: the target {} has one value in all {} rows, {}: there is nothing to learn",
+        "{}: the target {} has the same value in all {} rows, {}: there is nothing to learn",
         file_.name,
         schema_.describe(schema_.target),
         good.count,
-        place(schema_.target, good));
+        describe_first(schema_.target, good));
   }
 
  private:
@@ -119,15 +124,15 @@ class DoubtFinder {
 
 }  // namespace
 
-std::vector<std::string> find_doubts(const TableText& file,
-                                     const TableConfig& config,
-                                     const TableSchema& schema,
-                                     const TableColumns& table,
-                                     const std::vector<double>& targets) {
-  const DoubtFinder find(file, config, schema, table);
-  std::vector<std::string> doubts;
-  const auto note = [&](std::string doubt) {
-    if (!doubt.empty()) doubts.push_back(std::move(doubt));
+std::vector<std::string> find_warnings(const TableText& file,
+                                       const TableConfig& config,
+                                       const TableSchema& schema,
+                                       const TableColumns& table,
+                                       const std::vector<double>& targets) {
+  const WarningFinder find(file, config, schema, table);
+  std::vector<std::string> warnings;
+  const auto note = [&](std::string warning) {
+    if (!warning.empty()) warnings.push_back(std::move(warning));
   };
   if (table.rows > 0) {
     for (size_t i = 0; i < schema.columns.size(); ++i) {
@@ -138,7 +143,7 @@ std::vector<std::string> find_doubts(const TableText& file,
     }
     note(find.about_target(targets));
   }
-  return doubts;
+  return warnings;
 }
 
 std::vector<std::string> find_unknown_categories(const TableText& file,
@@ -146,7 +151,7 @@ std::vector<std::string> find_unknown_categories(const TableText& file,
                                                  const TableColumns& table,
                                                  std::span<const int64_t> rows,
                                                  const TableEncoder& encoder) {
-  std::vector<std::string> doubts;
+  std::vector<std::string> warnings;
   for (const ColumnEncoding& encoding : encoder.encodings()) {
     if (encoding.kind != ColumnKind::kCategorical) continue;
     const TableColumn& column = table.columns[encoding.column];
@@ -165,9 +170,9 @@ std::vector<std::string> find_unknown_categories(const TableText& file,
                                      table.records.end(),
                                      [&](const TableRecord& of) { return of.row == first; });
     const int32_t id = column.ids[static_cast<size_t>(first)];
-    doubts.push_back(fmt::format(
-        "{}: {} has values in {} of {} evaluation rows that no training row has: the first is {} on "
-        "line {}; they are taken as missing",
+    warnings.push_back(fmt::format(
+        "{}: {} has values in {} of {} evaluation rows that no training row has: the first is {} "
+        "on line {}; they are treated as missing",
         file.name,
         schema.describe(encoding.column),
         count,
@@ -175,7 +180,7 @@ std::vector<std::string> find_unknown_categories(const TableText& file,
         quote_cell(column.names[static_cast<size_t>(id)]),
         record->line));
   }
-  return doubts;
+  return warnings;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // Catches: a table with a slip in it, of which nobody says anything, and warnings of what is meant.
-#include "runtime/data/tables/table_doubts.h"
+#include "runtime/data/tables/table_warnings.h"
 
 #include <gtest/gtest.h>
 
@@ -20,40 +20,40 @@ std::string rows(int count, int at = -1, const std::string& change = "") {
   return text;
 }
 
-std::vector<std::string> doubts_of(const std::string& text, TableConfig table = {}) {
+std::vector<std::string> warnings_of(const std::string& text, TableConfig table = {}) {
   table.target = "y";
   const TableText file{text, "t.csv"};
   return make_table(file, nullptr, DataConfig{}, table, test::mlp(), TableUse::kTraining)
-      .summary.doubts;
+      .summary.warnings;
 }
 
 TEST(TableDoubts, ASlipThatMakesAColumnCategorical) {
-  const std::vector<std::string> doubts = doubts_of(rows(4000, 16, "1O,a"));
-  ASSERT_EQ(doubts.size(), 1u);
-  expect_parts(doubts[0],
-               {"t.csv: column 'x' is taken as categorical, of 4000 values",
-                "1 of its 4000 cells is no number",
+  const std::vector<std::string> warnings = warnings_of(rows(4000, 16, "1O,a"));
+  ASSERT_EQ(warnings.size(), 1u);
+  expect_parts(warnings[0],
+               {"t.csv: column 'x' is taken as categorical with 4000 values",
+                "1 of its 4000 cells is not a float32 number",
                 "the first is '1O' on line 18"});
 }
 
 TEST(TableDoubts, ANumberThatFloat32DoesNotHold) {
   // However many of them there are.
-  const std::vector<std::string> doubts = doubts_of("x,y\n1e999,a\n-1e999,b\n3,a\n");
-  ASSERT_EQ(doubts.size(), 1u);
-  expect_parts(doubts[0], {"2 of its 3 cells are no number", "'1e999' on line 2"});
+  const std::vector<std::string> warnings = warnings_of("x,y\n1e999,a\n-1e999,b\n3,a\n");
+  ASSERT_EQ(warnings.size(), 1u);
+  expect_parts(warnings[0], {"2 of its 3 cells are not a float32 number", "'1e999' on line 2"});
 }
 
 TEST(TableDoubts, AColumnWithoutAValue) {
-  const std::vector<std::string> doubts = doubts_of("x,e,y\n1,NaN,a\n2,NaN,b\n");
-  ASSERT_EQ(doubts.size(), 1u);
-  expect_parts(doubts[0],
+  const std::vector<std::string> warnings = warnings_of("x,e,y\n1,NaN,a\n2,NaN,b\n");
+  ASSERT_EQ(warnings.size(), 1u);
+  expect_parts(warnings[0],
                {"column 'e' has no value", "all its 2 cells", "the first is 'NaN' on line 2"});
 }
 
 TEST(TableDoubts, ATargetOfOneClass) {
-  const std::vector<std::string> doubts = doubts_of("x,y\n1,a\n2,a\n3,a\n");
-  ASSERT_EQ(doubts.size(), 1u);
-  expect_parts(doubts[0], {"column 'y' has one value in all 3 rows", "'a' on line 2"});
+  const std::vector<std::string> warnings = warnings_of("x,y\n1,a\n2,a\n3,a\n");
+  ASSERT_EQ(warnings.size(), 1u);
+  expect_parts(warnings[0], {"column 'y' has the same value in all 3 rows", "'a' on line 2"});
 }
 
 // Of the evaluation's rows, also where they are held out of the training file; a missing value is
@@ -67,23 +67,23 @@ TEST(TableDoubts, CategoriesThatTrainingHasNotSeen) {
   const auto open = [&] {
     return make_table(train, &eval, DataConfig{}, table, test::mlp(), TableUse::kTraining);
   };
-  const std::vector<std::string> doubts = open().summary.doubts;
-  ASSERT_EQ(doubts.size(), 1u);
-  expect_parts(doubts[0],
+  const std::vector<std::string> warnings = open().summary.warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  expect_parts(warnings[0],
                {"e.csv: column 'c' has values in 3 of 5 evaluation rows that no training row has",
                 "the first is 'green' on line 3"});
   table.strict = true;
   expect_parts(error_of(open), {"e.csv", "'green'", "data.table.strict"});
   table.ignore = {"c"};
-  EXPECT_TRUE(open().summary.doubts.empty());
+  EXPECT_TRUE(open().summary.warnings.empty());
 }
 
 TEST(TableDoubts, WhatIsMeantIsNoDoubt) {
-  EXPECT_TRUE(doubts_of(rows(4000)).empty());
-  EXPECT_TRUE(doubts_of("x,y\nred,a\n1,b\n2,a\n3,b\n").empty());  // a quarter is no slip
+  EXPECT_TRUE(warnings_of(rows(4000)).empty());
+  EXPECT_TRUE(warnings_of("x,y\nred,a\n1,b\n2,a\n3,b\n").empty());  // a quarter is no slip
   TableConfig categorical;
   categorical.categorical = {"x"};
-  EXPECT_TRUE(doubts_of(rows(4000, 16, "1O,a"), categorical).empty());
+  EXPECT_TRUE(warnings_of(rows(4000, 16, "1O,a"), categorical).empty());
 }
 
 TEST(TableDoubts, StrictMakesThemErrors) {
@@ -93,17 +93,17 @@ TEST(TableDoubts, StrictMakesThemErrors) {
                                   std::string("x,y\n1e999,a\n2,b\n"),
                                   std::string("x,e,y\n1,NaN,a\n2,NaN,b\n"),
                                   std::string("x,y\n1,a\n2,a\n")})
-    expect_parts(error_of([&] { doubts_of(text, strict); }), {"t.csv", "data.table.strict"});
-  EXPECT_TRUE(doubts_of(rows(10), strict).empty());
+    expect_parts(error_of([&] { warnings_of(text, strict); }), {"t.csv", "data.table.strict"});
+  EXPECT_TRUE(warnings_of(rows(10), strict).empty());
 }
 
 TEST(TableDoubts, EqualHeadersAreAlwaysAnError) {
-  expect_parts(error_of([&] { doubts_of("x,x,y\n1,2,a\n"); }),
-               {"t.csv", "names two columns, number 0 and 1 from 0, 'x'"});
+  expect_parts(error_of([&] { warnings_of("x,x,y\n1,2,a\n"); }),
+               {"t.csv", "columns 0 and 1 (from 0) of the header are both named 'x'"});
 }
 
 TEST(TableDoubts, ControlCharactersOfNamesAreEscaped) {
-  expect_parts(error_of([&] { doubts_of("\x1b[2J,\x1b[2J,y\n1,2,a\n"); }), {"'\\x1b[2J'"});
+  expect_parts(error_of([&] { warnings_of("\x1b[2J,\x1b[2J,y\n1,2,a\n"); }), {"'\\x1b[2J'"});
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+#pragma once
+// Warnings about tables: properties that look like mistakes but may be intended.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/data/tables/table_columns.h"
+#include "runtime/data/tables/table_encoder.h"
+
+namespace lockstep {
+
+// Warnings about a training file. Each names the column, the number of cells in question, and the
+// text and line of the first one. There is a warning if
+// - a column was inferred to be categorical because of at most a tenth of its cells, or only
+//   because of numbers beyond float32;
+// - a numeric column has no values;
+// - all rows have the same target.
+// `targets`: (rows), NaN for invalid ones. `file` is read again to quote cells.
+std::vector<std::string> find_warnings(const TableText& file,
+                                       const TableConfig& config,
+                                       const TableSchema& schema,
+                                       const TableColumns& table,
+                                       const std::vector<double>& targets);
+
+// Warnings about values in categorical columns of the evaluation rows that no training row has, so
+// that the model has not learned them. There is a warning for each such column, with the number of
+// rows and the first value.
+std::vector<std::string> find_unknown_categories(const TableText& file,
+                                                 const TableSchema& schema,
+                                                 const TableColumns& table,
+                                                 std::span<const int64_t> rows,
+                                                 const TableEncoder& encoder);
+
+}  // namespace lockstep
