@@ -1,12 +1,12 @@
 #pragma once
-// Invariants, for files that a compiler without fmt reads (kernels for the GPU). Others use
-// LOCKSTEP_CHECK of error.h, which says more.
+// Invariants, for files that are compiled without fmt (GPU kernels). Other files use LOCKSTEP_CHECK
+// of error.h, whose message has more detail.
 
 namespace lockstep {
 
 // Prints "internal error: ..." with file and line to stderr and ends the process with
-// ExitCode::kInternal (or with abort(), for a core file, where the environment has
-// LOCKSTEP_ABORT=1).
+// ExitCode::kInternal. If the environment has LOCKSTEP_ABORT=1, it calls abort() instead, for a
+// core file.
 [[noreturn, gnu::cold]] void invariant_failed(const char* expression, const char* file, int line);
 
 }  // namespace lockstep

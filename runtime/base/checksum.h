@@ -1,5 +1,5 @@
 #pragma once
-// The checksum that every tensor and file of a checkpoint has, and texts that ranks compare.
+// Checksums of the tensors and files of a checkpoint, and of texts that ranks compare.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// XXH3-64 (seed 0) of data that comes in parts.
+// XXH3-64 (seed 0) of data that is passed in parts.
 class Checksum {
  public:
   Checksum();
@@ -23,15 +23,16 @@ class Checksum {
 };
 
 uint64_t checksum_of(const void* data, size_t bytes);
-// Of the text.
+// The checksum of the text's bytes.
 uint64_t hash_text(std::string_view text);
 
-// 16 lower-case hexadecimal digits, as `xxhsum -H3` prints them, and back; from_hex returns false
-// on anything else.
+// 16 lower-case hexadecimal digits, as `xxhsum -H3` prints them, and back. from_hex returns false
+// if the text is anything else.
 std::string to_hex(uint64_t value);
 bool from_hex(std::string_view text, uint64_t& value);
 
-// `name` in quotes for a one-line message: escapes what is not printable, cuts what is very long.
+// `name` in quotes for a one-line message. Characters that are not printable ASCII are escaped, and
+// names longer than 200 bytes are truncated.
 std::string quote_name(std::string_view name);
 
 }  // namespace lockstep

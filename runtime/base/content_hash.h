@@ -1,6 +1,7 @@
 #pragma once
-// The hash of a set of weights: the sum, modulo 2^64, of a mix of every element's number and bits.
-// So it can be taken in any order, in parallel and slice by slice, and the slices' hashes added.
+// The hash of a set of weights: the sum, modulo 2^64, of a mix of every element's index and bits.
+// It can be computed in any order and in parallel. The hashes of slices add up to the hash of the
+// whole.
 
 #include <cstdint>
 
@@ -8,15 +9,15 @@
 
 namespace lockstep {
 
-// What hashing finds: a sum that does not depend on how the elements are divided among calls, and
-// how many of them are NaN or infinite.
+// The result of hashing: a sum that does not depend on how the elements are divided among calls,
+// and the number of elements that are NaN or infinite.
 struct ContentHash {
   uint64_t sum = 0;
   uint64_t not_finite = 0;
 };
 
-// The mix is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) over the element's
-// number and its bits, spread apart by odd constants.
+// The mix is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), applied to the
+// element's index and its bits, each multiplied by an odd constant.
 LOCKSTEP_HD uint64_t mix_element(uint64_t index, uint32_t bits) {
   uint64_t z = (index + 1) * 0x9E3779B97F4A7C15u + bits * 0xD1B54A32D192ED03u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -24,7 +25,7 @@ LOCKSTEP_HD uint64_t mix_element(uint64_t index, uint32_t bits) {
   return z ^ (z >> 31);
 }
 
-// Whether a float of these bits is NaN or infinite.
+// Whether the float with these bits is NaN or infinite.
 LOCKSTEP_HD bool is_not_finite(uint32_t bits) { return (bits & 0x7F800000u) == 0x7F800000u; }
 
 }  // namespace lockstep

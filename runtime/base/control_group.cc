@@ -19,13 +19,13 @@ bool lists(const std::string& names, std::string_view name) {
 
 struct Mount {
   fs::path top;     // the group that is mounted
-  fs::path folder;  // where
+  fs::path folder;  // the mount point
 };
 
-// Where a hierarchy of groups is mounted: version 2's only one, or the one of version 1 that has
-// the controller. A line of mountinfo reads
+// The mount points of a hierarchy of groups: the single hierarchy of version 2, or the hierarchy of
+// version 1 that has the controller. A line of mountinfo reads
 //   36 31 0:33 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
-// The usual place comes last, for sandboxes that show other mounts than they have.
+// The usual mount point is added last, because a sandbox may list other mounts than it has.
 std::vector<Mount> find_mounts(int version, std::string_view controller, const fs::path& root) {
   std::vector<Mount> mounts;
   std::ifstream lines(root / "proc/self/mountinfo");
@@ -46,8 +46,8 @@ std::vector<Mount> find_mounts(int version, std::string_view controller, const f
   return mounts;
 }
 
-// The path of a group below the group that is mounted. A container may see its host's path although
-// only its own group is mounted.
+// The path of a group relative to the group that is mounted. A container may see its path on the
+// host although only its own group is mounted; then the whole path is used.
 fs::path below(const fs::path& top, const fs::path& group) {
   const fs::path path = group.lexically_relative(top);
   if (path.empty() || *path.begin() == "..") return group.relative_path();

@@ -1,5 +1,5 @@
 #pragma once
-// The control groups (cgroups) that a process is in, of version 1 and 2.
+// The control groups (cgroups, version 1 and 2) that a process belongs to.
 
 #include <filesystem>
 #include <string>
@@ -9,13 +9,13 @@
 namespace lockstep {
 
 struct ControlGroup {
-  std::filesystem::path folder;  // its files, such as cpu.max
+  std::filesystem::path folder;  // holds the group's files, such as cpu.max
   int version;                   // 1 or 2
 };
 
-// The groups that may limit what `controller` ("cpu", "memory") gives the process, by its number or
-// "self": its own and those above it, innermost first, as far as they are mounted. Files are read
-// under `root`, which is another folder only in tests.
+// The groups that may limit the process's use of `controller` ("cpu", "memory"): its own group and
+// that group's ancestors, innermost first, as far as they are mounted. `process` is a process id or
+// "self". `root` differs from "/" only in tests.
 std::vector<ControlGroup> control_groups(std::string_view controller,
                                          const std::filesystem::path& root = "/",
                                          const std::string& process = "self");

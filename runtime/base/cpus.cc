@@ -21,7 +21,7 @@ struct FreeCpuSet {
   void operator()(cpu_set_t* set) const { CPU_FREE(set); }
 };
 
-// A group's own quota; none if it sets none.
+// The quota of this group, if it sets one.
 std::optional<double> quota_in(const ControlGroup& group) {
   double quota = 0, period = 0;  // microseconds
   if (group.version == 2) {
@@ -36,15 +36,15 @@ std::optional<double> quota_in(const ControlGroup& group) {
   return quota / period;
 }
 
-// A folder's device and number, which containers of one host see alike.
+// The folder's device and inode, which are the same in all containers of a host.
 std::string identity_of(const std::filesystem::path& folder) {
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) return folder.string();
   return fmt::format("{}:{}", status.st_dev, status.st_ino);
 }
 
-// The number of a variable, of "4,2", a list for each level of nesting, the first; none if it is not
-// set, or is anything else.
+// The value of a variable that is a positive integer. If it is a list with one number per nesting
+// level ("4,2"), the first number counts. No value if the variable is not set or is anything else.
 std::optional<int> number_in_environment(const char* name) {
   constexpr std::string_view kSpaces = " \t";
   const char* const value = std::getenv(name);
@@ -62,7 +62,7 @@ std::optional<int> number_in_environment(const char* name) {
 
 std::vector<int> allowed_cpus() {
   std::vector<int> cpus;
-  // The kernel refuses a set that is smaller than its own.
+  // The kernel rejects a set that is smaller than its own.
   for (int room = CPU_SETSIZE; room <= 64 * CPU_SETSIZE; room *= 2) {
     const std::unique_ptr<cpu_set_t, FreeCpuSet> set(CPU_ALLOC(room));
     const size_t bytes = CPU_ALLOC_SIZE(room);
@@ -93,21 +93,23 @@ CpuShare share_of(const CpuLimits& limits,
                   int on_cpus,
                   const std::vector<int>& in_group) {
   constexpr double kRounding = 1e-6;
-  const auto whole = [](double share) { return std::max(1, static_cast<int>(share + kRounding)); };
+  const auto at_least_one = [](double share) {
+    return std::max(1, static_cast<int>(share + kRounding));
+  };
   const auto ranks = [](int count) {
     return count > 1 ? fmt::format(" for {} ranks", count) : std::string();
   };
   CpuShare share{
-      whole(cpus),
+      at_least_one(cpus),
       fmt::format(
           "{} CPU{}{}", limits.cpus.size(), limits.cpus.size() == 1 ? "" : "s", ranks(on_cpus))};
-  const auto limit = [&](int most, const std::string& reason) {
-    if (most < share.cpus) share = {most, reason};
+  const auto limit = [&](int max_cpus, const std::string& reason) {
+    if (max_cpus < share.cpus) share = {max_cpus, reason};
   };
   for (size_t i = 0; i < limits.quotas.size(); ++i) {
     const double quota = limits.quotas[i].cpus;
     limit(
-        whole(std::ceil(quota - kRounding) / in_group[i]),
+        at_least_one(std::ceil(quota - kRounding) / in_group[i]),
         fmt::format("a quota of {:.3g} CPU{}{}", quota, quota == 1 ? "" : "s", ranks(in_group[i])));
   }
   if (limits.slurm_cpus_per_task)

@@ -1,5 +1,5 @@
 #pragma once
-// Types of the elements of tensors.
+// Element types of tensors.
 
 #include <cstddef>
 #include <cstdint>

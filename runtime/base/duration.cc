@@ -6,10 +6,10 @@
 namespace lockstep {
 
 std::optional<double> parse_duration(const std::string& text) {
-  const std::string number = R"(([0-9]{1,9}(?:\.[0-9]{1,9})?))", whole = "([0-9]{1,9})";
+  const std::string number = R"(([0-9]{1,9}(?:\.[0-9]{1,9})?))", integer = "([0-9]{1,9})";
   const auto with_unit = [&](const char* unit) { return "(?:" + number + unit + ")?"; };
   const std::regex units(with_unit("d") + with_unit("h") + with_unit("m") + with_unit("s")),
-      colons("(?:" + whole + "-)?" + whole + ":" + whole + ":" + whole);
+      colons("(?:" + integer + "-)?" + integer + ":" + integer + ":" + integer);
   constexpr std::array<double, 4> kSeconds = {86'400, 3'600, 60, 1};
   std::smatch parts;
   constexpr size_t kMaxCharacters = 100;

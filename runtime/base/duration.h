@@ -5,8 +5,9 @@
 
 namespace lockstep {
 
-// Seconds of a length of time as people write it, "90s", "45m", "2.5h", "1d12h", or as Slurm does,
-// "HOURS:MINUTES:SECONDS", with "DAYS-" before it or not; nothing where the text is none.
+// Parses a duration as people write it ("90s", "45m", "2.5h", "1d12h") or as Slurm does
+// ("HOURS:MINUTES:SECONDS", or with "DAYS-" in front). Returns seconds, or no value if the text is
+// no duration.
 std::optional<double> parse_duration(const std::string& text);
 
 }  // namespace lockstep

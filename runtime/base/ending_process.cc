@@ -28,7 +28,8 @@ bool is_ending_thread(const fs::path& thread) {
   std::ifstream file(thread / "stat");
   std::string line, state;
   std::getline(file, line);
-  std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name before may have spaces
+  // The fields after the name, which is in parentheses and may have spaces.
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
   long skipped = 0;
   unsigned flags = 0;
   fields >> state;

@@ -1,5 +1,5 @@
 #pragma once
-// Processes of this host that have got SIGKILL, and that the kernel still keeps.
+// Detects processes of this host that have received SIGKILL but that the kernel still keeps.
 
 #include <sys/types.h>
 
@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-// Whether the process is there but runs none of its own code any more: each of its threads has got
-// SIGKILL, or is ending. It may hold locks for as long as the kernel keeps it, for example if a file system
-// hangs. proc: another folder only in tests.
+// Whether the process exists but runs no more of its own code, because each of its threads has
+// received SIGKILL or is exiting. It may still hold locks for as long as the kernel keeps it, for
+// example while a file system hangs. `proc` differs from /proc only in tests.
 bool is_ending(pid_t process, const std::filesystem::path& proc = "/proc");
 
 }  // namespace lockstep

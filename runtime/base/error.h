@@ -22,11 +22,11 @@ enum class ExitCode : int {
   kPeer = 6,        // a peer or the network failed
   kNumeric = 7,     // NaN, Inf or diverged replicas
   kInternal = 70,   // a broken invariant of Lockstep itself
-  kPreempted = 75,  // checkpoint written on request: start me again
+  kPreempted = 75,  // checkpoint written on request: start the run again
 };
 
-// Base of all recoverable errors. what() is one line that names the field or file, the value and
-// what is allowed.
+// Base class of all recoverable errors. what() is one line that names the field or file, its value
+// and the allowed values.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -53,13 +53,13 @@ using MemoryError = CodedError<ExitCode::kMemory>;
 using CommError = CodedError<ExitCode::kPeer>;
 using NumericError = CodedError<ExitCode::kNumeric>;
 
-// A system call on a file failed. The message has operation, path and strerror text. Callers that
-// know what the file is for rethrow it as DataError or CheckpointError; uncaught it counts as a
-// failure of the run folder.
+// A system call on a file failed. The message has the operation, the path and the text of
+// strerror(). Callers that know the file's purpose rethrow it as DataError or CheckpointError. If
+// nobody catches it, it counts as a failure of the run folder.
 class IoError : public Error {
  public:
   IoError(const std::string& operation, const std::string& path, int error_number);
-  // Where no system call failed: `reason` in the place of its text.
+  // For failures without a failed system call: `reason` replaces the text of strerror().
   IoError(const std::string& operation, const std::string& path, const std::string& reason);
   int error_number() const { return error_number_; }
 
@@ -67,7 +67,7 @@ class IoError : public Error {
   int error_number_ = 0;
 };
 
-// As invariant_failed(), with a message.
+// Like invariant_failed() of check.h, with a message.
 [[noreturn, gnu::cold]] void invariant_failed_saying(const char* expression,
                                                      const char* file,
                                                      int line,
@@ -85,8 +85,8 @@ template <typename... Args>
 
 }  // namespace lockstep
 
-// Checks an invariant of Lockstep itself, never user input. Arguments after the condition are a fmt
-// format and its values.
+// Checks an invariant of Lockstep itself, never user input. The arguments after the condition are
+// an optional fmt format string and its values.
 #define LOCKSTEP_CHECK(condition, ...)                                                         \
   do {                                                                                         \
     if (!(condition)) [[unlikely]]                                                             \

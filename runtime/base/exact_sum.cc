@@ -8,7 +8,7 @@ namespace lockstep {
 double ExactSum::value() const {
   if (words[kNans] > 0) return std::numeric_limits<double>::quiet_NaN();
   if (words[kInfinities] > 0) return std::numeric_limits<double>::infinity();
-  // To base 2^32.
+  // The number in base 2^32, with carries propagated.
   uint64_t digits[kLimbs + 1], carry = 0;
   for (int i = 0; i < kLimbs; ++i) {
     const uint64_t sum = words[i] + carry;
@@ -19,8 +19,8 @@ double ExactSum::value() const {
   int top = kLimbs;
   while (top > 0 && digits[top] == 0) --top;
   const auto digit = [&](int i) { return i >= 0 ? digits[i] : 0; };
-  // The first 64 bits of the number, the last of them set if anything follows: converting them
-  // rounds as converting all bits would.
+  // The first 64 bits of the number. The last of them is set if any bit after them is set (a sticky
+  // bit), so that converting them rounds exactly as converting all bits would.
   uint64_t first = digit(top) << 32 | digit(top - 1);
   if (first == 0) return 0;
   const int zeros = std::countl_zero(first);

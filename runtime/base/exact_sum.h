@@ -1,10 +1,10 @@
 #pragma once
-// Sums of squares of floats that no order of addition changes: the same bits however the floats are
-// divided among calls, threads and ranks, as long as no chunk is cut.
+// Sums of squares of floats that do not depend on the order of addition: the bits are the same
+// however the floats are divided among calls, threads and ranks, as long as no chunk is split.
 //
-// The squares of a chunk are summed in double precision, where each of them is exact, in one fixed
-// order: element e + element e + 32, then + 16, + 8, + 4, + 2, + 1. The chunks' sums are added
-// exactly, in integers.
+// The squares of a chunk are summed in double precision, in which each square is exact, in one
+// fixed order: element e + element e + 32, then + 16, + 8, + 4, + 2, + 1. The sums of the chunks
+// are added exactly, in integers.
 
 #include <bit>
 #include <cstdint>
@@ -13,19 +13,21 @@
 
 namespace lockstep {
 
-// Floats that follow each other; fewer at an end count as if zeros followed.
+// The number of consecutive floats in a chunk. A shorter chunk at the end is summed as if zeros
+// followed.
 inline constexpr int64_t kSquaresChunk = 64;
 
-// A fixed-point number of 64-bit words, each of which counts 2^32 times what the one before counts.
-// A chunk's sum adds less than 2^32 to each of three words: there is room for 2^32 chunks, of all
-// ranks together, and nothing is carried before the end.
+// A fixed-point number of 64-bit words. Each word weighs 2^32 times as much as the one before. The
+// sum of a chunk adds less than 2^32 to each of three words. So there is room for 2^32 chunks, of
+// all ranks together, before any word overflows, and carries are propagated only at the end.
 struct ExactSum {
-  // Of the first word. The last bit of a double that is a sum of squares of floats counts at least
-  // as much: the smallest is 2^-298, 52 bits above it. The largest is below 2^262.
+  // The exponent of the lowest bit of the first word. It is small enough for every sum of squares
+  // of floats: the smallest square is 2^-298, and the last bit of a double of that size weighs
+  // 2^-350. The largest square is below 2^256, and a chunk's sum is below 2^262.
   static constexpr int kLowestExponent = -350;
   static constexpr int kLimbs = 20;           // words of the number
-  static constexpr int kInfinities = kLimbs;  // how many chunks were infinite
-  static constexpr int kNans = kLimbs + 1;    // or not a number
+  static constexpr int kInfinities = kLimbs;  // index of the count of infinite chunks
+  static constexpr int kNans = kLimbs + 1;    // index of the count of NaN chunks
   static constexpr int kWords = kLimbs + 2;
   uint64_t words[kWords] = {};
 
@@ -34,12 +36,12 @@ struct ExactSum {
     for (int i = 0; i < kWords; ++i) words[i] += other.words[i];
     return *this;
   }
-  // Rounded once, to the nearest double; NaN or infinite as a sum of doubles would be.
+  // The sum, rounded once to the nearest double; NaN or infinite if a sum of doubles would be.
   double value() const;
   bool operator==(const ExactSum&) const = default;
 };
 
-// What a chunk's sum adds to three words that follow each other.
+// What the sum of a chunk adds to three consecutive words.
 struct ExactParts {
   int first;
   uint64_t at[3];
@@ -53,7 +55,8 @@ LOCKSTEP_HD ExactParts exact_parts(double chunk) {
     return {(fraction == 0 ? ExactSum::kInfinities : ExactSum::kNans) - 2, {0, 0, 1}};
   if (exponent == 0) return {0, {0, 0, 0}};
   const uint64_t mantissa = fraction | 0x10000000000000u;
-  const int position = exponent - 1075 - ExactSum::kLowestExponent;  // of its last bit
+  // The position of the lowest bit of the mantissa.
+  const int position = exponent - 1075 - ExactSum::kLowestExponent;
   const int shift = position % 32;
   return {position / 32,
           {(mantissa << shift) & 0xFFFFFFFFu,

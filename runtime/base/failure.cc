@@ -28,7 +28,7 @@ std::string type_of(const std::exception& error) {
 
 std::string message_of(const std::filesystem::filesystem_error& error) {
   const std::string reason = error.code().message();
-  // Without a path it is about the folder in which the program was started.
+  // Without a path, the error concerns the folder in which the program was started.
   if (error.path1().empty()) return fmt::format("cannot access the current folder: {}", reason);
   const std::string second =
       error.path2().empty() ? "" : fmt::format(" or '{}'", error.path2().string());
@@ -39,7 +39,7 @@ std::string message_of(const std::filesystem::filesystem_error& error) {
 
 Failure failure_of(const std::exception& error) {
   if (const auto* known = dynamic_cast<const Error*>(&error)) return {known->code(), known->what()};
-  // A length that no container can have is asked for by sizes that no memory holds.
+  // A size that no memory can hold may also appear as a length_error of a container.
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
       dynamic_cast<const std::length_error*>(&error) != nullptr)
     return {ExitCode::kMemory, "out of memory"};
@@ -49,11 +49,12 @@ Failure failure_of(const std::exception& error) {
     return {ExitCode::kInternal, fmt::format("JSON was not as expected: {}", error.what())};
   if (const auto* refused = dynamic_cast<const std::system_error*>(&error))
     return {ExitCode::kInternal,
-            fmt::format("the system refuses a request: {}", refused->code().message())};
-  return {ExitCode::kInternal,
-          fmt::format("internal error: an exception of type {} that nothing handles; please report "
-                      "the command and its input",
-                      type_of(error))};
+            fmt::format("a system call failed: {}", refused->code().message())};
+  return {
+      ExitCode::kInternal,
+      fmt::format("internal error: unhandled exception of type {}; please report the command and "
+                  "its input",
+                  type_of(error))};
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// What the user is told of an exception that nobody has handled.
+// The message for the user about an exception that nothing has caught.
 
 #include <exception>
 #include <string>
@@ -10,11 +10,11 @@ namespace lockstep {
 
 struct Failure {
   ExitCode code;
-  std::string message;  // a sentence, and never the text of a library
+  std::string message;  // a sentence; never the text of a library
 };
 
-// An Error has its own code and message. Others were thrown by the standard library: no memory, a
-// path that the system refuses, or a broken invariant, of which the type alone is named.
+// An Error keeps its own code and message. Other exceptions come from the standard library: out of
+// memory, a path that the system rejects, or a broken invariant, whose type alone is named.
 Failure failure_of(const std::exception& error);
 
 }  // namespace lockstep

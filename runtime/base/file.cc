@@ -24,7 +24,7 @@ void refuse_other_kinds(const char* operation, mode_t mode, const std::filesyste
   throw IoError(operation, path, fmt::format("it is {}, not a regular file", kind));
 }
 
-// The kind of an open regular file; refuses others.
+// The status of an open regular file. Throws IoError if it is another kind of file.
 struct stat check_regular(int fd, const char* operation, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) throw IoError("stat", path, errno);
@@ -39,7 +39,7 @@ Descriptor::~Descriptor() {
 }
 
 int open_regular(const std::filesystem::path& path, uint64_t& bytes) {
-  // Without O_NONBLOCK a pipe would be waited for; of a regular file it says nothing.
+  // Without O_NONBLOCK, opening a pipe would block. For a regular file it has no effect.
   const int fd =
       uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) throw IoError("open", path, errno);
@@ -57,14 +57,15 @@ int open_to_write(const std::filesystem::path& path, int flags) {
 }
 
 int open_to_write(int folder, const char* name, const std::filesystem::path& path, int flags) {
-  constexpr int kAlways = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;  // the last one of pipes
+  constexpr int kAlways = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;  // O_NONBLOCK: a pipe must not block
   const int fd = uninterrupted([&] { return ::openat(folder, name, flags | kAlways, 0644); });
   if (fd < 0) {
     const int error = errno;
     struct stat status {};
     if (error == ELOOP && ::fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISLNK(status.st_mode))
-      throw IoError("write", path, "it is a link, and a run writes through none; remove it");
+      throw IoError(
+          "write", path, "it is a link, and a run does not write through links; remove it");
     if (error == ENXIO) throw IoError("write", path, "it is a pipe, not a regular file");
     throw IoError((flags & O_CREAT) != 0 ? "create" : "open", path, error);
   }
@@ -93,7 +94,7 @@ bool is_file(const std::filesystem::path& path) {
 }
 
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
-  uint64_t bytes = 0;  // as it is now; what is read counts
+  uint64_t bytes = 0;  // at this moment; the limit applies to the bytes that are read
   const Descriptor file(open_regular(path, bytes));
   std::string text;
   char buffer[1 << 16];
@@ -181,7 +182,8 @@ void FileWriter::close() {
 
 void check_replaceable(const std::filesystem::path& path) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return;  // nothing, or the writer is told
+  // Either nothing is there, or the writer will get the error.
+  if (::lstat(path.c_str(), &status) != 0) return;
   if (!S_ISLNK(status.st_mode)) return refuse_other_kinds("replace", status.st_mode, path);
   std::error_code error;
   if (std::filesystem::read_symlink(path, error).string().starts_with("/proc/"))

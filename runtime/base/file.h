@@ -1,6 +1,6 @@
 #pragma once
-// Files: whole-file reads, memory maps, and durable writes. All throw IoError; a call that a signal
-// interrupts is made again.
+// Files: reads of entire files, memory maps, and durable writes. All functions throw IoError. A
+// system call that a signal interrupts is repeated.
 
 #include <cerrno>
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace lockstep {
 
 struct WatchedMapping;
 
-// The result of a system call, which is made again while a signal interrupts it.
+// The result of a system call, which is repeated as long as a signal interrupts it.
 template <typename Call>
 auto uninterrupted(const Call& call) {
   auto result = call();
@@ -25,7 +25,7 @@ auto uninterrupted(const Call& call) {
   return result;
 }
 
-// A file descriptor that is closed on scope exit: for files whose closing can lose nothing.
+// A file descriptor that is closed at scope exit. Only for files whose closing cannot lose data.
 struct Descriptor {
   int fd = -1;
   explicit Descriptor(int opened) : fd(opened) {}
@@ -34,30 +34,32 @@ struct Descriptor {
   ~Descriptor();
 };
 
-// The descriptor of a file to read, which the caller closes, and its size in `bytes`. Refuses what
-// is no regular file (IoError): a pipe or a device may never end, or never begin.
+// Opens a file for reading. Returns the descriptor, which the caller closes, and sets `bytes` to
+// the file's size. Throws IoError if the path is not a regular file, because reads of a pipe or
+// device may block forever or never end.
 int open_regular(const std::filesystem::path& path, uint64_t& bytes);
 
-// Opens a file that a run makes itself, for the caller to close: `flags` are those of open(2), such
-// as O_WRONLY | O_CREAT | O_APPEND. All files are opened for writing by this function: nobody may
-// redirect what is written by a link, a pipe or a device of that name (IoError). Links of the
-// folders above are followed. `name` is looked up in the open folder `folder`, and is `path` in
-// messages.
+// Opens a file that a run creates or writes itself. The caller closes it. `flags` are those of
+// open(2), such as O_WRONLY | O_CREAT | O_APPEND. Every file is opened for writing through this
+// function. It throws IoError if the path is a link, a pipe or a device, so that nobody can
+// redirect the output. Links among the parent folders are followed. In the second form `name` is
+// looked up in the open folder `folder`, and `path` is used only in messages.
 int open_to_write(const std::filesystem::path& path, int flags);
 int open_to_write(int folder, const char* name, const std::filesystem::path& path, int flags);
 
-// What a path leads to; links are followed. If that cannot be found out (a loop of links, a folder
-// that may not be read, a name too long), something is there: whoever opens it is told the reason.
+// What is at a path; links are followed. If that cannot be determined (a loop of links, an
+// unreadable folder, a name too long), is_there() returns true: whoever opens the path gets the
+// reason.
 bool is_there(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 bool is_file(const std::filesystem::path& path);
 
-// The whole file; refuses one larger than `limit_bytes` (IoError with EFBIG).
+// The contents of a file. Throws IoError with EFBIG if it is larger than `limit_bytes`.
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes);
 
-// A read-only memory map of a whole file; an empty file gives an empty span. Movable; unmaps when
-// destroyed. Where somebody cuts the file short meanwhile, or its disk fails, the process ends with
-// a line that names it and the code `on_fault`, like an uncaught IoError's.
+// A read-only memory map of an entire file; an empty file gives an empty span. Movable; unmaps when
+// destroyed. If somebody truncates the file while it is mapped, or its disk fails, the process ends
+// with a line that names the file and with the exit code `on_fault`.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -73,42 +75,43 @@ class MappedFile {
   WatchedMapping* watched_ = nullptr;
 };
 
-// Writes a file sequentially with checked writes; finish() makes it durable (fsync) and closes it.
-// Destroying an unfinished writer closes the file and leaves it as it is: put it in a folder that
-// is renamed only once whole.
+// Writes a file sequentially with checked writes. finish() makes it durable (fsync) and closes it.
+// Destroying an unfinished writer closes the file and leaves it incomplete. So put it in a folder
+// that is renamed only once it is complete.
 class FileWriter {
  public:
-  // Makes the file anew. A file or link of that name is removed: what it leads to stays.
+  // Creates the file. An existing file or link of that name is removed first; the link's target is
+  // untouched.
   explicit FileWriter(const std::filesystem::path& path);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter();
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  void overwrite(const void* data, size_t bytes, uint64_t offset);  // of what is written already
+  void overwrite(const void* data, size_t bytes, uint64_t offset);  // of bytes already written
   void finish();
-  void close();  // instead, without waiting for the disk
+  void close();  // instead of finish(), without waiting for the disk
 
  private:
   std::string path_;
   int descriptor_ = -1;
 };
 
-// Refuses what must not be removed or replaced, since it is no file of a user (IoError): a folder, a
-// pipe, a device, or a link into /proc such as /dev/stdout.
+// Throws IoError if the path must not be removed or replaced, because it is not a user's file: a
+// folder, a pipe, a device, or a link into /proc such as /dev/stdout.
 void check_replaceable(const std::filesystem::path& path);
 
-// Has `write` make a whole, durable file at the path that it is given, path.tmp, and renames that
-// to `path`: readers see the old file or the new one. A link of that name is replaced, and what it
-// leads to stays. What is not check_replaceable() is refused. Where `write` throws nothing of it
-// stays.
+// Replaces `path` atomically: readers see the old file or the new one. Calls `write` with the path
+// of a temporary file, path.tmp, which `write` must make complete and durable, and renames it to
+// `path`. A link of that name is replaced; its target is untouched. Throws IoError if
+// check_replaceable() does. If `write` throws, the temporary file is removed.
 void replace_file(const std::filesystem::path& path,
                   const std::function<void(const std::filesystem::path& unfinished)>& write);
 
-// Replaces a file by `text`.
+// Replaces a file by one with the contents `text`.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-// fsync of a folder, so that renames in it are durable.
+// Calls fsync on a folder, so that renames in it are durable.
 void sync_folder(const std::filesystem::path& path);
 
 }  // namespace lockstep

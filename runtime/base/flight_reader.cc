@@ -54,12 +54,12 @@ std::unique_ptr<FlightReader> FlightReader::read(const std::filesystem::path& pa
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return nullptr;
   struct stat status = {};
-  const bool whole = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
-                     static_cast<size_t>(status.st_size) == sizeof(FlightRing);
+  const bool is_valid = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+                        static_cast<size_t>(status.st_size) == sizeof(FlightRing);
   void* memory = MAP_FAILED;
-  if (whole && mapped) {
+  if (is_valid && mapped) {
     memory = ::mmap(nullptr, sizeof(FlightRing), PROT_READ, MAP_SHARED, descriptor, 0);
-  } else if (whole) {
+  } else if (is_valid) {
     memory = ::mmap(
         nullptr, sizeof(FlightRing), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED && ::pread(descriptor, memory, sizeof(FlightRing), 0) !=
@@ -104,10 +104,11 @@ FlightMoment FlightReader::now() const {
 std::optional<FlightStart> FlightReader::start(uint64_t number) const {
   const FlightStart found = ring().starts[number % FlightHeader::kEntries];
   std::atomic_thread_fence(std::memory_order_acquire);
-  // While it was read another may have been written in its place.
+  // Another start may have overwritten this one while it was read.
   const uint64_t begun = header().begun.load(std::memory_order_acquire);
-  const bool whole = number > 0 && number <= begun && begun - number < FlightHeader::kEntries - 1;
-  return whole && found.number == number ? std::optional(found) : std::nullopt;
+  const bool is_valid =
+      number > 0 && number <= begun && begun - number < FlightHeader::kEntries - 1;
+  return is_valid && found.number == number ? std::optional(found) : std::nullopt;
 }
 
 std::optional<FlightFinding> FlightReader::finding() const {

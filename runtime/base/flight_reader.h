@@ -1,5 +1,5 @@
 #pragma once
-// Reads what flight recorders have written: of processes that run, and of those that are gone.
+// Reads the files of flight recorders, whether their processes still run or not.
 
 #include <filesystem>
 #include <memory>
@@ -20,25 +20,26 @@ struct FlightMoment {
   int64_t step = 0, first_step = -1;
   FlightPhase phase = FlightPhase::kSetup;
   bool waiting = false, left = false;
-  std::optional<FlightEntry> last{};  // its newest entry
-  FlightStart begun{};                // its newest operation; number 0: none
+  std::optional<FlightEntry> last{};  // the newest entry
+  FlightStart begun{};                // the newest operation; number 0: none
 };
 
-// A mapped file, read again and again, or a copy of one.
+// A mapped file that is read repeatedly, or a copy of a file.
 class FlightReader {
  public:
-  // Nothing where there is no such file, or it is another kind or version.
+  // Returns null if there is no such file, or if it is of another kind or version.
   static std::unique_ptr<FlightReader> open(const std::filesystem::path& path);
-  // The same of what the file has now: later its disk may fail, or somebody cut it short.
+  // Like open(), but reads a copy of the file's present contents, which stays readable if the file
+  // is truncated or its disk fails.
   static std::unique_ptr<FlightReader> copy(const std::filesystem::path& path);
   ~FlightReader();
   FlightReader(const FlightReader&) = delete;
   FlightReader& operator=(const FlightReader&) = delete;
 
   FlightMoment now() const;
-  // What the process has found.
+  // What this process has reported as wrong in the run, if anything.
   std::optional<FlightFinding> finding() const;
-  // An operation, where it has begun and is not too long ago.
+  // The operation with this number, if it has begun and is still in the ring.
   std::optional<FlightStart> start(uint64_t number) const;
   // The newest entries, oldest first. While the process writes, the oldest of them may be torn.
   std::vector<FlightEntry> entries() const;
@@ -61,7 +62,8 @@ std::string text_of(const FlightStart& start);
 // "step 41, training, waiting in exchange 5031 of bucket 3 (4194304 bytes)".
 std::string text_of(const FlightMoment& moment);
 
-// "; it was at step 41, ..." of another rank of this run; empty where its file cannot be read here.
+// "; it was at step 41, ..." for another rank of this run. Empty if its file cannot be read on this
+// host.
 std::string last_seen(int rank);
 
 }  // namespace lockstep

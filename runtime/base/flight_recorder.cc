@@ -33,7 +33,8 @@ void* map(int descriptor, size_t bytes) {
 }  // namespace
 
 FlightRecorder& FlightRecorder::here() {
-  static FlightRecorder* const recorder = new FlightRecorder;  // others write until the very end
+  // Never destroyed: other threads write until the very end.
+  static FlightRecorder* const recorder = new FlightRecorder;
   return *recorder;
 }
 
@@ -45,9 +46,9 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
   static_assert(std::atomic<uint64_t>::is_always_lock_free, "read by other processes");
   const std::filesystem::path path = flight_path(folder, rank);
   const auto fail = [&](const char* what, int error) { throw IoError(what, path, error); };
-  ::unlink(path.c_str());  // who still reads the one of an earlier start keeps it
+  ::unlink(path.c_str());  // a reader that has the file of an earlier start open keeps it
   const int descriptor = open_to_write(path, O_RDWR | O_CREAT | O_EXCL);
-  // All of it now: a disk that is full later would end the process where it writes.
+  // Allocate everything now. If the disk were full later, writing to the map would end the process.
   const int error = ::posix_fallocate(descriptor, 0, sizeof(FlightRing));
   void* const memory = error == 0 ? map(descriptor, sizeof(FlightRing)) : nullptr;
   const int map_error = errno;
@@ -56,7 +57,7 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
     ::unlink(path.c_str());
     fail("map", error != 0 ? error : map_error);
   }
-  // File systems that copy what is written may need room for it again.
+  // Copy-on-write file systems may need more space later even so.
   shield_mapping(memory, sizeof(FlightRing));
   FlightRing* const ring = new (memory) FlightRing;
   FlightHeader& header = ring->header;
@@ -69,11 +70,11 @@ void FlightRecorder::open(const std::filesystem::path& folder, int rank, int ran
   header.magic.store(FlightHeader::kMagic, std::memory_order_release);
   folder_ = folder;
   last_ = {};
-  ring_ = ring;  // that of an earlier opening stays mapped: a thread may be writing to it
+  ring_ = ring;  // the ring of an earlier open() stays mapped: a thread may be writing to it
   header_ = &header;
 }
 
-bool FlightRecorder::claim_last_word() const {
+bool FlightRecorder::claim_report() const {
   if (folder_.empty()) return true;
   const int descriptor =
       ::open((folder_ / "told").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -81,7 +82,7 @@ bool FlightRecorder::claim_last_word() const {
   return descriptor >= 0 || errno != EEXIST;
 }
 
-void FlightRecorder::tell(const FlightFinding& finding) {
+void FlightRecorder::report(const FlightFinding& finding) {
   header_->found_rank = finding.rank;
   finding.text.copy(header_->found_text, sizeof(header_->found_text) - 1);
   header_->found.store(1, std::memory_order_release);
@@ -101,16 +102,17 @@ void FlightRecorder::begin_step(int64_t done) {
 
 void FlightRecorder::note(FlightOp op, FlightState state, uint64_t collective, size_t bytes) {
   if (ring_ == nullptr) return;
-  const uint64_t place = header_->entries.load(std::memory_order_relaxed);
-  ring_->entries[place % FlightHeader::kEntries] = {wall_ns(),
-                                                    header_->step.load(std::memory_order_relaxed),
-                                                    collective,
-                                                    bytes,
-                                                    bucket_,
-                                                    op,
-                                                    state,
-                                                    header_->phase.load(std::memory_order_relaxed)};
-  header_->entries.store(place + 1, std::memory_order_release);
+  const uint64_t position = header_->entries.load(std::memory_order_relaxed);
+  ring_->entries[position % FlightHeader::kEntries] = {
+      wall_ns(),
+      header_->step.load(std::memory_order_relaxed),
+      collective,
+      bytes,
+      bucket_,
+      op,
+      state,
+      header_->phase.load(std::memory_order_relaxed)};
+  header_->entries.store(position + 1, std::memory_order_release);
   beat();
 }
 

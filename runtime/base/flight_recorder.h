@@ -1,8 +1,9 @@
 #pragma once
-// The flight recorder: what this process does, in a ring of entries in a file that outlives it. The
-// file is mapped into memory, so that writing costs some nanoseconds, and what a process wrote last
-// is there although it was killed. Others read it while it grows: the ranks of its host, to see who
-// stands still (collectives/watch/watchdog.h), and `lockstep inspect` afterwards.
+// The flight recorder logs what this process does in a ring of entries in a file that outlives the
+// process. The file is mapped into memory, so an entry costs some nanoseconds, and the last entries
+// survive even if the process is killed. Others read the file while it grows: the other ranks of
+// the host, to detect a stuck rank (collectives/watch/watchdog.h), and `lockstep inspect`
+// afterwards.
 
 #include <atomic>
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace lockstep {
 
 enum class FlightPhase : uint32_t { kSetup, kTraining, kEvaluation, kSaving, kLoading, kEnded };
 
-// Whether a rank in this phase, or another one meanwhile, may be kept by a disk.
+// Whether a rank in this phase, or another rank at the same time, may be waiting for a disk.
 inline bool reads_or_writes_files(FlightPhase phase) {
   return phase != FlightPhase::kTraining && phase != FlightPhase::kEnded;
 }
@@ -27,17 +28,17 @@ enum class FlightOp : uint32_t {
   kReduceScatter,
   kBroadcast,
   kGradients,      // of the node's other ranks, in shared memory
-  kGradientsRead,  // by them
+  kGradientsRead,  // by the node's other ranks
   kParameters
 };
 
 enum class FlightState : uint32_t { kStarted, kWaiting, kDone };
 
-// One thing that happened.
+// One event.
 struct FlightEntry {
   int64_t time_ns = 0;      // since 1970
   int64_t step = 0;         // steps done
-  uint64_t collective = 0;  // its number; the same on all ranks
+  uint64_t collective = 0;  // number of the operation; the same on all ranks
   uint64_t bytes = 0;
   int32_t bucket = -1;
   FlightOp op = FlightOp::kNone;
@@ -45,70 +46,72 @@ struct FlightEntry {
   FlightPhase phase = FlightPhase::kSetup;
 };
 
-// An operation of all ranks, as it began. Ranks that do the same have the same history: a digest of
-// the kinds and sizes of all operations up to this one.
+// The beginning of an operation in which all ranks take part. `history` is a digest of the kinds
+// and sizes of all operations up to this one. Ranks that do the same have the same history.
 struct FlightStart {
-  uint64_t number = 0;  // from 1
+  uint64_t number = 0;  // counts from 1
   uint64_t history = 0;
   uint64_t bytes = 0;
   int32_t bucket = -1;
   FlightOp op = FlightOp::kNone;
 };
 
-// What stands at the beginning of the file. Written by one process, read by others.
+// The header of the file. Written by one process, read by others.
 struct FlightHeader {
   static constexpr uint64_t kMagic = 0x74686769'6c66534cULL;  // "LSflight" in memory
   static constexpr uint32_t kVersion = 3;
   static constexpr uint32_t kEntries = 1024;
 
-  std::atomic<uint64_t> magic = 0;  // kMagic once the rest is there
+  std::atomic<uint64_t> magic = 0;  // set to kMagic once the rest is initialised
   uint32_t version = kVersion;
   int32_t rank = 0, ranks = 1;
   int64_t process = 0, begin_ns = 0;
   char host[64] = {};
   // Grows with everything that is done: an op of the network, a part of a message. A process whose
-  // count stays is stuck, or waits.
+  // count does not change is stuck or waiting.
   std::atomic<uint64_t> beats = 0;
-  std::atomic<uint64_t> alive = 0;  // grows by itself, unless the process is stopped
+  std::atomic<uint64_t> alive = 0;  // grows on its own, unless the process is stopped
   std::atomic<int64_t> step = 0;
   std::atomic<FlightPhase> phase = FlightPhase::kSetup;
   std::atomic<uint32_t> waiting = 0;  // for other ranks
-  std::atomic<uint32_t> left = 0;     // ends, in order or with an error: nobody need watch it
+  // Set when the process ends, with or without an error: nobody need watch it.
+  std::atomic<uint32_t> left = 0;
   std::atomic<uint64_t> entries = 0;  // written so far; the ring has the newest kEntries
-  std::atomic<uint64_t> begun = 0;    // operations; of the newest kEntries there is a FlightStart
-  std::atomic<int64_t> first_step =
-      -1;  // steps done when this process began its first; -1: it has not
-  // What this process has found wrong in the run, once `found` is 1.
+  std::atomic<uint64_t> begun = 0;    // operations begun; the newest kEntries have a FlightStart
+  // Steps done when this process began its first step; -1: it has not begun one.
+  std::atomic<int64_t> first_step = -1;
+  // What this process has found wrong in the run, valid once `found` is 1.
   std::atomic<uint32_t> found = 0;
   int32_t found_rank = -1;
   char found_text[2048] = {};
 };
 
-// What ends a run, as one of its watchdogs has found it.
+// The reason why a run ends, as one of its watchdogs has found it.
 struct FlightFinding {
-  int rank = -1;  // that stands still, and may say where; -1: none
+  int rank = -1;  // the stuck rank, which may report where it is; -1: none
   std::string text;
 };
 
-// The whole file.
+// The file's layout.
 struct FlightRing {
   FlightHeader header;
-  FlightEntry entries[FlightHeader::kEntries];  // by their number, modulo
+  FlightEntry entries[FlightHeader::kEntries];  // entry i is at i % kEntries
   FlightStart starts[FlightHeader::kEntries];   // likewise
 };
 
-// The recorder of this process. One thread writes. Until it is opened only the phase, the step and
-// the beats are kept, and any thread may come: ranks that are threads of one process have no record.
+// The recorder of this process. One thread writes to it. Until it is opened, only the phase, the
+// step and the beats are kept, and any thread may call it: ranks that are threads of one process
+// have no file.
 class FlightRecorder {
  public:
   static FlightRecorder& here();
 
-  // From now on in FOLDER/rank-RANK.ring, which is made anew. Throws IoError.
+  // From now on records to FOLDER/rank-RANK.ring, which is created anew. Throws IoError.
   void open(const std::filesystem::path& folder, int rank, int ranks);
-  // True for the first process of the run that asks: it tells the user of a failure which several
-  // ranks have noticed. Where nothing is recorded all of them do.
-  bool claim_last_word() const;
-  // The folder; empty before.
+  // True for the first process of the run that calls this. It is the one that reports a failure
+  // that several ranks have noticed. Without a record, all processes report it.
+  bool claim_report() const;
+  // The folder; empty until open().
   const std::filesystem::path& folder() const { return folder_; }
 
   FlightPhase phase() const { return header_->phase.load(std::memory_order_relaxed); }
@@ -118,24 +121,24 @@ class FlightRecorder {
     header_->beats.store(header_->beats.load(std::memory_order_relaxed) + 1,
                          std::memory_order_relaxed);
   }
-  // The process runs; from the watchdog's thread.
+  // The process runs. Called by the watchdog's thread.
   void keep_alive() { header_->alive.fetch_add(1, std::memory_order_relaxed); }
-  // The process ends: it may stand still from now on. From any thread.
+  // The process is about to end, and need make no more progress. From any thread.
   void leave() { header_->left.store(1, std::memory_order_release); }
-  // Tells the other processes of the host. Once; from the watchdog's thread.
-  void tell(const FlightFinding& finding);
-  // What the next operations are about; -1: no bucket.
-  void about_bucket(int bucket) {
+  // Reports a finding to the other processes of the host. At most once; from the watchdog's thread.
+  void report(const FlightFinding& finding);
+  // Sets the bucket of the following operations; -1: no bucket.
+  void set_bucket(int bucket) {
     if (ring_ != nullptr) bucket_ = bucket;
   }
 
-  // An operation of all ranks begins; its number, counted from the opening.
+  // Records that an operation of all ranks begins. Returns its number, which counts from open().
   uint64_t begin(FlightOp op, size_t bytes);
-  // The same of one that this rank waits for from the first.
+  // The same for an operation that this rank waits for from its start.
   uint64_t begin_waiting(FlightOp op, size_t bytes);
-  // This rank does nothing until the operation is through ...
+  // This rank waits until the operation is complete.
   void wait(uint64_t collective, FlightOp op, size_t bytes);
-  // ... which it is now.
+  // The operation is complete.
   void end(uint64_t collective, FlightOp op, size_t bytes);
 
  private:
@@ -147,15 +150,15 @@ class FlightRecorder {
   FlightHeader unopened_;
   FlightHeader* header_ = &unopened_;
   FlightRing* ring_ = nullptr;
-  FlightStart last_;  // begun
+  FlightStart last_;  // the newest operation that has begun
   int bucket_ = -1;
 };
 
-// Where the recorder of a rank writes.
+// The file to which the recorder of a rank writes.
 std::filesystem::path flight_path(const std::filesystem::path& folder, int rank);
 
-// A phase from here to the end of a block, and then again what was before. Of an error the phase in
-// which it happened stays.
+// Sets the phase until the end of a block, and then restores the previous one. If the block ends
+// with an exception, the phase stays, to show in which phase the error happened.
 class FlightScope {
  public:
   explicit FlightScope(FlightPhase phase) : before_(FlightRecorder::here().phase()) {

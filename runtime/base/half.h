@@ -1,6 +1,7 @@
 #pragma once
-// The 16-bit floating-point types as they are stored, and their conversions, the same on host and
-// device: from float to the nearest, ties to even; to float exactly. Arithmetic is done in float.
+// The 16-bit floating-point types as they are stored, and their conversions, which are the same on
+// host and device. Conversion from float rounds to nearest, ties to even; conversion to float is
+// exact. Arithmetic is done in float.
 
 #include <bit>
 #include <cstdint>
@@ -35,13 +36,14 @@ LOCKSTEP_HD float to_float(Float16 x) {
   const uint32_t magnitude = x.bits & 0x7fffu;
   if (magnitude >= 0x7c00u)  // infinity or NaN
     return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  // Shifted into a float's fields the number is too small by 2^112, subnormal or not.
+  // With its bits shifted into the fields of a float, the number is too small by 2^112, whether it
+  // is subnormal or not.
   return std::bit_cast<float>(
       sign | std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f));
 #endif
 }
 
-// round_to<T>(x): x as a T.
+// x converted to T.
 template <typename T>
 LOCKSTEP_HD T round_to(float x);
 
@@ -74,7 +76,8 @@ LOCKSTEP_HD Float16 round_to<Float16>(float x) {
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return {0x7fffu};  // the NaN that the GPU writes
-  if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // rounds to 65536
+  // Rounds to 65536, which is infinity.
+  if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};
   if (magnitude < 0x38800000u) {  // subnormal: adding 0.5 leaves the wanted bits at the bottom
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u))};

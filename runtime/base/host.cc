@@ -24,7 +24,7 @@ std::filesystem::path program_path() {
   std::error_code error;
   const std::filesystem::path found = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) return found;
-  // Relative to the folder in which the program was started, and which it has not left.
+  // A relative path begins in the folder in which the program was started, still the current one.
   const auto* started = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
   return started == nullptr ? std::filesystem::path() : std::filesystem::absolute(started, error);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Which machine this is.
+// Identifies this machine and this program.
 
 #include <filesystem>
 #include <string>
@@ -9,11 +9,11 @@ namespace lockstep {
 // This machine's name, as gethostname() gives it.
 std::string host_name();
 
-// What tells two machines apart even where their names are equal: the name and the boot. Containers
-// of one machine count as machines of their own, unless they share its name.
+// A text that differs between two machines even if their names are equal: the name and the boot id.
+// Containers on one machine count as separate machines unless they share its name.
 std::string host_identity();
 
-// The file of this program; without /proc the one that it was started as.
+// The path of this program's executable. Without /proc, the path with which it was started.
 std::filesystem::path program_path();
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ const char* name_of(Json::Kind kind) {
   }
 }
 
-// What nlohmann's library says of an error, without its number in brackets.
+// The message of an error of nlohmann's library, without its number in brackets.
 std::string words_of(const nlohmann::json::exception& error) {
   const std::string text = error.what();
   const size_t end = text.find("] ");
@@ -43,7 +43,7 @@ std::string words_of(const nlohmann::json::exception& error) {
 
 struct Json::Held {
   std::string text;
-  std::vector<std::string> names;  // of an object, as many as values
+  std::vector<std::string> names;  // of an object; as many as values
   std::vector<Json> values;
 };
 
@@ -168,10 +168,10 @@ int64_t Json::get() const {
   if (kind_ == Kind::kUnsigned && bits_ <= static_cast<uint64_t>(INT64_MAX))
     return static_cast<int64_t>(bits_);
   if (kind_ == Kind::kDouble && value >= -kLimit && value < kLimit) {
-    const auto whole = static_cast<int64_t>(value);
-    if (static_cast<double>(whole) == value) return whole;
+    const auto integer = static_cast<int64_t>(value);
+    if (static_cast<double>(integer) == value) return integer;
   }
-  fail("" + dump() + " is no 64-bit integer");
+  fail("" + dump() + " is not a 64-bit integer");
 }
 
 template <>
@@ -186,7 +186,7 @@ template <>
 int Json::get() const {
   const auto value = get<int64_t>();
   if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max())
-    fail("" + dump() + " is no 32-bit integer");
+    fail("" + dump() + " is not a 32-bit integer");
   return static_cast<int>(value);
 }
 
@@ -215,7 +215,7 @@ bool operator==(const Json& a, const Json& b) {
          a.held_->values == b.held_->values;
 }
 
-// From and to the library's values, which know how numbers and strings are written.
+// Converts from and to the library's values, which implement the syntax of numbers and strings.
 struct Json::Library {
   using Value = nlohmann::ordered_json;
 
@@ -233,7 +233,7 @@ struct Json::Library {
         return array;
       }
       case Kind::kObject: {
-        // The names differ, so that none needs to be searched for.
+        // The names are distinct, so the members can be appended without a search.
         Value::object_t object;
         for (size_t i = 0; i < json.size(); ++i)
           object.emplace_back(json.names()[i], to(json.held_->values[i]));
@@ -243,7 +243,7 @@ struct Json::Library {
     return nullptr;
   }
 
-  // Builds a value from the library's events, so that it is never there twice.
+  // Builds a Json from the library's parser events, so that memory never holds a second copy.
   class Builder;
 };
 
@@ -261,7 +261,7 @@ class Json::Library::Builder {
   bool number_unsigned(number_unsigned_t value) { return add(uint64_t{value}); }
   bool number_float(number_float_t value, const string_t&) { return add(value); }
   bool string(string_t& text) { return add(std::move(text)); }
-  bool binary(binary_t&) { return false; }  // not of text
+  bool binary(binary_t&) { return false; }  // does not occur in text
   bool start_object(size_t) { return start(Kind::kObject); }
   bool start_array(size_t) { return start(Kind::kArray); }
   bool end_object() { return finish(); }
@@ -269,9 +269,9 @@ class Json::Library::Builder {
 
   bool key(string_t& name) {
     Open& open = open_.back();
-    open.place = open.find(name);
-    if (open.place == open.value.size()) {
-      if (open.place >= kFewNames) open.places.emplace(name, open.place);
+    open.index = open.find(name);
+    if (open.index == open.value.size()) {
+      if (open.index >= kLinearNames) open.indices.emplace(name, open.index);
       open.value.held_->names.push_back(std::move(name));
       open.value.held_->values.emplace_back();
     }
@@ -285,22 +285,22 @@ class Json::Library::Builder {
   Json take() { return std::move(whole_); }
 
  private:
-  // So many names are compared one by one, those after them looked up.
-  static constexpr size_t kFewNames = 16;
+  // The first names of an object are searched linearly, the others through a map.
+  static constexpr size_t kLinearNames = 16;
 
   // An array or object that has not ended.
   struct Open {
     Json value;
-    size_t place = 0;                                // of the member whose value comes next
-    std::unordered_map<std::string, size_t> places;  // of the members past the first few
+    size_t index = 0;                                 // of the member whose value comes next
+    std::unordered_map<std::string, size_t> indices;  // of the members after the first kLinearNames
 
     size_t find(const std::string& name) const {
       const auto& names = value.held_->names;
-      const auto few = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kFewNames));
-      const auto found = std::find(names.begin(), few, name);
-      if (found != few) return static_cast<size_t>(found - names.begin());
-      const auto later = places.find(name);
-      return later == places.end() ? names.size() : later->second;
+      const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kLinearNames));
+      const auto found = std::find(names.begin(), end, name);
+      if (found != end) return static_cast<size_t>(found - names.begin());
+      const auto later = indices.find(name);
+      return later == indices.end() ? names.size() : later->second;
     }
   };
 
@@ -310,14 +310,13 @@ class Json::Library::Builder {
     else if (open_.back().value.kind_ == Kind::kArray)
       open_.back().value.held_->values.push_back(std::move(value));
     else
-      open_.back().value.held_->values[open_.back().place] = std::move(value);
+      open_.back().value.held_->values[open_.back().index] = std::move(value);
     return true;
   }
 
   bool start(Kind kind) {
     if (open_.size() == kMaxDepth)
-      throw JsonError("more than " + std::to_string(kMaxDepth) +
-                      " arrays and objects within each other");
+      throw JsonError("more than " + std::to_string(kMaxDepth) + " nested arrays and objects");
     open_.emplace_back().value.hold(kind);
     return true;
   }
@@ -328,7 +327,7 @@ class Json::Library::Builder {
     return add(std::move(value));
   }
 
-  std::vector<Open> open_;  // each within the one before
+  std::vector<Open> open_;  // each one inside the one before
   Json whole_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// JSON values: results for --json, reports and records of a run. Not for text of which the reader
-// must bound what it holds: see runtime/checkpoint/safetensors_header.cc.
+// JSON values: results for --json, reports and records of a run. Do not use it for text whose
+// memory use must be bounded while it is parsed; see runtime/checkpoint/safetensors_header.cc.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,23 +14,24 @@
 
 namespace lockstep {
 
-// Text that is not JSON, or a value that is not of the kind asked for or lacks what was asked for.
+// The text is not JSON, a value has another type than the one asked for, or a member or element is
+// absent.
 class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 struct JsonFormat {
-  int indent = -1;               // spaces a level; below 0: everything on one line
-  bool ascii = false;            // other characters as \uXXXX
-  bool replace_invalid = false;  // bytes that are not UTF-8 become U+FFFD; else dump() throws
+  int indent = -1;               // spaces per level; below 0: everything on one line
+  bool ascii = false;            // other characters are written as \uXXXX
+  bool replace_invalid = false;  // bytes that are not UTF-8 become U+FFFD; otherwise dump() throws
 };
 
 struct JsonMember;
 
-// null, a boolean, a 64-bit integer with or without sign, a double, a string, an array, or an
-// object that keeps its members in the order in which they came. Copies are deep. Members of
-// objects are searched for one by one.
+// null, a boolean, a signed or unsigned 64-bit integer, a double, a string, an array, or an object,
+// which keeps its members in their original order. Copies are deep. Members of an object are
+// searched linearly.
 class Json {
  public:
   enum class Kind : uint8_t {
@@ -43,7 +44,7 @@ class Json {
     kArray,
     kObject
   };
-  // Arrays and objects deeper than this within each other are not parsed.
+  // The max nesting depth of arrays and objects that parse() accepts.
   static constexpr int kMaxDepth = 1000;
 
   Json();  // null
@@ -56,7 +57,7 @@ class Json {
   Json(const char* text) : Json(std::string(text)) {}
   Json(std::string_view text) : Json(std::string(text)) {}
   Json(std::string text);
-  Json(const void*) = delete;  // it would become a boolean
+  Json(const void*) = delete;  // a pointer would otherwise become a boolean
   template <typename T>
   Json(const std::vector<T>& elements) : Json(array()) {
     for (const T& element : elements) push_back(element);
@@ -69,10 +70,11 @@ class Json {
   Json& operator=(Json other) noexcept;
   ~Json();
 
-  // Throws JsonError, with the place in the text. Of two members with one name the last one counts.
+  // Throws JsonError, with the position in the text. If two members have the same name, the last
+  // one counts.
   static Json parse(std::string_view text);
 
-  // Throws JsonError on strings that are not UTF-8, unless they are to be mended.
+  // Throws JsonError if a string is not UTF-8, unless the format replaces invalid bytes.
   std::string dump(JsonFormat format = {}) const;
 
   Kind kind() const { return kind_; }
@@ -80,56 +82,58 @@ class Json {
   bool is_string() const { return kind_ == Kind::kString; }
   bool is_structured() const { return kind_ == Kind::kArray || kind_ == Kind::kObject; }
 
-  // As bool, int, int64_t, uint64_t, double or std::string. A number is given as another kind of
-  // number where that has its value, and rounded to a double. Throws JsonError on other values.
+  // The value as bool, int, int64_t, uint64_t, double or std::string. A number is converted to
+  // another numeric type if that can represent it exactly; conversion to double rounds. Throws
+  // JsonError for other values.
   template <typename T>
   T get() const;
 
-  // Of an array or object, how many values it holds; else 0.
+  // The number of elements of an array or members of an object; 0 for other values.
   size_t size() const { return held_ == nullptr ? 0 : values().size(); }
   bool empty() const { return size() == 0; }
-  // The elements of an array, or the values of an object's members. Throws JsonError on others, but
-  // null has none.
+  // The elements of an array, or the values of an object's members; null has none. Throws JsonError
+  // for other values.
   const Json* begin() const;
   const Json* end() const { return begin() + size(); }
-  // The names of an object's members. Throws JsonError on others.
+  // The names of an object's members. Throws JsonError for other values.
   const std::vector<std::string>& names() const;
 
-  // The member of that name; null where there is none, and of what is no object.
+  // The member of that name. Returns null if there is none or if this is not an object.
   const Json* find(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  // Throw JsonError on what is no object or array, and where nothing is there.
+  // Throw JsonError if this is not an object (or array), or if it has no such member (or element).
   const Json& at(std::string_view name) const;
   const Json& at(size_t index) const;
   const Json& operator[](std::string_view name) const { return at(name); }
   const Json& operator[](size_t index) const { return at(index); }
-  // The member of that name; if there is none, or otherwise where it is absent.
+  // The member of that name, or `otherwise` if there is none.
   template <typename T>
   T value(std::string_view name, T otherwise) const {
     const Json* found = find(name);
     return found == nullptr ? otherwise : found->get<T>();
   }
 
-  // The member of that name, added as null where there is none; a null becomes an object. Throws
-  // JsonError on other values.
+  // The member of that name, which is added as null if there is none. A null becomes an object.
+  // Throws JsonError for other values.
   Json& operator[](std::string_view name);
-  // Adds to an array; a null becomes one. Throws JsonError on other values.
+  // Appends to an array. A null becomes an array. Throws JsonError for other values.
   void push_back(Json element);
 
-  // Numbers are equal by value, whatever their kind; objects where the order is equal, too.
+  // Numbers are equal if their values are, whatever their kind. Objects are equal only if their
+  // members come in the same order.
   friend bool operator==(const Json& a, const Json& b);
   friend std::ostream& operator<<(std::ostream& out, const Json& json);  // on one line
 
  private:
   struct Library;
-  struct Held;  // what a string, array or object has
+  struct Held;  // the contents of a string, array or object
 
   Json(Kind kind, uint64_t bits);
   const std::vector<Json>& values() const;
   void hold(Kind kind);
 
   Kind kind_ = Kind::kNull;
-  uint64_t bits_ = 0;  // of a boolean or number
+  uint64_t bits_ = 0;  // the value of a boolean or number
   std::unique_ptr<Held> held_;
 };
 

@@ -1,20 +1,20 @@
 #pragma once
-// What Git leaves in the place of a large file where Git LFS has not fetched it: some lines of text.
+// The text file that Git leaves instead of a large file if Git LFS has not fetched it.
 
 #include <cstddef>
 #include <string_view>
 
 namespace lockstep {
 
-constexpr size_t kLongestLfsPointer = 1024;  // bytes; by its specification they are fewer
+constexpr size_t kMaxLfsPointerBytes = 1024;  // bytes; the specification allows fewer than this
 
-// Of a file, or of its beginning.
+// `begin` is the contents of a file, or its beginning.
 constexpr bool is_lfs_pointer(std::string_view begin) {
   return begin.starts_with("version https://git-lfs.github.com/spec/");
 }
 
-// To be said of such a file.
+// The end of an error message about such a file.
 constexpr const char* kLfsAdvice =
-    "is a pointer of Git LFS and not the file itself, which `git lfs pull` in its folder fetches";
+    "is a pointer of Git LFS, not the file itself; run `git lfs pull` in its folder";
 
 }  // namespace lockstep

@@ -24,7 +24,7 @@ namespace {
 constexpr double kLineStallMs = 500;
 constexpr double kFileStallMs = 3000, kFileLimitMs = 20'000;
 
-// A line is written if its level is not below the log's.
+// A line is written if its index is at least the index of the log's level.
 constexpr std::array kLevels = {"trace", "debug", "info", "warn", "error", "off"};
 struct LineLevel {
   size_t index;  // in kLevels
@@ -46,7 +46,7 @@ const LineLevel& line_level(LogLevel level) {
 
 struct LogFile {
   std::string path;
-  int descriptor;  // as long as the process lives
+  int descriptor;  // never closed
   OutputQueue queue;
 };
 
@@ -83,7 +83,7 @@ void write_to_stream(const LineLevel& level, const std::string& text) {
   if (level.index < log_level) return;
   print_log(coloured ? fmt::format("{}{}{}\x1b[m\n", level.colour, prefix, text)
                      : fmt::format("{}{}\n", prefix, text));
-  // Once nobody reads, nobody is waited for again.
+  // Once nobody reads the stream, later lines are not waited for.
   if (waits_for_lines && !standard_error().flush(kLineStallMs, kLineStallMs))
     waits_for_lines = false;
 }
@@ -132,14 +132,14 @@ void end_log() {
   }
   if (file->queue.flush(kFileStallMs, kFileLimitMs)) return;
   const uint64_t lost = file->queue.dropped().lines + file->queue.waiting().lines;
-  static std::atomic<uint64_t> told = 0;
-  if (told.exchange(lost) == lost) return;
+  static std::atomic<uint64_t> reported_lines = 0;
+  if (reported_lines.exchange(lost) == lost) return;
   const int error = file->queue.error();
   write_to_stream(kWarnLine,
                   fmt::format("'{}': {} lines are lost: {}",
                               file->path,
                               lost,
-                              error == 0 ? "its disk stands still" : std::strerror(error)));
+                              error == 0 ? "its disk does not respond" : std::strerror(error)));
   flush_streams();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// Logging. Rank 0 speaks on stderr; other ranks only warn and fail, with their rank in the line.
-// Lines go through queues (streams.h, output_queue.h): no stream and no disk holds the work up.
+// Logging. Rank 0 logs to stderr; other ranks log only warnings and errors, with their rank in the
+// line. Lines go through queues (streams.h, output_queue.h), so that no stream and no disk blocks
+// the work.
 
 #include <fmt/core.h>
 
@@ -8,33 +9,34 @@
 
 namespace lockstep {
 
-// Sets up the log: level is one of trace, debug, info, warn, error, off. A line is written before the
-// call that logs it returns, with patience, so that it comes before what the program does next.
-// Throws ConfigError on another level.
+// Sets up the log. `level` is one of trace, debug, info, warn, error, off. At first a line is
+// written before the call that logs it returns, as long as the stream accepts it, so that it
+// precedes the program's later output. Throws ConfigError if the level is another one.
 void init_log(const std::string& level, int rank, int ranks);
 
-// From now on lines are written when they can be: the work that begins does not wait for them.
+// From now on, logging never waits until a line is written.
 void log_in_background();
 
-// Adds a file (RUN_DIR/log.txt, appended to; no link is followed). While it cannot be written, as on
-// a full disk, lines are kept, up to a limit, and one warning says so. Throws IoError.
+// Adds a log file (RUN_DIR/log.txt, appended to; a link is not followed). While it cannot be
+// written, for example because the disk is full, lines are kept up to a limit, and one warning
+// reports it. Throws IoError.
 void add_log_file(const std::string& path);
 
-// Writes a line to that file alone, where there is one: what the user sees in another form.
+// Writes a line only to the log file, if there is one: for what the user sees in another form.
 void log_record(const std::string& text);
 
-// Before the process ends, in whatever way: waits, with patience, until all lines are written, and
-// reports what is lost, of the stream in the file and of the file on the stream.
+// Call this before the process ends in any way. Waits, within limits, until all lines are written,
+// and reports lost lines: those of the stream in the file, and those of the file on the stream.
 void end_log();
 
 enum class LogLevel { kDebug, kInfo, kWarn };
 
-// Formats and writes a line where the log has that level.
+// Formats a line and writes it if the log's level admits it.
 void log_line(LogLevel level, fmt::string_view format, fmt::format_args arguments);
 void log_text(LogLevel level, const std::string& text);
 
-// A library that is loaded has a log of its own, as it has a copy of this code: from now on its lines
-// go to `program`, the program's log_text().
+// A shared library that is loaded at run time has its own copy of this code and so its own log.
+// From now on its lines go to `program`, the log_text() of the program.
 using LogSink = void (*)(LogLevel level, const std::string& text);
 void set_log_sink(LogSink program);
 

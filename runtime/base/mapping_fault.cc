@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-// An element of a list that a signal handler may read at any time: elements are added at its head
-// and, as the files of a run are few, never freed.
+// An element of a list that a signal handler may read at any time. So elements are only added, at
+// the head of the list, and never freed; a run maps few files.
 struct WatchedMapping {
   const uintptr_t begin, end;
   const std::string path;
-  const std::string line;  // what is written; empty: the process goes on
-  const int code;          // if the file was cut short,
-  const int disk_code;     // if it is still as long: its disk failed
+  const std::string line;  // what is printed; empty: the process continues
+  const int code;          // the exit code if the file was truncated
+  const int disk_code;     // the exit code if it was not: its disk failed
   std::atomic<bool> watched = true;
   WatchedMapping* next = nullptr;
 };
@@ -29,7 +29,7 @@ namespace {
 
 std::atomic<WatchedMapping*> newest = nullptr;
 std::atomic_flag ending;
-struct sigaction before;  // whose turn it is elsewhere
+struct sigaction before;  // the action for SIGBUS elsewhere
 
 const WatchedMapping* mapping_at(uintptr_t address) {
   for (const WatchedMapping* m = newest.load(std::memory_order_acquire); m != nullptr;
@@ -40,7 +40,8 @@ const WatchedMapping* mapping_at(uintptr_t address) {
   return nullptr;
 }
 
-// Puts an empty page where the file has none. mmap() is a plain system call.
+// Maps an empty page at an address that has no page of the file. mmap() is a plain system call, and
+// so is safe in a signal handler.
 bool replace_page(uintptr_t address) {
   static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   return ::mmap(reinterpret_cast<void*>(address / page_bytes * page_bytes),
@@ -57,19 +58,20 @@ bool is_cut_short(const WatchedMapping& mapping, uintptr_t address) {
          static_cast<uintptr_t>(now.st_size) <= address - mapping.begin;
 }
 
-// Calls nothing that is not safe in a signal handler.
+// Calls only functions that are safe in a signal handler.
 void on_bus_error(int number, siginfo_t* info, void*) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   const WatchedMapping* const mapping = info->si_code == BUS_ADRERR ? mapping_at(address) : nullptr;
   if (mapping != nullptr && mapping->line.empty() && replace_page(address)) return;
   if (mapping != nullptr) {
-    // Several threads may come here; the first one speaks and ends them all.
+    // Several threads may come here. The first one prints the line and ends the process.
     while (ending.test_and_set()) ::pause();
     print_in_handler(mapping->line);
     ::_exit(is_cut_short(*mapping, address) ? mapping->code : mapping->disk_code);
   }
   ::sigaction(number, &before, nullptr);
-  // A bad access is repeated on return and meets the old action; a signal that was sent is not.
+  // A faulting access is repeated on return and then meets the old action. A signal that another
+  // process sent is not repeated, so it is raised again.
   if (info->si_code <= 0) ::raise(number);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Normal random numbers from random words.
+// Converts random words to normally distributed numbers.
 
 #include <cmath>
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-// The value below which a standard normal lies with probability p, 0 < p < 1: P. J. Acklam's
-// rational approximation, relative error below 1.2e-9. In its middle part, which is 95% of the
-// values, it needs no function of the C library.
+// The p-quantile of the standard normal distribution, 0 < p < 1. P. J. Acklam's rational
+// approximation, relative error below 1.2e-9. Its central part, which covers 95% of the values,
+// calls no function of the C library.
 LOCKSTEP_HD double normal_quantile(double p) {
   constexpr double kA[] = {-3.969683028665376e+01,
                            2.209460984245205e+02,
@@ -43,7 +43,7 @@ LOCKSTEP_HD double normal_quantile(double p) {
   return p < kTail ? x : -x;
 }
 
-// A number from N(0, 1).
+// A sample of N(0, 1).
 LOCKSTEP_HD float normal_from_word(uint32_t word) {
   return static_cast<float>(normal_quantile((word + 0.5) * 0x1p-32));
 }

@@ -25,9 +25,10 @@ namespace {
 
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-constexpr int kPollMs = 100;  // between looks at whether it is over
+constexpr int kPollMs = 100;  // between checks whether the queue has ended
 constexpr double kFirstPauseMs = 100, kLongestPauseMs = 1000;  // between attempts that fail
-constexpr double kEndMs = 1000;                                // for the thread to notice the end
+// The max wait until the thread notices the end.
+constexpr double kEndMs = 1000;
 
 struct Entry {
   int descriptor = -1;
@@ -40,14 +41,15 @@ void count(OutputQueue::Counts& counts, OutputQueue::Kind kind) {
   if (kind == OutputQueue::Kind::kResult) ++counts.results;
 }
 
-// Writes what fits into a pipe at once, once the descriptor can be written. 0: that was not so for
-// `limit_ms`. Below 0: an error, with errno.
+// Waits until the descriptor can be written, and then writes as much as a pipe takes at once.
+// Returns 0 if it cannot be written within `limit_ms`, and a negative number with errno after an
+// error.
 ssize_t write_part(int descriptor, std::string_view bytes, int limit_ms) {
   pollfd entry{descriptor, POLLOUT, 0};
   if (::poll(&entry, 1, limit_ms) == 0) return 0;
   const ssize_t wrote = ::write(descriptor, bytes.data(), std::min(bytes.size(), size_t{PIPE_BUF}));
   if (wrote >= 0 || (errno != EINTR && errno != EAGAIN)) return wrote;
-  ::poll(nullptr, 0, 1);  // a descriptor that another process made non-blocking
+  ::poll(nullptr, 0, 1);  // another process made the descriptor non-blocking
   return 0;
 }
 
@@ -58,21 +60,22 @@ struct OutputQueue::State {
 
   const Options options;
   const pid_t process = ::getpid();
-  bool has_thread = false;  // if it could be started
+  bool has_thread = false;  // false if it could not be started
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<Entry> entries;
-  size_t bytes = 0;  // that the entries take
+  size_t bytes = 0;  // memory that the entries take
   Counts lost, in_batch;
-  uint64_t untold = 0;   // lines that were dropped since a line said so
-  uint64_t written = 0;  // bytes
+  uint64_t unreported = 0;  // dropped lines that no line reports yet
+  uint64_t written = 0;     // bytes
   uint64_t failures = 0;
   int last_error = 0;
   bool retry = false;
   std::atomic<bool> nothing_waits = true, ended = false;
   bool thread_ended = false;
 
-  // What is being written, by whoever has set `writing`; for one descriptor.
+  // The text that is being written, by the thread that has set `writing`. All of it is for one
+  // descriptor.
   bool writing = false;
   std::string batch;
   size_t batch_done = 0;
@@ -84,22 +87,22 @@ struct OutputQueue::State {
 
   void drop_oldest() {
     count(lost, entries.front().kind);
-    ++untold;
+    ++unreported;
     bytes -= entries.front().text.size() + sizeof(Entry);
     entries.pop_front();
   }
 
-  // Whole lines, as many as are written at once; one that is longer alone.
+  // Takes as many whole lines as one write() can take, or a single longer one.
   void begin_batch() {
     batch.clear();
     batch_done = 0;
     batch_descriptor = entries.front().descriptor;
-    if (untold > 0)
+    if (unreported > 0)
       batch = fmt::format("{}lockstep: {} line{} dropped here, since nobody read them in time\n",
                           inside_line ? "\n" : "",
-                          untold,
-                          untold == 1 ? " was" : "s were");
-    untold = 0;
+                          unreported,
+                          unreported == 1 ? " was" : "s were");
+    unreported = 0;
     while (!entries.empty() && entries.front().descriptor == batch_descriptor &&
            (batch.empty() || batch.size() + entries.front().text.size() <= PIPE_BUF)) {
       batch += entries.front().text;
@@ -110,9 +113,9 @@ struct OutputQueue::State {
     inside_line = batch.back() != '\n';
   }
 
-  // One attempt, which waits up to `limit_ms`. Unlocked while it does.
+  // Makes one attempt to write, which waits up to `limit_ms`. The lock is released meanwhile.
   void write(std::unique_lock<std::mutex>& lock, int limit_ms) {
-    if (std::exchange(writing, true)) {  // without a thread, by another that adds or flushes
+    if (std::exchange(writing, true)) {  // without a queue thread: another one adds or flushes
       changed.wait_for(lock, Milliseconds(limit_ms));
       return;
     }
@@ -163,7 +166,7 @@ struct OutputQueue::State {
 };
 
 OutputQueue::OutputQueue(Options options) : state_(std::make_shared<State>(std::move(options))) {
-  // Signals are for the threads that know what to do.
+  // Signals are handled by other threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -171,7 +174,7 @@ OutputQueue::OutputQueue(Options options) : state_(std::make_shared<State>(std::
     state_->has_thread = true;
     std::thread([state = state_] { state->run(); }).detach();
   } catch (const std::system_error&) {
-    state_->has_thread = false;  // add() writes what it can without waiting
+    state_->has_thread = false;  // add() writes what it can without blocking
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -1,7 +1,7 @@
 #pragma once
 // Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011). A value is a pure function of (seed, stream, index), so it does not depend on
-// who computes it, or in which order.
+// 1, 2, 3", SC 2011). A value is a pure function of (seed, stream, index). So it does not depend on
+// who computes it or in which order.
 
 #include <cstdint>
 
@@ -13,16 +13,16 @@ struct Philox4 {
   uint32_t word[4];
 };
 
-// Names one sequence of random numbers. `purpose` keeps users apart (kind of draw and, for graph
-// ops, the op's number).
+// Identifies one sequence of random numbers. `purpose` separates the uses: the kind of draw and,
+// for graph ops, the op's index.
 struct RngStream {
   uint64_t seed = 0;
   uint32_t step = 0;     // training step; epoch for the sampler; 0 for initialisation
-  uint32_t lane = 0;     // data-parallel lane; 0 where none
+  uint32_t lane = 0;     // data-parallel lane; 0 if there is none
   uint32_t purpose = 0;  // see RngPurpose
 };
 
-// High bits of RngStream::purpose; the low 24 bits number the op or parameter.
+// High bits of RngStream::purpose. The low 24 bits are the index of the op or parameter.
 enum RngPurpose : uint32_t {
   kRngInit = 1u << 24,
   kRngDropout = 2u << 24,
@@ -36,8 +36,8 @@ enum RngPurpose : uint32_t {
   kRngMoments = 15u << 24,
 };
 
-// Four random words for block `index` of the stream: seed is the key; index (64 bits, its high word
-// mixed with the purpose), step and lane fill the 128-bit counter.
+// Four random words for block `index` of the stream. The seed is the key. The 128-bit counter
+// consists of the index (64 bits, the high word xored with the purpose), step and lane.
 LOCKSTEP_HD Philox4 philox(const RngStream& stream, uint64_t index) {
   uint32_t c0 = static_cast<uint32_t>(index),
            c1 = static_cast<uint32_t>(index >> 32) ^ stream.purpose;
@@ -56,7 +56,7 @@ LOCKSTEP_HD Philox4 philox(const RngStream& stream, uint64_t index) {
   return {{c0, c1, c2, c3}};
 }
 
-// Word for element `i`: word i%4 of block i/4.
+// The word for element `i`: word i%4 of block i/4.
 LOCKSTEP_HD uint32_t philox_word(const RngStream& stream, uint64_t i) {
   return philox(stream, i >> 2).word[i & 3];
 }

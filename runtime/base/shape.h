@@ -1,5 +1,5 @@
 #pragma once
-// Extents of tensors.
+// The shape of a tensor.
 
 #include <array>
 #include <cstdint>

@@ -16,7 +16,7 @@ sigset_t read_ignored() {
   return ignored;
 }
 
-// Read before main(), when the program has set nothing yet.
+// Read before main(), when the program has not changed any action yet.
 const sigset_t at_start = read_ignored();
 
 }  // namespace
@@ -32,7 +32,7 @@ std::vector<int> stop_signals() {
 
 void restore_signals() {
   for (int number = 1; number < NSIG; ++number) {
-    // Who ignores SIGCHLD never learns how a child has ended.
+    // A process that ignores SIGCHLD cannot learn how a child has ended.
     const bool ignored = number != SIGCHLD && ignored_at_start(number);
     ::signal(number, ignored ? SIG_IGN : SIG_DFL);
   }

@@ -17,11 +17,11 @@ namespace lockstep {
 namespace {
 
 constexpr double kStallMs = 3000, kShortStallMs = 200;
-constexpr double kLimitMs = 20'000;  // for a reader that is slow
+constexpr double kLimitMs = 20'000;  // for a slow reader
 constexpr int kHandlerMs = 1000;
 
 std::atomic<bool> hurried = false, in_vain = false;
-// Those that are in use; null: none.
+// The queues in use; null: none.
 std::atomic<OutputQueue*> error_queue = nullptr, output_queue = nullptr;
 
 bool are_one_file(int a, int b) {
@@ -92,7 +92,7 @@ bool flush_streams() {
   OutputQueue* const results = output_queue;
   bool written = errors == nullptr || errors->flush(stall_ms, kLimitMs);
   if (results != nullptr && results != errors) {
-    // Its thread has worked meanwhile: both together have the patience of one.
+    // The two queues' threads have worked at the same time, so the limit holds for both together.
     if (!written) stall_ms = std::max(0.0, stall_ms - (now_ms() - begin_ms));
     written = results->flush(stall_ms, kLimitMs) && written;
   }

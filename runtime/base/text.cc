@@ -13,7 +13,7 @@ std::string escaped(std::string_view text, bool keep_lines) {
   result.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F, which terminals obey too, are C2 80 to C2 9F.
+    // U+0080 to U+009F, which terminals obey as well, are encoded as C2 80 to C2 9F.
     const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
     if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {
       result += fmt::format("\\x{:02x}", next);

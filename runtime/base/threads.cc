@@ -14,16 +14,16 @@
 namespace lockstep {
 namespace {
 
-// Waits until the value is no longer `old`: spins for a while, longer than most gaps between two
-// parallel regions of a step, since a sleeping thread of a virtual machine takes tens of
-// microseconds to wake; then sleeps. A spin without limit would take the core from the very thread
-// that it waits for if the machine is shared.
+// Waits until the value is no longer `old`, and returns the new value. It first spins for longer
+// than most gaps between two parallel regions of a step, because a sleeping thread of a virtual
+// machine takes tens of microseconds to wake. Then it sleeps: on a shared machine, spinning without
+// limit could take the core from the very thread that it waits for.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   constexpr double kSpinMs = 0.1;
-  constexpr int kSpinsPerLook = 64;
+  constexpr int kSpinsPerCheck = 64;
   const double start = now_ms();
   do {
-    for (int spin = 0; spin < kSpinsPerLook; ++spin) {
+    for (int spin = 0; spin < kSpinsPerCheck; ++spin) {
       const uint32_t now = value.load(std::memory_order_acquire);
       if (now != old) return now;
       pause_briefly();
@@ -33,14 +33,15 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   return value.load(std::memory_order_acquire);
 }
 
-// Worker threads that run parts of one loop at a time. One thread, the owner, gives out loops and
-// works too.
+// Worker threads that run the parts of one loop at a time. One thread, the owner, distributes the
+// loops and works too.
 //
-// Worker i has a seat, whose state goes free -> open (a part is there) -> claimed -> free. The owner
-// opens the seats of its team and runs part 0. Then it claims each seat that is still open and runs
-// that part itself, so that it waits only for parts that have begun, never for a worker that has
-// yet to wake. The upper bits of the state count loops: a worker that was held between reading
-// `open` and claiming it cannot claim a part of a later loop.
+// Each worker has a seat with a state that goes free -> open (a part is ready) -> claimed -> free.
+// The owner opens the seats of the workers that take part and runs part 0. Then it claims every
+// seat that is still open and runs that part itself. So it waits only for parts that have begun,
+// never for a worker that has yet to wake. The upper bits of the state hold the number of the loop:
+// a worker that is delayed between reading `open` and claiming the seat cannot claim a part of a
+// later loop.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads) {
@@ -105,13 +106,14 @@ class ThreadPool {
   uint32_t state_of(uint32_t phase) const { return loop_ << kPhaseBits | phase; }
   static uint32_t phase_of(uint32_t state) { return state & ((1U << kPhaseBits) - 1); }
 
-  // Sequentially consistent: notify_one() must not look for a sleeper before the store is seen.
+  // Both operations are sequentially consistent: notify_one() must not look for a sleeping worker
+  // before the worker can see the store.
   void open(Seat& seat) {
     seat.state.store(state_of(kOpen));
     seat.state.notify_one();
   }
 
-  // The owner's claim of a seat that it has opened.
+  // The owner claims a seat that it has opened. False if the worker has claimed it first.
   bool claim(Seat& seat) {
     uint32_t open = state_of(kOpen);
     return seat.state.compare_exchange_strong(open, state_of(kClaimed));
@@ -141,9 +143,9 @@ class ThreadPool {
     }
   }
 
-  std::deque<Seat> seats_;  // of parts 1, 2, ...
+  std::deque<Seat> seats_;  // seats of parts 1, 2, ...
   SharingAccount account_;
-  // The loop; written while no seat is open or claimed.
+  // The current loop. Written only while no seat is open or claimed.
   uint32_t loop_ = 0;
   int64_t count_ = 0;
   int team_ = 0;
@@ -160,7 +162,7 @@ void set_compute_threads(int threads) {
   LOCKSTEP_CHECK(threads >= 1);
   if (threads == g_threads) return;
   g_pool.reset();
-  g_threads = 1;  // also if the pool does not start
+  g_threads = 1;  // stays 1 if the pool does not start
   if (threads > 1) g_pool = std::make_unique<ThreadPool>(threads);
   g_threads = threads;
 }
@@ -173,8 +175,8 @@ void parallel_ranges(int64_t count,
                      int64_t grain,
                      void (*body)(void*, int64_t, int64_t),
                      void* context) {
-  const int64_t most = (count + grain - 1) / grain;
-  const int team = static_cast<int>(std::min<int64_t>(g_threads, most));
+  const int64_t max_parts = (count + grain - 1) / grain;
+  const int team = static_cast<int>(std::min<int64_t>(g_threads, max_parts));
   g_pool->run(count, team, body, context);
 }
 

@@ -1,17 +1,17 @@
 #pragma once
-// Threads of one rank. Work is split statically; results never depend on how many threads run it.
+// Threads of one rank. Work is split statically; results never depend on the number of threads.
 
 #include <cstdint>
 #include <type_traits>
 
 namespace lockstep {
 
-// Sets the number of threads that parallel_for uses (>= 1), and starts them. Throws ConfigError if
-// they cannot be started; then there is one. Not during a parallel loop.
+// Sets the number of threads that parallel_for uses (>= 1) and starts them. If they cannot be
+// started, throws ConfigError and leaves one thread. Must not be called during a parallel loop.
 void set_compute_threads(int threads);
 int compute_threads();
 
-// What a loop that polls does in between: leaves the core's resources to its sibling.
+// Call it in each iteration of a polling loop. Leaves the core's resources to its sibling thread.
 inline void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -28,10 +28,10 @@ void parallel_ranges(int64_t count,
 }
 
 // Calls body(begin, end) on disjoint ranges that cover [0, count), on up to compute_threads()
-// threads, each range about `grain` long or more; returns when all are done. Does not allocate. One
-// loop at a time: not from two threads at once, nor from within body. body must not throw. Ranges
-// depend on the number of threads, and which thread runs a range is open, so body must give each
-// index the same result whatever range it is in.
+// threads, and returns when all are done. Each range has about `grain` indices or more. Does not
+// allocate. Only one loop may run at a time: do not call it from two threads at once or from inside
+// body. body must not throw. The ranges depend on the number of threads, and any thread may run any
+// range. So body must give each index the same result whatever range it is in.
 template <typename Body>
 void parallel_for(int64_t count, int64_t grain, Body&& body) {
   if (compute_threads() == 1 || count <= grain) {

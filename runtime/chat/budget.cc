@@ -1,4 +1,4 @@
-// What one rendering may take.
+// The limits of one rendering.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,26 +9,26 @@ namespace lockstep::chat {
 
 void Budget::step(int64_t steps) {
   steps_ += steps;
-  if (steps_ > kMostSteps)
+  if (steps_ > kMaxSteps)
     throw TemplateProblem{
-        fmt::format("more than {} steps; the template goes on too long", kMostSteps)};
+        fmt::format("more than {} steps; the template takes too long", kMaxSteps)};
 }
 
 void Budget::read(size_t bytes, size_t times) {
   constexpr double kBytesOfStep = 64;
   const double steps = static_cast<double>(bytes) / kBytesOfStep * static_cast<double>(times);
-  step(static_cast<int64_t>(std::min(steps, static_cast<double>(kMostSteps) + 1)));
+  step(static_cast<int64_t>(std::min(steps, static_cast<double>(kMaxSteps) + 1)));
 }
 
-void Budget::look_through(const Value::Members& members) {
-  constexpr size_t kBytesOfMember = 8;  // of its name, about
+void Budget::count_search(const Value::Members& members) {
+  constexpr size_t kBytesOfMember = 8;  // of its name, roughly
   read(members.size(), kBytesOfMember);
 }
 
 void Budget::take(size_t bytes) {
   bytes_ += bytes;
-  if (bytes_ > kMostBytes)
-    throw TemplateProblem{fmt::format("values of more than {} MiB", kMostBytes >> 20)};
+  if (bytes_ > kMaxBytes)
+    throw TemplateProblem{fmt::format("values of more than {} MiB", kMaxBytes >> 20)};
 }
 
 Value Budget::text(std::string text) {

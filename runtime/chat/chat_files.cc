@@ -11,17 +11,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBytes = size_t{64} << 20;  // of a file
+constexpr size_t kMaxBytes = size_t{64} << 20;  // max size of a file
 
 std::string text_of(const fs::path& path) {
   try {
-    return read_file(path, kMostBytes);
+    return read_file(path, kMaxBytes);
   } catch (const IoError& error) {
     throw DataError("{}", error.what());
   }
 }
 
-// An empty object where there is no such file.
+// The JSON in a file; an empty object if there is no such file.
 Json json_of(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return Json::object();
@@ -59,7 +59,7 @@ std::optional<ChatTemplate> template_in(const Json& config, const std::string& p
         return ChatTemplate(text->get<std::string>(), name);
     }
   }
-  throw DataError("{}: is neither a text nor a list with a template named default", name);
+  throw DataError("{}: is neither a string nor a list with a template named default", name);
 }
 
 }  // namespace

@@ -17,12 +17,12 @@ struct ChatTemplate::Parsed {
 };
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string name) : name_(std::move(name)) {
-  constexpr size_t kMostBytes = size_t{4} << 20;
-  if (source.size() > kMostBytes)
+  constexpr size_t kMaxBytes = size_t{4} << 20;
+  if (source.size() > kMaxBytes)
     throw DataError(
-        "{}: a chat template of {} bytes; allowed: up to {}", name_, source.size(), kMostBytes);
+        "{}: the chat template has {} bytes; allowed: up to {}", name_, source.size(), kMaxBytes);
   if (valid_utf8_bytes(source) != source.size())
-    throw DataError("{}: a chat template with bytes that are not UTF-8", name_);
+    throw DataError("{}: the chat template has bytes that are not UTF-8", name_);
   try {
     parsed_ = std::make_unique<const Parsed>(Parsed{chat::parse_template(source)});
   } catch (const chat::SyntaxProblem& problem) {
@@ -50,8 +50,8 @@ void set_member(Value::Members* members, const std::string& name, const Value& v
   }
 }
 
-// As transformers hands a message over: without members that are null, and what the assistant
-// thought under the names that templates read.
+// Prepares a message as transformers does: without members that are null, and with the assistant's
+// reasoning under the names that templates read.
 Value message_of(const Json& message) {
   Value::Members members;
   const Json* reasoning = nullptr;
@@ -59,17 +59,17 @@ Value message_of(const Json& message) {
     const Json* found = message.find(name);
     if (reasoning == nullptr && found != nullptr && !found->is_null()) reasoning = found;
   }
-  if (reasoning != nullptr) set_member(&members, "thinking", Value::of(*reasoning));
+  if (reasoning != nullptr) set_member(&members, "thinking", Value::from_json(*reasoning));
   const Json* value = message.begin();
   for (const std::string& name : message.names()) {
     const Json& member = *value++;
     if (member.is_null()) continue;
     if (reasoning != nullptr && name == members[0].first)
-      members[0].second = Value::of(member);
+      members[0].second = Value::from_json(member);
     else
-      members.emplace_back(name, Value::of(member));
+      members.emplace_back(name, Value::from_json(member));
   }
-  if (reasoning != nullptr) set_member(&members, "reasoning_content", Value::of(*reasoning));
+  if (reasoning != nullptr) set_member(&members, "reasoning_content", Value::from_json(*reasoning));
   return Value::mapping(std::move(members));
 }
 
@@ -90,7 +90,7 @@ RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& sett
       variables.emplace_back(token, Value::text(text));
     variables.emplace_back("messages", messages_of(messages));
     variables.emplace_back("tools",
-                           settings.tools == nullptr ? Value() : Value::of(*settings.tools));
+                           settings.tools == nullptr ? Value() : Value::from_json(*settings.tools));
     variables.emplace_back("documents", Value());
     variables.emplace_back("add_generation_prompt", Value::boolean(settings.add_generation_prompt));
     evaluation.emplace(std::move(variables));
@@ -103,9 +103,9 @@ RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& sett
   } catch (const chat::TemplateProblem& problem) {
     if (evaluation) line = evaluation->line();
     constexpr const char* kFormat = "{}:{}: the chat template: {}";
-    // It may quote the template, or a message.
+    // The problem may quote the template or a message.
     const std::string text = escape_controls(problem.text);
-    if (problem.raised) throw MessagesNotWanted(kFormat, name_, line, text);
+    if (problem.raised) throw MessagesRejected(kFormat, name_, line, text);
     throw DataError(kFormat, name_, line, text);
   }
 }

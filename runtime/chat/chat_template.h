@@ -1,8 +1,9 @@
 #pragma once
-// Chat templates: how the messages of a conversation become one text. They are written in a part of
-// Jinja, and mean what transformers' apply_chat_template makes of them. What of Jinja is not known
-// here is an error that names it and its line; so is a template that goes on for ever or writes
-// without end (Budget in evaluation.h). There is no clock: strftime_now is not defined.
+// Chat templates convert the messages of a conversation to one text. They are written in a subset
+// of Jinja, and the result equals that of transformers' apply_chat_template. A template that uses
+// anything else is rejected with an error that names it and its line. So is a template that runs
+// too long or writes too much (Budget in evaluation.h). There is no clock: strftime_now is not
+// defined.
 
 #include <filesystem>
 #include <memory>
@@ -19,40 +20,40 @@ namespace lockstep {
 // A conversation as text.
 struct RenderedChat {
   struct Part {
-    size_t begin = 0, end = 0;  // bytes
+    size_t begin = 0, end = 0;  // byte offsets in `text`
   };
   std::string text;
-  std::vector<Part> generated;  // what {% generation %} blocks wrote, in order
+  std::vector<Part> generated;  // the output of {% generation %} blocks, in order
 };
 
-// What a template may name beside the messages.
+// The variables of a template besides the messages.
 struct ChatSettings {
-  // bos_token, eos_token, ... as texts.
+  // bos_token, eos_token, ... with their texts.
   std::vector<std::pair<std::string, std::string>> special_tokens;
   const Json* tools = nullptr;
   bool add_generation_prompt = false;
 };
 
-// What a template itself says of messages that it does not want (raise_exception).
-class MessagesNotWanted : public DataError {
+// Thrown if the template itself rejects the messages (raise_exception).
+class MessagesRejected : public DataError {
  public:
   using DataError::DataError;
 };
 
 class ChatTemplate {
  public:
-  // `name` is the file's for messages. Throws DataError: "NAME:LINE: ...".
+  // `name` is the file's name for messages. Throws DataError: "NAME:LINE: ...".
   ChatTemplate(std::string_view source, std::string name);
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // messages: an array of objects; members that are null are left out. Throws DataError, and
-  // MessagesNotWanted where the template says so. Any number of threads may call it.
+  // messages: an array of objects; members that are null are left out. Throws DataError, or
+  // MessagesRejected if the template rejects the messages. Any number of threads may call it.
   RenderedChat render(const Json& messages, const ChatSettings& settings) const;
 
   const std::string& name() const { return name_; }
-  // Whether it says what the assistant generates.
+  // Whether the template marks what the assistant generates.
   bool marks_generation() const { return marks_generation_; }
 
  private:

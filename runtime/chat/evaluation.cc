@@ -7,19 +7,19 @@
 namespace lockstep::chat {
 namespace {
 
-// Expressions, bodies and macros within each other: so much fits on the stack of a thread.
-constexpr int kMostDepth = 600;
+// Max nesting of expressions, bodies and macros, so that a thread's stack suffices.
+constexpr int kMaxDepth = 600;
 
-class Deeper {
+class DepthGuard {
  public:
-  explicit Deeper(int* depth) : depth_(depth) {
-    if (*depth_ >= kMostDepth)
-      throw TemplateProblem{fmt::format("it goes more than {} deep into itself", kMostDepth)};
+  explicit DepthGuard(int* depth) : depth_(depth) {
+    if (*depth_ >= kMaxDepth)
+      throw TemplateProblem{fmt::format("nesting of more than {} levels", kMaxDepth)};
     ++*depth_;
   }
-  ~Deeper() { --*depth_; }
-  Deeper(const Deeper&) = delete;
-  Deeper& operator=(const Deeper&) = delete;
+  ~DepthGuard() { --*depth_; }
+  DepthGuard(const DepthGuard&) = delete;
+  DepthGuard& operator=(const DepthGuard&) = delete;
 
  private:
   int* depth_;
@@ -27,30 +27,29 @@ class Deeper {
 
 }  // namespace
 
-const Value* Arguments::find(size_t place, std::string_view name) const {
-  if (place < values.size()) return &values[place];
+const Value* Arguments::find(size_t index, std::string_view name) const {
+  if (index < values.size()) return &values[index];
   for (const auto& [key, value] : named)
     if (key == name) return &value;
   return nullptr;
 }
 
-const Value& Arguments::at(size_t place, std::string_view name, std::string_view what) const {
-  const Value* found = find(place, name);
-  if (found == nullptr)
-    throw TemplateProblem{fmt::format("{} without its argument {}", what, name)};
+const Value& Arguments::at(size_t index, std::string_view name, std::string_view what) const {
+  const Value* found = find(index, name);
+  if (found == nullptr) throw TemplateProblem{fmt::format("{} needs the argument {}", what, name)};
   return *found;
 }
 
 void Arguments::check(std::string_view what, std::initializer_list<std::string_view> names) const {
   if (values.size() > names.size())
-    throw TemplateProblem{
-        fmt::format("{} of {} arguments; known are {}", what, values.size(), names.size())};
+    throw TemplateProblem{fmt::format(
+        "{} with {} arguments; at most {} are allowed", what, values.size(), names.size())};
   for (const auto& [key, value] : named) {
-    const auto place = std::ranges::find(names, key);
-    if (place == names.end())
-      throw TemplateProblem{fmt::format("the argument {} of {}; it is not known here", key, what)};
-    if (static_cast<size_t>(place - names.begin()) < values.size())
-      throw TemplateProblem{fmt::format("the argument {} of {} twice", key, what)};
+    const auto index = std::ranges::find(names, key);
+    if (index == names.end())
+      throw TemplateProblem{fmt::format("the argument {} of {} is not supported", key, what)};
+    if (static_cast<size_t>(index - names.begin()) < values.size())
+      throw TemplateProblem{fmt::format("the argument {} of {} is given twice", key, what)};
   }
 }
 
@@ -58,8 +57,8 @@ void Evaluation::run(const Body& body) { run_body(body); }
 
 void Evaluation::write(const std::string& text) {
   out_ += text;
-  if (out_.size() > Budget::kMostOutput)
-    throw TemplateProblem{fmt::format("a text of more than {} MiB", Budget::kMostOutput >> 20)};
+  if (out_.size() > Budget::kMaxOutput)
+    throw TemplateProblem{fmt::format("a text of more than {} MiB", Budget::kMaxOutput >> 20)};
 }
 
 std::string Evaluation::captured(const Body& body) {
@@ -67,7 +66,8 @@ std::string Evaluation::captured(const Body& body) {
   out_.clear();
   scopes_.emplace_back();
   ++captures_;
-  if (run_body(body) != Flow::kOn) throw TemplateProblem{"a loop is left within a set block"};
+  if (run_body(body) != Flow::kOn)
+    throw TemplateProblem{"leaving a loop within a set block is not supported"};
   --captures_;
   scopes_.pop_back();
   std::string text = std::move(out_);
@@ -77,7 +77,7 @@ std::string Evaluation::captured(const Body& body) {
 }
 
 Evaluation::Flow Evaluation::run_body(const Body& body) {
-  const Deeper deeper(&depth_);
+  const DepthGuard depth_guard(&depth_);
   for (const Statement& statement : body) {
     const Flow flow = run_statement(statement);
     if (flow != Flow::kOn) return flow;
@@ -103,24 +103,25 @@ Evaluation::Flow Evaluation::run_statement(const Statement& statement) {
     case Statement::Kind::kSet: run_set(statement); return Flow::kOn;
     case Statement::Kind::kSetBlock:
       if (!statement.attribute.empty())
-        throw TemplateProblem{"a block is set to an attribute; it is not known here"};
+        throw TemplateProblem{"setting an attribute to a block is not supported"};
       assign(statement.targets, budget_.text(captured(statement.bodies[0])));
       return Flow::kOn;
     case Statement::Kind::kMacro:
       if (scopes_.size() > 1)
         throw TemplateProblem{
-            fmt::format("the macro {} within a loop, a macro or a block; it is not known here",
+            fmt::format("the macro {} within a loop, a macro or a block is not supported",
                         statement.macro->name)};
       assign(statement.targets, Value::macro(statement.macro.get()));
       return Flow::kOn;
     case Statement::Kind::kGeneration: {
       if (captures_ > 0)
-        throw TemplateProblem{"generation within a macro or a set block; it is not known here"};
+        throw TemplateProblem{"a generation block within a macro or a set block is not supported"};
       const size_t begin = out_.size();
       scopes_.emplace_back();
       const Flow flow = run_body(statement.bodies[0]);
       scopes_.pop_back();
-      if (flow != Flow::kOn) throw TemplateProblem{"a loop is left within a generation"};
+      if (flow != Flow::kOn)
+        throw TemplateProblem{"leaving a loop within a generation block is not supported"};
       generated_.push_back({begin, out_.size()});
       return Flow::kOn;
     }
@@ -142,7 +143,7 @@ Evaluation::Flow Evaluation::run_for(const Statement& statement) {
     }
     items = std::make_shared<const Value::List>(std::move(kept));
   }
-  bool ended = false;  // some round, at the end of the body
+  bool ended = false;  // whether an iteration reached the end of the body
   for (size_t i = 0; i < items->size(); ++i) {
     budget_.step();
     scopes_.emplace_back();
@@ -166,17 +167,19 @@ void Evaluation::run_set(const Statement& statement) {
   if (statement.attribute.empty()) return assign(statement.targets, value);
   const Value* space = find_variable(statement.targets[0]);
   if (space == nullptr || !space->is(Value::Kind::kNamespace))
-    throw TemplateProblem{fmt::format("{}.{} is set, but {} is no namespace",
+    throw TemplateProblem{fmt::format("{}.{} cannot be set, because {} is not a namespace",
                                       statement.targets[0],
                                       statement.attribute,
                                       statement.targets[0])};
   if (statement.attribute.starts_with('_'))
-    throw TemplateProblem{fmt::format("{} is set, which begins with '_'", statement.attribute)};
+    throw TemplateProblem{
+        fmt::format("{} cannot be set, because it begins with '_'", statement.attribute)};
   if (value.is(Value::Kind::kNamespace) || value.is(Value::Kind::kLoop) ||
       value.is(Value::Kind::kMacro))
-    throw TemplateProblem{fmt::format("a {} is kept in a namespace", value.kind_name())};
+    throw TemplateProblem{
+        fmt::format("a value of type {} cannot be stored in a namespace", value.kind_name())};
   auto& members = space->as_namespace().members;
-  budget_.look_through(members);
+  budget_.count_search(members);
   const auto found =
       std::ranges::find(members, statement.attribute, [](const auto& m) { return m.first; });
   if (found != members.end()) {
@@ -194,13 +197,13 @@ void Evaluation::assign(const std::vector<std::string>& targets, const Value& va
   const auto parts = elements_of(budget_, value);
   if (parts->size() != targets.size())
     throw TemplateProblem{
-        fmt::format("{} values are given to {} names", parts->size(), targets.size())};
+        fmt::format("{} values are assigned to {} names", parts->size(), targets.size())};
   for (size_t i = 0; i < targets.size(); ++i) variable(targets[i]) = (*parts)[i];
 }
 
 const Value* Evaluation::find_variable(std::string_view name) {
   const auto in = [&](const Value::Members& scope) -> const Value* {
-    budget_.look_through(scope);
+    budget_.count_search(scope);
     const auto found =
         std::ranges::find(scope, name, [](const auto& member) { return member.first; });
     return found == scope.end() ? nullptr : &found->second;
@@ -212,7 +215,7 @@ const Value* Evaluation::find_variable(std::string_view name) {
 
 Value& Evaluation::variable(const std::string& name) {
   Value::Members& scope = scopes_.back();
-  budget_.look_through(scope);
+  budget_.count_search(scope);
   const auto found =
       std::ranges::find(scope, name, [](const auto& member) { return member.first; });
   if (found != scope.end()) return found->second;
@@ -221,7 +224,7 @@ Value& Evaluation::variable(const std::string& name) {
 }
 
 Value Evaluation::evaluate(const Expression& expression) {
-  const Deeper deeper(&depth_);
+  const DepthGuard depth_guard(&depth_);
   budget_.step();
   line_ = expression.line;
   return evaluate_kind(expression);
@@ -246,10 +249,10 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
         const Value key = part(i);
         if (!key.is_text())
           throw TemplateProblem{
-              fmt::format("a dict with a key that is a {}; it is not known here", key.kind_name())};
+              fmt::format("a dict with a key of type {} is not supported", key.kind_name())};
         Value value = part(i + 1);
         budget_.take(key.as_text().size() + sizeof(Value));
-        budget_.look_through(members);
+        budget_.count_search(members);
         const auto found = std::ranges::find(
             members, key.as_text(), [](const auto& member) { return member.first; });
         if (found != members.end()) {
@@ -262,22 +265,22 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
     }
     case Kind::kAttribute: return attribute_of(budget_, part(0), expression.name);
     case Kind::kSubscript: {
-      const Value of = part(0);
-      return element_of(budget_, of, part(1));
+      const Value object = part(0);
+      return element_of(budget_, object, part(1));
     }
     case Kind::kSlice: {
-      const Value of = part(0);
+      const Value object = part(0);
       const auto bound = [&](size_t i) {
         return expression.parts[i] == nullptr ? Value() : part(i);
       };
       const Value begin = bound(1), end = bound(2), step = bound(3);
-      return slice_of(budget_, of, begin, end, step);
+      return slice_of(budget_, object, begin, end, step);
     }
     case Kind::kCall: return call(expression);
     case Kind::kFilter: {
-      const Value of = part(0);
-      if (of.is_text()) budget_.read(of.weight());
-      return apply_filter(budget_, expression.name, of, arguments_of(expression, 1));
+      const Value object = part(0);
+      if (object.is_text()) budget_.read(object.weight());
+      return apply_filter(budget_, expression.name, object, arguments_of(expression, 1));
     }
     case Kind::kTest: {
       const std::vector<Value> values = all_parts();
@@ -309,7 +312,7 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
       std::string text;
       for (const ExpressionPtr& each : expression.parts) {
         text += evaluate(*each).shown();
-        if (text.size() > Budget::kMostOutput) budget_.take(Budget::kMostBytes);
+        if (text.size() > Budget::kMaxOutput) budget_.take(Budget::kMaxBytes);
       }
       return budget_.text(std::move(text));
     }
@@ -319,12 +322,12 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
 
 Value Evaluation::name(const Expression& expression) {
   if (const Value* found = find_variable(expression.name)) return *found;
-  // That they are there can be asked.
+  // Functions may be tested for being defined.
   for (const char* function : {"raise_exception", "namespace", "dict", "range"})
     if (expression.name == function) return Value::macro(nullptr);
   for (const char* of_jinja : {"self", "joiner", "cycler", "lipsum"})
     if (expression.name == of_jinja)
-      throw TemplateProblem{fmt::format("{}; it is not known here", of_jinja)};
+      throw TemplateProblem{fmt::format("{} is not supported", of_jinja)};
   return Value::undefined(expression.name);
 }
 
@@ -367,12 +370,12 @@ Arguments Evaluation::arguments_of(const Expression& expression, size_t first) {
 Value Evaluation::call(const Expression& expression) {
   const Expression& callee = *expression.parts[0];
   if (callee.kind == Expression::Kind::kAttribute) {
-    const Value of = evaluate(*callee.parts[0]);
-    if (of.is_text()) budget_.read(of.weight());
-    return call_method(budget_, of, callee.name, arguments_of(expression, 1));
+    const Value object = evaluate(*callee.parts[0]);
+    if (object.is_text()) budget_.read(object.weight());
+    return call_method(budget_, object, callee.name, arguments_of(expression, 1));
   }
   if (callee.kind != Expression::Kind::kName)
-    throw TemplateProblem{"a call of what is no name; it is not known here"};
+    throw TemplateProblem{"a call of an expression that is not a name is not supported"};
   const Value* found = find_variable(callee.name);
   if (found == nullptr) return call_function(callee.name, arguments_of(expression, 1));
   if (!found->is(Value::Kind::kMacro))
@@ -380,8 +383,9 @@ Value Evaluation::call(const Expression& expression) {
         fmt::format("{} is called, but it is a {}", callee.name, found->kind_name())};
   const MacroNode* const macro = found->as_macro();
   if (macro == nullptr)
-    throw TemplateProblem{fmt::format(
-        "{} is called, which is a function under another name; it is not known here", callee.name)};
+    throw TemplateProblem{
+        fmt::format("{} is called, which is a function under another name; that is not supported",
+                    callee.name)};
   return call_macro(*macro, arguments_of(expression, 1));
 }
 
@@ -419,15 +423,17 @@ Value Evaluation::call_function(const std::string& name, const Arguments& argume
     Value::Members members;
     if (arguments.values.size() > 1)
       throw TemplateProblem{
-          fmt::format("{} of {} values; known is one", name, arguments.values.size())};
+          fmt::format("{} of {} values; at most one is allowed", name, arguments.values.size())};
     for (const Value& value : arguments.values) {
       if (!value.is_mapping())
-        throw TemplateProblem{fmt::format("{} of a {}", name, value.kind_name())};
+        throw TemplateProblem{
+            fmt::format("{}: a value of type {} is not allowed", name, value.kind_name())};
       members.insert(members.end(), value.as_mapping().begin(), value.as_mapping().end());
     }
     for (const auto& [key, value] : arguments.named) {
-      if (key.starts_with('_')) throw TemplateProblem{fmt::format("{} begins with '_'", key)};
-      budget_.look_through(members);
+      if (key.starts_with('_'))
+        throw TemplateProblem{fmt::format("{} cannot be a name, because it begins with '_'", key)};
+      budget_.count_search(members);
       std::erase_if(members, [&key = key](const auto& member) { return member.first == key; });
       members.emplace_back(key, value);
     }
@@ -440,24 +446,25 @@ Value Evaluation::call_function(const std::string& name, const Arguments& argume
     std::vector<int64_t> bounds;
     for (const Value& value : arguments.values) {
       if (!value.is_integer())
-        throw TemplateProblem{fmt::format("range of a {}", value.kind_name())};
+        throw TemplateProblem{
+            fmt::format("range: a value of type {} is not allowed", value.kind_name())};
       bounds.push_back(value.as_integer());
     }
-    if (bounds.empty()) throw TemplateProblem{"range without an end"};
+    if (bounds.empty()) throw TemplateProblem{"range needs an end"};
     const int64_t begin = bounds.size() > 1 ? bounds[0] : 0,
                   end = bounds.size() > 1 ? bounds[1] : bounds[0];
     const int64_t step = bounds.size() > 2 ? bounds[2] : 1;
-    if (step == 0) throw TemplateProblem{"range with step 0"};
+    if (step == 0) throw TemplateProblem{"the step of range is 0"};
     Value::List values;
-    constexpr size_t kMostNumbers = 100'000;  // as in Jinja's sandbox
+    constexpr size_t kMaxNumbers = 100'000;  // as in Jinja's sandbox
     for (__int128 i = begin; step > 0 ? i < end : i > end; i += step) {
-      if (values.size() >= kMostNumbers)
-        throw TemplateProblem{fmt::format("a range of more than {} numbers", kMostNumbers)};
+      if (values.size() >= kMaxNumbers)
+        throw TemplateProblem{fmt::format("a range of more than {} numbers", kMaxNumbers)};
       values.push_back(Value::integer(static_cast<int64_t>(i)));
     }
     return budget_.iterable(Value::Iterable::Kind::kRange, std::move(values));
   }
-  throw TemplateProblem{fmt::format("the function {}; it is not known here", name)};
+  throw TemplateProblem{fmt::format("the function {} is not supported", name)};
 }
 
 }  // namespace lockstep::chat

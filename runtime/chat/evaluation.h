@@ -1,5 +1,5 @@
 #pragma once
-// Runs the statements of a chat template.
+// Executes the statements of a chat template.
 
 #include <span>
 #include <string>
@@ -10,34 +10,34 @@
 
 namespace lockstep::chat {
 
-// What a call is given.
+// The arguments of a call.
 struct Arguments {
   std::vector<Value> values;
   Value::Members named;
 
-  // The one at a place or of a name, or null.
-  const Value* find(size_t place, std::string_view name) const;
-  // Throws TemplateProblem, which names `what`, where there is none.
-  const Value& at(size_t place, std::string_view name, std::string_view what) const;
-  // Throws TemplateProblem where more are given than these names.
+  // The argument at an index or with a name; null if there is none.
+  const Value* find(size_t index, std::string_view name) const;
+  // Throws TemplateProblem, which names `what`, if there is no such argument.
+  const Value& at(size_t index, std::string_view name, std::string_view what) const;
+  // Throws TemplateProblem if there are more arguments, or others, than these names.
   void check(std::string_view what, std::initializer_list<std::string_view> names) const;
 };
 
-// What one rendering may take: templates come from anywhere.
+// The limits of one rendering, because templates are untrusted.
 class Budget {
  public:
-  static constexpr int64_t kMostSteps = 5'000'000;       // expressions, statements, elements
-  static constexpr size_t kMostBytes = kMostValueBytes;  // of all values that it makes
-  static constexpr size_t kMostOutput = kMostTextBytes;
+  static constexpr int64_t kMaxSteps = 5'000'000;      // expressions, statements, elements
+  static constexpr size_t kMaxBytes = kMaxValueBytes;  // of all values that it makes
+  static constexpr size_t kMaxOutput = kMaxTextBytes;
 
-  // Throw TemplateProblem where it is used up.
+  // All throw TemplateProblem if the budget is used up.
   void step(int64_t steps = 1);
-  // Of what goes through so many bytes `times` over.
+  // Counts the work of reading `bytes` bytes `times` times.
   void read(size_t bytes, size_t times = 1);
-  // For a search of a name among members, one after the other.
-  void look_through(const Value::Members& members);
+  // Counts a linear search for a name among members.
+  void count_search(const Value::Members& members);
   void take(size_t bytes);
-  // A new text or list, which is counted.
+  // Create a text or list and count it.
   Value text(std::string text);
   Value list(Value::List values, bool tuple = false);
   Value iterable(Value::Iterable::Kind kind, Value::List values);
@@ -55,10 +55,11 @@ struct Span {
 
 class Evaluation {
  public:
-  // `variables`: what the template knows by name.
+  // `variables`: the template's variables by name.
   explicit Evaluation(Value::Members variables) { scopes_.push_back(std::move(variables)); }
 
-  // Writes what the body says. Throws TemplateProblem; line() is where.
+  // Executes the body and writes its output. Throws TemplateProblem; line() is the line of the
+  // problem.
   void run(const Body& body);
 
   std::string take_text() { return std::move(out_); }
@@ -74,7 +75,7 @@ class Evaluation {
   void run_set(const Statement& statement);
   void assign(const std::vector<std::string>& targets, const Value& value);
   void write(const std::string& text);
-  // What a body writes, in a scope of its own.
+  // Returns the output of a body, which is executed in its own scope.
   std::string captured(const Body& body);
 
   Value evaluate(const Expression& expression);
@@ -89,40 +90,41 @@ class Evaluation {
   Value& variable(const std::string& name);
 
   std::vector<Value::Members> scopes_;
-  size_t base_ = 0;  // the first scope that is seen beside the outermost one
+  size_t base_ = 0;  // the innermost scopes from here on, and scope 0, are visible
   std::string out_;
   int captures_ = 0, depth_ = 0, line_ = 1;
   std::vector<Span> generated_;
   Budget budget_;
 };
 
-// The pieces, each in a file of its own. All throw TemplateProblem, which names what is not known.
+// The operations, each in its own file. All throw TemplateProblem, which names what is not
+// supported.
 Value apply_filter(Budget& budget,
                    const std::string& name,
-                   const Value& of,
+                   const Value& object,
                    const Arguments& arguments);
 bool apply_test(Budget& budget,
                 const std::string& name,
-                const Value& of,
+                const Value& object,
                 std::span<const Value> arguments);
 Value call_method(Budget& budget,
-                  const Value& of,
+                  const Value& object,
                   const std::string& name,
                   const Arguments& arguments);
-Value attribute_of(Budget& budget, const Value& of, const std::string& name);
-Value element_of(Budget& budget, const Value& of, const Value& index);
+Value attribute_of(Budget& budget, const Value& object, const std::string& name);
+Value element_of(Budget& budget, const Value& object, const Value& index);
 Value slice_of(
-    Budget& budget, const Value& of, const Value& begin, const Value& end, const Value& step);
+    Budget& budget, const Value& object, const Value& begin, const Value& end, const Value& step);
 Value arithmetic(Budget& budget, const std::string& sign, const Value& a, const Value& b);
 bool contains(Budget& budget, const Value& all, const Value& one);
-// As Value::find, and counted.
-const Value* member_of(Budget& budget, const Value& of, std::string_view name);
-// Below 0, 0 or above, of numbers, texts and lists.
+// Like Value::find(), but counts the search.
+const Value* member_of(Budget& budget, const Value& object, std::string_view name);
+// The order of two numbers, texts or lists: below 0, 0, or above 0.
 int order(const Value& a, const Value& b);
-// What a loop over a value goes through. Takes it, where it is a generator: its second loop is
-// refused, which in Jinja finds what the first has left.
+// The elements that a loop over a value visits. Marks a generator as consumed: a second loop over
+// it is rejected, because in Jinja it would see only what the first has left.
 std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& value);
-// Characters of a text, each a text; their number is a number of steps.
+// The characters of a text, each as a text. Costs one step per character.
 std::vector<std::string> characters(Budget& budget, const std::string& text);
 int64_t length_of(const Value& value);
 

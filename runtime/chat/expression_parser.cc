@@ -9,36 +9,35 @@
 namespace lockstep::chat {
 namespace {
 
-constexpr int kMostDepth = 200;  // of expressions within each other, and of chains of operators
+constexpr int kMaxDepth = 200;  // of nested expressions, and of chains of operators
 
 [[noreturn]] void refuse_depth(int line);
 
-// Counts how deep the parser is.
-class Deeper {
+// Counts the nesting depth of the parser.
+class DepthGuard {
  public:
-  Deeper(int* depth, int line) : depth_(depth) {
-    if (++*depth_ > kMostDepth) {
+  DepthGuard(int* depth, int line) : depth_(depth) {
+    if (++*depth_ > kMaxDepth) {
       --*depth_;
       refuse_depth(line);
     }
   }
-  ~Deeper() { --*depth_; }
-  Deeper(const Deeper&) = delete;
-  Deeper& operator=(const Deeper&) = delete;
+  ~DepthGuard() { --*depth_; }
+  DepthGuard(const DepthGuard&) = delete;
+  DepthGuard& operator=(const DepthGuard&) = delete;
 
  private:
   int* depth_;
 };
 
 [[noreturn]] void refuse_depth(int line) {
-  throw SyntaxProblem{
-      fmt::format("expressions lie more than {} deep within each other", kMostDepth), line};
+  throw SyntaxProblem{fmt::format("expressions nested more than {} deep", kMaxDepth), line};
 }
 
-// The parent's next part, which may be null. A chain of operators is as deep as it is long.
+// Appends a part, which may be null. A chain of operators is as deep as it is long.
 void adopt(Expression* parent, ExpressionPtr part) {
   if (part != nullptr) parent->depth = std::max(parent->depth, part->depth + 1);
-  if (parent->depth > kMostDepth) refuse_depth(parent->line);
+  if (parent->depth > kMaxDepth) refuse_depth(parent->line);
   parent->parts.push_back(std::move(part));
 }
 
@@ -105,7 +104,7 @@ ExpressionPtr ExpressionParser::parse_tuple(bool choices) {
 }
 
 ExpressionPtr ExpressionParser::parse(bool choices) {
-  const Deeper deeper(&depth_, stream_.current().line);
+  const DepthGuard depth_guard(&depth_, stream_.current().line);
   ExpressionPtr value = parse_or();
   while (choices && stream_.is_name("if")) {
     const int line = stream_.take().line;
@@ -136,7 +135,7 @@ ExpressionPtr ExpressionParser::parse_and() {
 }
 
 ExpressionPtr ExpressionParser::parse_not() {
-  const Deeper deeper(&depth_, stream_.current().line);
+  const DepthGuard depth_guard(&depth_, stream_.current().line);
   const int line = stream_.current().line;
   if (stream_.take_name("not")) return make(Kind::kNot, line, {}, parse_not());
   return parse_compare();
@@ -189,7 +188,7 @@ ExpressionPtr ExpressionParser::parse_product() {
   while (true) {
     bool found = false;
     for (const char* known : {"*", "/", "//", "%"}) found = found || stream_.is_operator(known);
-    if (stream_.is_operator("**")) stream_.unexpected("another operator ('**' is not known here)");
+    if (stream_.is_operator("**")) stream_.unexpected("another operator ('**' is not supported)");
     if (!found) return left;
     const Token sign = stream_.take();
     left = make(Kind::kArithmetic, sign.line, sign.text, std::move(left), parse_unary(true));
@@ -197,7 +196,7 @@ ExpressionPtr ExpressionParser::parse_product() {
 }
 
 ExpressionPtr ExpressionParser::parse_unary(bool filters) {
-  const Deeper deeper(&depth_, stream_.current().line);
+  const DepthGuard depth_guard(&depth_, stream_.current().line);
   const int line = stream_.current().line;
   ExpressionPtr value;
   if (stream_.take_operator("-")) {
@@ -235,7 +234,7 @@ ExpressionPtr ExpressionParser::parse_primary() {
       const std::string text = stream_.take().text;
       const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
       if (problem != std::errc())
-        throw SyntaxProblem{fmt::format("{} is more than 64 bits hold", text), made->line};
+        throw SyntaxProblem{fmt::format("{} does not fit into 64 bits", text), made->line};
       made->constant = Value::integer(number);
       return made;
     }
@@ -282,29 +281,29 @@ ExpressionPtr ExpressionParser::parse_in_brackets() {
   stream_.unexpected("an expression");
 }
 
-ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr of) {
+ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr operand) {
   while (true) {
     const int line = stream_.current().line;
     if (stream_.take_operator(".")) {
       if (!stream_.is(Token::Kind::kName)) stream_.unexpected("the name of an attribute");
-      of = make(Kind::kAttribute, line, stream_.take().text, std::move(of));
+      operand = make(Kind::kAttribute, line, stream_.take().text, std::move(operand));
     } else if (stream_.is_operator("[")) {
-      of = parse_subscript(std::move(of));
+      operand = parse_subscript(std::move(operand));
     } else if (stream_.is_operator("(")) {
-      of = parse_call(std::move(of));
+      operand = parse_call(std::move(operand));
     } else {
-      return of;
+      return operand;
     }
   }
 }
 
-ExpressionPtr ExpressionParser::parse_call(ExpressionPtr of) {
-  auto call = make(Kind::kCall, stream_.current().line, {}, std::move(of));
+ExpressionPtr ExpressionParser::parse_call(ExpressionPtr operand) {
+  auto call = make(Kind::kCall, stream_.current().line, {}, std::move(operand));
   parse_arguments(call.get());
   return call;
 }
 
-ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr of) {
+ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr operand) {
   const int line = stream_.take().line;
   std::vector<ExpressionPtr> parts(3);
   size_t part = 0;
@@ -320,18 +319,18 @@ ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr of) {
   }
   if (!slice && parts[0] == nullptr) stream_.unexpected("an expression");
   stream_.take();
-  if (!slice) return make(Kind::kSubscript, line, {}, std::move(of), std::move(parts[0]));
+  if (!slice) return make(Kind::kSubscript, line, {}, std::move(operand), std::move(parts[0]));
   return make(Kind::kSlice,
               line,
               {},
-              std::move(of),
+              std::move(operand),
               std::move(parts[0]),
               std::move(parts[1]),
               std::move(parts[2]));
 }
 
-// In parentheses; named ones come last.
-void ExpressionParser::parse_arguments(Expression* of) {
+// Arguments in parentheses; named ones come last.
+void ExpressionParser::parse_arguments(Expression* call) {
   stream_.expect_operator("(");
   for (bool first = true; !stream_.take_operator(")"); first = false) {
     if (!first) {
@@ -344,44 +343,44 @@ void ExpressionParser::parse_arguments(Expression* of) {
       std::string name = stream_.take().text;
       stream_.take();
       ExpressionPtr value = parse();
-      of->depth = std::max(of->depth, value->depth + 1);
-      if (of->depth > kMostDepth) refuse_depth(of->line);
-      of->named.emplace_back(std::move(name), std::move(value));
+      call->depth = std::max(call->depth, value->depth + 1);
+      if (call->depth > kMaxDepth) refuse_depth(call->line);
+      call->named.emplace_back(std::move(name), std::move(value));
     } else {
       if (stream_.is_operator("*") || stream_.is_operator("**"))
-        stream_.unexpected("an argument (lists of them are not known here)");
-      if (!of->named.empty()) stream_.unexpected("a named argument");
-      adopt(of, parse());
+        stream_.unexpected("an argument (lists of them are not supported)");
+      if (!call->named.empty()) stream_.unexpected("a named argument");
+      adopt(call, parse());
     }
   }
 }
 
-ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr of) {
+ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr operand) {
   while (true) {
     const int line = stream_.current().line;
     if (stream_.take_operator("|")) {
-      auto filter = make(Kind::kFilter, line, stream_.expect_name(), std::move(of));
+      auto filter = make(Kind::kFilter, line, stream_.expect_name(), std::move(operand));
       if (stream_.is_operator("(")) parse_arguments(filter.get());
-      of = std::move(filter);
+      operand = std::move(filter);
     } else if (stream_.is_name("is")) {
-      of = parse_test(std::move(of));
+      operand = parse_test(std::move(operand));
     } else if (stream_.is_operator("(")) {
-      of = parse_call(std::move(of));
+      operand = parse_call(std::move(operand));
     } else {
-      return of;
+      return operand;
     }
   }
 }
 
-ExpressionPtr ExpressionParser::parse_test(ExpressionPtr of) {
+ExpressionPtr ExpressionParser::parse_test(ExpressionPtr operand) {
   const int line = stream_.take().line;
   const bool negated = stream_.take_name("not");
-  auto test = make(Kind::kTest, line, stream_.expect_name(), std::move(of));
+  auto test = make(Kind::kTest, line, stream_.expect_name(), std::move(operand));
   if (stream_.is_operator("(")) {
     parse_arguments(test.get());
   } else {
     if (stream_.is_name("is")) stream_.unexpected("the end of a test, or one in parentheses");
-    // One argument may stand without parentheses.
+    // One argument may follow without parentheses.
     const bool word = stream_.is(Token::Kind::kName) && !stream_.is_name("else") &&
                       !stream_.is_name("or") && !stream_.is_name("and") && !stream_.is_name("if") &&
                       !stream_.is_name("is") && !stream_.is_name("in") && !stream_.is_name("not");

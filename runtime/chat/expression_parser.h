@@ -1,5 +1,5 @@
 #pragma once
-// Parses the expressions of a chat template, with Jinja's precedences.
+// Parses the expressions of a chat template, with Jinja's precedence.
 
 #include <vector>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep::chat {
 
-// The words of a template, one after the other.
+// The tokens of a template, in order.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -50,7 +50,8 @@ class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& stream) : stream_(stream) {}
 
-  // With commas, a tuple. Without `choices`, as in conditions, no `x if y` on the outside.
+  // Parses an expression, or a tuple if there are commas. Without `choices`, as in conditions, the
+  // outermost expression is not `x if y`.
   ExpressionPtr parse_tuple(bool choices);
   ExpressionPtr parse(bool choices = true);
 
@@ -66,13 +67,13 @@ class ExpressionParser {
   ExpressionPtr parse_product();
   ExpressionPtr parse_unary(bool filters);
   ExpressionPtr parse_primary();
-  ExpressionPtr parse_postfix(ExpressionPtr of);
-  ExpressionPtr parse_filters(ExpressionPtr of);
-  ExpressionPtr parse_test(ExpressionPtr of);
-  ExpressionPtr parse_call(ExpressionPtr of);
-  ExpressionPtr parse_subscript(ExpressionPtr of);
+  ExpressionPtr parse_postfix(ExpressionPtr operand);
+  ExpressionPtr parse_filters(ExpressionPtr operand);
+  ExpressionPtr parse_test(ExpressionPtr operand);
+  ExpressionPtr parse_call(ExpressionPtr operand);
+  ExpressionPtr parse_subscript(ExpressionPtr operand);
   ExpressionPtr parse_in_brackets();
-  void parse_arguments(Expression* of);
+  void parse_arguments(Expression* call);
 
   std::unique_ptr<Expression> make(Kind kind) const;
   template <typename... Parts>

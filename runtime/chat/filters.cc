@@ -15,37 +15,37 @@
 namespace lockstep::chat {
 namespace {
 
-// What a filter is given.
+// The arguments of a filter.
 struct Call {
   Budget& budget;
   const std::string& name;
-  const Value& of;
+  const Value& object;
   const Arguments& arguments;
 
   void takes(std::initializer_list<std::string_view> names) const {
     arguments.check("filter " + name, names);
   }
-  const Value* find(size_t place, std::string_view argument) const {
-    return arguments.find(place, argument);
+  const Value* find(size_t index, std::string_view argument) const {
+    return arguments.find(index, argument);
   }
-  bool flag(size_t place, std::string_view argument) const {
-    const Value* found = find(place, argument);
+  bool flag(size_t index, std::string_view argument) const {
+    const Value* found = find(index, argument);
     return found != nullptr && found->truth();
   }
-  std::string text(size_t place, std::string_view argument, std::string otherwise) const {
-    const Value* found = find(place, argument);
+  std::string text(size_t index, std::string_view argument, std::string otherwise) const {
+    const Value* found = find(index, argument);
     return found == nullptr ? std::move(otherwise) : found->shown();
   }
-  std::shared_ptr<const Value::List> elements() const { return elements_of(budget, of); }
+  std::shared_ptr<const Value::List> elements() const { return elements_of(budget, object); }
   Value generator(Value::List values) const {
     return budget.iterable(Value::Iterable::Kind::kGenerator, std::move(values));
   }
 };
 
-// The member of a path "a.b.0" in a value; undefined where there is none.
-Value member(const Call& call, const Value& of, const Value& path) {
-  if (path.is_integer()) return element_of(call.budget, of, path);
-  Value value = of;
+// The member at a path "a.b.0" of a value; undefined if there is none.
+Value member(const Call& call, const Value& object, const Value& path) {
+  if (path.is_integer()) return element_of(call.budget, object, path);
+  Value value = object;
   std::string_view rest = path.as_text();
   while (true) {
     const size_t dot = rest.find('.');
@@ -63,24 +63,24 @@ Value member(const Call& call, const Value& of, const Value& path) {
 
 const Value& path_of(const Call& call, const Value* path) {
   if (path == nullptr || (!path->is_text() && !path->is_integer()))
-    throw TemplateProblem{fmt::format("filter {} without the name of an attribute", call.name)};
+    throw TemplateProblem{fmt::format("filter {} needs the name of an attribute", call.name)};
   return *path;
 }
 
 Value tojson(const Call& call) {
   call.takes({"ensure_ascii", "indent", "separators", "sort_keys"});
   if (call.find(2, "separators") != nullptr)
-    throw TemplateProblem{"tojson with separators; it is not known here"};
+    throw TemplateProblem{"tojson with separators is not supported"};
   const Value* indent = call.find(1, "indent");
-  constexpr int64_t kMostIndent = 64;
+  constexpr int64_t kMaxIndent = 64;
   int spaces = -1;
   if (indent != nullptr && !indent->is(Value::Kind::kNone)) {
-    if (!indent->is_integer() || indent->as_integer() < 0 || indent->as_integer() > kMostIndent)
-      throw TemplateProblem{fmt::format("tojson with indent {}", indent->repr())};
+    if (!indent->is_integer() || indent->as_integer() < 0 || indent->as_integer() > kMaxIndent)
+      throw TemplateProblem{fmt::format("tojson with indent {} is not supported", indent->repr())};
     spaces = static_cast<int>(indent->as_integer());
   }
   return call.budget.text(
-      python_json(call.of, spaces, call.flag(3, "sort_keys"), call.flag(0, "ensure_ascii")));
+      python_json(call.object, spaces, call.flag(3, "sort_keys"), call.flag(0, "ensure_ascii")));
 }
 
 Value join(const Call& call) {
@@ -94,23 +94,24 @@ Value join(const Call& call) {
     const Value& element = (*elements)[i];
     out += attribute == nullptr ? element.shown()
                                 : member(call, element, path_of(call, attribute)).shown();
-    if (out.size() > Budget::kMostOutput) call.budget.take(Budget::kMostBytes);
+    if (out.size() > Budget::kMaxOutput) call.budget.take(Budget::kMaxBytes);
   }
   return call.budget.text(std::move(out));
 }
 
 Value otherwise(const Call& call) {
   call.takes({"default_value", "boolean"});
-  const bool missing = call.of.is_undefined() || (call.flag(1, "boolean") && !call.of.truth());
-  if (!missing) return call.of;
+  const bool missing =
+      call.object.is_undefined() || (call.flag(1, "boolean") && !call.object.truth());
+  if (!missing) return call.object;
   const Value* value = call.find(0, "default_value");
   return value != nullptr ? *value : Value::text("");
 }
 
 Value end_of(const Call& call) {
   call.takes({});
-  if (call.name == "last" && call.of.is_iterable(Value::Iterable::Kind::kGenerator))
-    throw TemplateProblem{"filter last of a generator"};
+  if (call.name == "last" && call.object.is_iterable(Value::Iterable::Kind::kGenerator))
+    throw TemplateProblem{"filter last of a generator is not supported"};
   const auto elements = call.elements();
   if (elements->empty()) return Value::undefined(fmt::format("the {} of an empty list", call.name));
   return call.name == "first" ? elements->front() : elements->back();
@@ -121,11 +122,12 @@ Value chosen(const Call& call) {
   const bool by_attribute = call.name.ends_with("attr"), wanted = call.name.starts_with("select");
   const auto& given = call.arguments.values;
   if (!call.arguments.named.empty())
-    throw TemplateProblem{fmt::format("filter {} with named arguments", call.name)};
+    throw TemplateProblem{
+        fmt::format("filter {} with named arguments is not supported", call.name)};
   const size_t first = by_attribute ? 1 : 0;
   if (by_attribute) path_of(call, call.find(0, ""));
   if (given.size() > first && !given[first].is_text())
-    throw TemplateProblem{fmt::format("filter {} with a test that is no text", call.name)};
+    throw TemplateProblem{fmt::format("filter {} needs the name of a test", call.name)};
   Value::List kept;
   const auto elements = call.elements();
   for (const Value& element : *elements) {
@@ -152,12 +154,12 @@ Value mapped(const Call& call) {
     } else if (key == "default") {
       missing = &value;
     } else {
-      throw TemplateProblem{fmt::format("map with the argument {}; it is not known here", key)};
+      throw TemplateProblem{fmt::format("map with the argument {} is not supported", key)};
     }
   }
   const auto& given = call.arguments.values;
   if ((attribute == nullptr) == given.empty() || (!given.empty() && !given[0].is_text()))
-    throw TemplateProblem{"map without an attribute or the name of a filter"};
+    throw TemplateProblem{"map needs either an attribute or the name of a filter"};
   const auto elements = call.elements();
   for (const Value& element : *elements) {
     call.budget.step();
@@ -173,7 +175,7 @@ Value mapped(const Call& call) {
   return call.generator(std::move(values));
 }
 
-// Python's sorted(); texts without regard to case, as Jinja does.
+// Python's sorted(). Texts are compared without regard to case, as in Jinja.
 Value sorted(const Call& call) {
   call.takes({"reverse", "case_sensitive", "attribute"});
   const Value* attribute = call.find(2, "attribute");
@@ -187,7 +189,8 @@ Value sorted(const Call& call) {
     keyed.emplace_back(std::move(key), element);
   }
   call.budget.step(static_cast<int64_t>(keyed.size()) * 16);
-  for (const auto& [key, element] : keyed) order(key, keyed[0].first);  // refuses what has no order
+  // Throws if they have no order.
+  for (const auto& [key, element] : keyed) order(key, keyed[0].first);
   std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
     return reverse ? order(b.first, a.first) < 0 : order(a.first, b.first) < 0;
   });
@@ -215,9 +218,9 @@ Value reversed(const Call& call) {
   call.takes({});
   Value::List values(*call.elements());
   std::ranges::reverse(values);
-  if (call.of.is_iterable(Value::Iterable::Kind::kGenerator))
+  if (call.object.is_iterable(Value::Iterable::Kind::kGenerator))
     return call.budget.list(std::move(values));
-  if (!call.of.is_text()) return call.generator(std::move(values));
+  if (!call.object.is_text()) return call.generator(std::move(values));
   std::string text;
   for (const Value& value : values) text += value.as_text();
   return call.budget.text(std::move(text));
@@ -225,26 +228,28 @@ Value reversed(const Call& call) {
 
 Value items(const Call& call) {
   call.takes({});
-  if (call.of.is_undefined()) return call.generator({});
-  if (!call.of.is_mapping())
-    throw TemplateProblem{fmt::format("filter items of a {}", call.of.kind_name())};
+  if (call.object.is_undefined()) return call.generator({});
+  if (!call.object.is_mapping())
+    throw TemplateProblem{
+        fmt::format("filter items: a value of type {} is not allowed", call.object.kind_name())};
   Arguments none;
-  const Value all = call_method(call.budget, call.of, "items", none);
+  const Value all = call_method(call.budget, call.object, "items", none);
   return call.generator(*all.as_iterable().items);
 }
 
 Value dictsort(const Call& call) {
   call.takes({});
-  if (!call.of.is_mapping())
-    throw TemplateProblem{fmt::format("filter dictsort of a {}", call.of.kind_name())};
+  if (!call.object.is_mapping())
+    throw TemplateProblem{
+        fmt::format("filter dictsort: a value of type {} is not allowed", call.object.kind_name())};
   const Value all = items(call);
   Arguments by_first;
   by_first.named.emplace_back("attribute", Value::integer(0));
   return apply_filter(call.budget, "sort", all, by_first);
 }
 
-// A text as Python's int() and float() read it: without white space around it, and without the '_'
-// that may stand between digits. None where there are others, or other characters than theirs.
+// Normalizes a text as Python's int() and float() do: removes white space around it and the '_'
+// that may separate digits. No value if it has another '_' or characters that no number has.
 std::optional<std::string> number_text(const std::string& text) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const std::string inner =
@@ -255,13 +260,13 @@ std::optional<std::string> number_text(const std::string& text) {
     const char c = inner[i];
     if (static_cast<unsigned char>(c) >= 0x80) {
       if (!is_decimal_digit(decode_char(&inner[i]).code)) return std::nullopt;
-      throw TemplateProblem{"a number with digits that are not ASCII; it is not known here"};
+      throw TemplateProblem{"a number with digits that are not ASCII is not supported"};
     }
     if (c == '_') {
       if (i == 0 || i + 1 == inner.size() || !is_digit(inner[i - 1]) || !is_digit(inner[i + 1]))
         return std::nullopt;
     } else if (is_digit(c) || std::string_view("+-.eEinfatyINFATY").find(c) != std::string::npos) {
-      plain += c;  // infinity and nan, too
+      plain += c;  // also inf and nan
     } else {
       return std::nullopt;
     }
@@ -272,33 +277,35 @@ std::optional<std::string> number_text(const std::string& text) {
 
 Value to_number(const Call& call) {
   call.takes({"default"});
-  const bool whole = call.name == "int";
+  const bool wants_integer = call.name == "int";
   const Value* given = call.find(0, "default");
-  const Value missing = given != nullptr ? *given : whole ? Value::integer(0) : Value::number(0);
+  const Value missing = given != nullptr ? *given
+                        : wants_integer  ? Value::integer(0)
+                                         : Value::number(0);
   double number = 0;
-  if (call.of.is_undefined())
+  if (call.object.is_undefined())
     throw TemplateProblem{
-        fmt::format("filter {}: '{}' is undefined", call.name, call.of.undefined_name())};
-  if (call.of.is_number()) {
-    if (call.of.is_integer() && whole) return Value::integer(call.of.as_integer());
-    number = call.of.as_double();
-  } else if (call.of.is_text()) {
-    const std::optional<std::string> text = number_text(call.of.as_text());
+        fmt::format("filter {}: '{}' is undefined", call.name, call.object.undefined_name())};
+  if (call.object.is_number()) {
+    if (call.object.is_integer() && wants_integer) return Value::integer(call.object.as_integer());
+    number = call.object.as_double();
+  } else if (call.object.is_text()) {
+    const std::optional<std::string> text = number_text(call.object.as_text());
     if (!text) return missing;
     int64_t exact = 0;
     const char* const stop = text->data() + text->size();
     const bool sign = text->size() > 1 && (*text)[0] == '+' && (*text)[1] != '-';
     const auto read = std::from_chars(text->data() + (sign ? 1 : 0), stop, exact);
-    if (whole && read.ec == std::errc() && read.ptr == stop) return Value::integer(exact);
+    if (wants_integer && read.ec == std::errc() && read.ptr == stop) return Value::integer(exact);
     char* end = nullptr;
     number = std::strtod(text->c_str(), &end);
     if (*end != '\0') return missing;
   } else {
     return missing;
   }
-  if (!whole) return Value::number(number);
+  if (!wants_integer) return Value::number(number);
   if (!std::isfinite(number)) return missing;
-  if (std::abs(number) >= 0x1p63) throw TemplateProblem{"a whole number of more than 64 bits"};
+  if (std::abs(number) >= 0x1p63) throw TemplateProblem{"an integer of more than 64 bits"};
   return Value::integer(static_cast<int64_t>(number));
 }
 
@@ -326,38 +333,39 @@ std::vector<std::string> lines_of(Budget& budget, const std::string& text) {
 
 Value indented(const Call& call) {
   call.takes({"width", "first", "blank"});
-  if (!call.of.is_text())
-    throw TemplateProblem{fmt::format("filter indent of a {}", call.of.kind_name())};
+  if (!call.object.is_text())
+    throw TemplateProblem{
+        fmt::format("filter indent: a value of type {} is not allowed", call.object.kind_name())};
   const Value* width = call.find(0, "width");
   std::string blanks(4, ' ');
   if (width != nullptr) {
-    constexpr int64_t kMostWidth = 1000;
+    constexpr int64_t kMaxWidth = 1000;
     if (width->is_text()) {
       blanks = width->as_text();
     } else if (width->is_integer() && width->as_integer() >= 0 &&
-               width->as_integer() <= kMostWidth) {
+               width->as_integer() <= kMaxWidth) {
       blanks.assign(static_cast<size_t>(width->as_integer()), ' ');
     } else {
-      throw TemplateProblem{fmt::format("filter indent by {}", width->repr())};
+      throw TemplateProblem{fmt::format("filter indent by {} is not supported", width->repr())};
     }
   }
   const bool blank = call.flag(2, "blank");
   std::string out;
-  // Jinja takes the lines of the text with a line break behind it.
-  const std::vector<std::string> lines = lines_of(call.budget, call.of.as_text() + "\n");
+  // Jinja splits the text with a line break appended.
+  const std::vector<std::string> lines = lines_of(call.budget, call.object.as_text() + "\n");
   for (size_t i = 0; i < lines.size(); ++i) {
     const bool indents = i == 0 ? call.flag(1, "first") : blank || !lines[i].empty();
     if (i > 0) out += '\n';
     if (indents) out += blanks;
     out += lines[i];
-    if (out.size() > Budget::kMostBytes) call.budget.take(out.size());
+    if (out.size() > Budget::kMaxBytes) call.budget.take(out.size());
   }
   return call.budget.text(std::move(out));
 }
 
 Value texts(const Call& call) {
   const std::string& name = call.name;
-  const std::string text = call.of.shown();
+  const std::string text = call.object.shown();
   Arguments none;
   if (name == "trim") {
     call.takes({"chars"});
@@ -388,7 +396,7 @@ constexpr Filter kFilters[] = {
     {"count",
      [](const Call& call) {
        call.takes({});
-       return Value::integer(length_of(call.of));
+       return Value::integer(length_of(call.object));
      }},
     {"d", otherwise},
     {"default", otherwise},
@@ -403,7 +411,7 @@ constexpr Filter kFilters[] = {
     {"length",
      [](const Call& call) {
        call.takes({});
-       return Value::integer(length_of(call.of));
+       return Value::integer(length_of(call.object));
      }},
     {"list",
      [](const Call& call) {
@@ -431,12 +439,12 @@ constexpr Filter kFilters[] = {
 
 Value apply_filter(Budget& budget,
                    const std::string& name,
-                   const Value& of,
+                   const Value& object,
                    const Arguments& arguments) {
   const auto found = std::ranges::find(kFilters, name, &Filter::name);
   if (found == std::end(kFilters))
-    throw TemplateProblem{fmt::format("the filter {}; it is not known here", name)};
-  return found->apply({budget, name, of, arguments});
+    throw TemplateProblem{fmt::format("the filter {} is not supported", name)};
+  return found->apply({budget, name, object, arguments});
 }
 
 }  // namespace lockstep::chat

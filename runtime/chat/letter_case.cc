@@ -23,8 +23,8 @@ struct Range {
   uint32_t first, last;
 };
 
-// Characters with a case that are no letters of a case (Other_Lowercase, Other_Uppercase) and have
-// no other one.
+// Cased characters that are not cased letters (Other_Lowercase, Other_Uppercase) and that case
+// conversion does not change.
 constexpr Range kCased[] = {
     {0xaa, 0xaa},       {0xba, 0xba},       {0x2b0, 0x2b8},     {0x2c0, 0x2c1},
     {0x2e0, 0x2e4},     {0x37a, 0x37a},     {0x1d2c, 0x1d6a},   {0x1d78, 0x1d78},
@@ -33,7 +33,7 @@ constexpr Range kCased[] = {
     {0xab5c, 0xab5f},   {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107b0},
     {0x107b2, 0x107ba}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
 
-// Punctuation that stands within words (Case_Ignorable).
+// Punctuation that may be inside words (Case_Ignorable).
 constexpr uint32_t kWithinWords[] = {0x27,
                                      0x2e,
                                      0x3a,
@@ -85,8 +85,8 @@ Codes codes_of(const std::string& text) {
   return codes;
 }
 
-// What a lower-case letter without an upper-case one is made of ("ﬁ": f, i), which is where its case
-// folding has several characters; none for others.
+// The parts of a lower-case letter that has no upper-case form ("ﬁ": f, i), which are its case
+// folding if that has several characters. Empty for other letters.
 std::span<const utf8proc_int32_t> parts_of(uint32_t code, std::array<utf8proc_int32_t, 8>* buffer) {
   const auto c = signed_of(code);
   if (utf8proc_category(c) == UTF8PROC_CATEGORY_LU) return {};
@@ -111,7 +111,7 @@ void append_title(std::string* out, uint32_t code) {
   std::array<utf8proc_int32_t, 8> buffer;
   const auto c = signed_of(code);
   const auto parts = parts_of(code, &buffer);
-  const auto title = code == kSharpS ? c : utf8proc_totitle(c);  // the library has the rare 'ẞ'
+  const auto title = code == kSharpS ? c : utf8proc_totitle(c);  // not the library's rare 'ẞ'
   if (parts.empty() || title != c || utf8proc_category(c) == UTF8PROC_CATEGORY_LT)
     return append_char(out, static_cast<uint32_t>(title));
   bool begun = false;
@@ -126,7 +126,7 @@ void append_title(std::string* out, uint32_t code) {
   }
 }
 
-// Of the character at `i` of a text.
+// Appends the lower case of text[i].
 void append_lower(std::string* out, std::span<const uint32_t> text, size_t i) {
   if (text[i] != kSigma) return append_lowercase(out, text[i]);
   size_t before = i, after = i + 1;
@@ -184,7 +184,7 @@ std::string title_words(const std::string& text) {
     append_upper(&out, codes[begin]);
     if (!ends_word(codes[begin])) {
       while (end < codes.size() && !ends_word(codes[end])) ++end;
-      // Jinja makes lower case of the rest alone.
+      // Jinja lower-cases the rest of the word on its own.
       const auto rest = std::span(codes).subspan(begin + 1, end - begin - 1);
       for (size_t i = 0; i < rest.size(); ++i) append_lower(&out, rest, i);
     }

@@ -22,12 +22,13 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool in_name(char c) { return begins_name(c) || is_digit(c); }
 
-// Longer ones first.
+// Longer operators come first.
 constexpr std::array<std::string_view, 30> kOperators = {
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "*", "/", "~", "%", "[", "]", "(",
     ")",  "{",  "}",  ">",  "<",  "=",  ".", ":", "|", ",", ";", "!", "?", "&", "@"};
 
-// Newlines as \n alone, and without the last one.
+// Converts all newlines to
+//  and removes the last one.
 std::string with_plain_newlines(std::string_view source) {
   std::string plain;
   for (size_t i = 0; i < source.size(); ++i) {
@@ -67,7 +68,7 @@ class Lexer {
   }
   [[noreturn]] void fail(std::string text) const { throw SyntaxProblem{std::move(text), line_}; }
 
-  // Moves on, and counts lines.
+  // Advances to position `to` and counts lines.
   void pass(size_t to) {
     line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),
                                          source_.begin() + static_cast<std::ptrdiff_t>(to),
@@ -86,27 +87,27 @@ class Lexer {
     return source_.size();
   }
 
-  // The text up to a tag, without what the tag takes of it.
+  // Adds the text before a tag, without the white space that the tag removes.
   void text(size_t tag) {
-    const std::string_view whole = std::string_view(source_).substr(at_, tag - at_);
-    std::string_view kept = whole;
+    const std::string_view before_tag = std::string_view(source_).substr(at_, tag - at_);
+    std::string_view kept = before_tag;
     if (tag < source_.size()) {
       const char sign = tag + 2 < source_.size() ? source_[tag + 2] : ' ';
       if (sign == '-') {
         kept.remove_suffix(trailing_space(kept));
       } else if (sign != '+' && source_[tag + 1] != '{') {
-        const size_t newline = whole.rfind('\n');
+        const size_t newline = before_tag.rfind('\n');
         const size_t line_begin = newline == std::string_view::npos ? 0 : newline + 1;
-        const std::string_view blanks = whole.substr(line_begin);
+        const std::string_view blanks = before_tag.substr(line_begin);
         if ((line_begin > 0 || after_newline_) && leading_space(blanks) == blanks.size())
-          kept = whole.substr(0, line_begin);
+          kept = before_tag.substr(0, line_begin);
       }
     }
     if (!kept.empty()) add(Token::Kind::kText, std::string(kept));
     pass(tag);
   }
 
-  // Behind a tag's end: `sign` is what stands before it.
+  // Handles white space after a tag. `sign` is the character before the tag's closing mark.
   void after_tag(char sign, bool takes_newline) {
     const size_t begin = at_;
     if (sign == '-') {
@@ -133,10 +134,10 @@ class Lexer {
     tag(Token::Kind::kBlockBegin, Token::Kind::kBlockEnd, "%}");
     if (tokens_.size() == first + 3 && tokens_[first + 1].text == "raw" &&
         tokens_[first + 1].kind == Token::Kind::kName)
-      throw SyntaxProblem{"the tag raw; it is not known here", line};
+      throw SyntaxProblem{"the tag raw is not supported", line};
   }
 
-  // A tag up to its end, which does not count within brackets.
+  // Reads a tag up to its closing mark, which does not count inside brackets.
   void tag(Token::Kind begin, Token::Kind end, std::string_view closing) {
     add(begin, {});
     pass(at_ + 2);
@@ -197,9 +198,9 @@ class Lexer {
     };
     const auto digit_at = [&](size_t i) { return i < source_.size() && is_digit(source_[i]); };
     digits();
-    bool whole = true;
+    bool is_integer = true;
     if (end < source_.size() && source_[end] == '.' && digit_at(end + 1)) {
-      whole = false;
+      is_integer = false;
       ++end;
       digits();
     }
@@ -207,13 +208,13 @@ class Lexer {
       const size_t sign =
           end + 1 < source_.size() && (source_[end + 1] == '+' || source_[end + 1] == '-');
       if (digit_at(end + 1 + sign)) {
-        whole = false;
+        is_integer = false;
         end += 1 + sign;
         digits();
       }
     }
     if (end < source_.size() && in_name(source_[end])) fail("a number with letters");
-    add(whole ? Token::Kind::kInteger : Token::Kind::kNumber, source_.substr(at_, end - at_));
+    add(is_integer ? Token::Kind::kInteger : Token::Kind::kNumber, source_.substr(at_, end - at_));
     pass(end);
   }
 
@@ -228,12 +229,13 @@ class Lexer {
       if (i + 1 >= source_.size()) break;
       i = escape(i + 1, &text);
     }
-    if (i >= source_.size()) fail("a text without its closing quotation mark");
+    if (i >= source_.size()) fail("a string without its closing quotation mark");
     add(Token::Kind::kString, std::move(text));
     pass(i + 1);
   }
 
-  // Of the character after a backslash; where it goes on.
+  // Appends the character of an escape; `i` is the position after the backslash. Returns the
+  // position after the escape.
   size_t escape(size_t i, std::string* text) const {
     const char c = source_[i];
     switch (c) {
@@ -253,8 +255,7 @@ class Lexer {
       case 'U': return coded(i, 8, text);
       default: break;
     }
-    if (is_digit(c) || c == 'N')
-      fail(fmt::format("the escape \\{} in a text; it is not known here", c));
+    if (is_digit(c) || c == 'N') fail(fmt::format("the escape \\{} in a text is not supported", c));
     *text += '\\';
     return i;
   }
@@ -264,11 +265,11 @@ class Lexer {
     for (size_t k = 1; k <= digits; ++k) {
       const char c = i + k < source_.size() ? source_[i + k] : ' ';
       const bool letter = (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-      if (!is_digit(c) && !letter) fail("an escape of a text that is cut short");
+      if (!is_digit(c) && !letter) fail("an incomplete escape in a string");
       code = code * 16 + static_cast<uint32_t>(is_digit(c) ? c - '0' : (c | 32) - 'a' + 10);
     }
     if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-      fail("an escape that is no character");
+      fail("an escape that is not a character");
     append_char(text, code);
     return i + 1 + digits;
   }
@@ -276,7 +277,7 @@ class Lexer {
   const std::string source_;
   size_t at_ = 0;
   int line_ = 1;
-  bool after_newline_ = true;  // where a line begins for lstrip_blocks
+  bool after_newline_ = true;  // whether a line begins here, for lstrip_blocks
   std::vector<Token> tokens_;
 };
 
@@ -293,16 +294,16 @@ size_t leading_space(std::string_view text) {
 }
 
 size_t trailing_space(std::string_view text) {
-  const size_t whole = text.size();
+  const size_t size = text.size();
   while (!text.empty()) {
     const size_t begin = last_char_begin(text);
     if (!is_space(decode_char(&text[begin]).code)) break;
     text = text.substr(0, begin);
   }
-  return whole - text.size();
+  return size - text.size();
 }
 
-std::vector<Token> cut_template(std::string_view source) {
+std::vector<Token> tokenize_template(std::string_view source) {
   return Lexer(with_plain_newlines(source)).run();
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// A chat template cut into texts and the words of its tags, as Jinja cuts it with trim_blocks and
-// lstrip_blocks: the first newline after a block or comment goes, and so do blanks between the
-// beginning of a line and such a tag; a '-' in a tag takes all white space on its side, a '+' keeps
-// what else would go. The last newline of the template goes, too.
+// Splits a chat template into texts and the tokens of its tags, as Jinja does with trim_blocks and
+// lstrip_blocks. The first newline after a block or comment is removed, and so are blanks between
+// the beginning of a line and such a tag. A '-' in a tag removes all white space on its side; a '+'
+// keeps what would be removed. The last newline of the template is removed too.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct Token {
     kName,
     kInteger,
     kNumber,
-    kString,    // without its quotation marks, escapes taken
+    kString,    // without quotation marks, escapes resolved
     kOperator,  // "==", "(", ...
     kEnd,
   };
@@ -30,16 +30,16 @@ struct Token {
   int line = 1;
 };
 
-// A template that is not understood: what and where.
+// A syntax error and its line.
 struct SyntaxProblem {
   std::string text;
   int line;
 };
 
-// `source` is valid UTF-8. Throws SyntaxProblem.
-std::vector<Token> cut_template(std::string_view source);
+// `source` must be valid UTF-8. Throws SyntaxProblem.
+std::vector<Token> tokenize_template(std::string_view source);
 
-// White space of Python's str: how many bytes of it `text` begins and ends with.
+// The number of bytes at the beginning and end of `text` that are white space for Python's str.
 size_t leading_space(std::string_view text);
 size_t trailing_space(std::string_view text);
 

@@ -13,16 +13,17 @@ namespace lockstep::chat {
 namespace {
 
 const std::string& text_argument(const Arguments& arguments,
-                                 size_t place,
+                                 size_t index,
                                  std::string_view name,
                                  const std::string& method) {
-  const Value& value = arguments.at(place, name, method);
+  const Value& value = arguments.at(index, name, method);
   if (!value.is_text())
-    throw TemplateProblem{fmt::format("{}: its argument is a {}", method, value.kind_name())};
+    throw TemplateProblem{
+        fmt::format("{}: an argument of type {} is not allowed", method, value.kind_name())};
   return value.as_text();
 }
 
-// Python's strip(): white space, or any of the characters.
+// Python's strip(): removes white space, or any of the characters in `set`.
 std::string stripped(Budget& budget,
                      const std::string& text,
                      const Value* set,
@@ -36,7 +37,8 @@ std::string stripped(Budget& budget,
     return std::string(rest);
   }
   if (!set->is_text())
-    throw TemplateProblem{fmt::format("{}: its argument is a {}", method, set->kind_name())};
+    throw TemplateProblem{
+        fmt::format("{}: an argument of type {} is not allowed", method, set->kind_name())};
   const auto in_set = [&](std::string_view character) {
     budget.read(set->weight());
     return set->as_text().find(character) != std::string::npos;
@@ -54,11 +56,12 @@ std::string stripped(Budget& budget,
   return std::string(rest);
 }
 
-// At most `most` cuts; below 0: all. Without a separator runs of white space are one.
+// Makes at most `max_splits` splits; below 0: all. Without a separator, runs of white space
+// separate.
 std::vector<std::string> split(Budget& budget,
                                const std::string& text,
                                const std::string* separator,
-                               int64_t most,
+                               int64_t max_splits,
                                bool from_right) {
   std::vector<std::string> parts;
   std::string_view rest = text;
@@ -67,7 +70,7 @@ std::vector<std::string> split(Budget& budget,
     rest.remove_suffix(trailing_space(rest));
     while (!rest.empty()) {
       budget.step();
-      if (most >= 0 && static_cast<int64_t>(parts.size()) >= most) {
+      if (max_splits >= 0 && static_cast<int64_t>(parts.size()) >= max_splits) {
         parts.emplace_back(rest);
         break;
       }
@@ -81,8 +84,10 @@ std::vector<std::string> split(Budget& budget,
     }
     return parts;
   }
-  // From the right is from the left of the text read backwards, in linear time as well.
-  const auto backwards = [](std::string_view of) { return std::string(of.rbegin(), of.rend()); };
+  // Splitting from the right searches the reversed text, also in linear time.
+  const auto backwards = [](std::string_view object) {
+    return std::string(object.rbegin(), object.rend());
+  };
   const std::string reversed = from_right ? backwards(text) : "",
                     reversed_separator = from_right ? backwards(*separator) : "";
   const auto find_next = [&] {
@@ -90,7 +95,7 @@ std::vector<std::string> split(Budget& budget,
     const size_t at = find_text(reversed, reversed_separator, text.size() - rest.size());
     return at == std::string_view::npos ? at : text.size() - at - separator->size();
   };
-  while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
+  while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
     budget.step();
     const size_t at = find_next();
     if (at == std::string_view::npos) break;
@@ -118,19 +123,20 @@ Value split_method(Budget& budget,
                    const std::string& name,
                    const Arguments& arguments) {
   arguments.check(name, {"sep", "maxsplit"});
-  const Value *separator = arguments.find(0, "sep"), *most = arguments.find(1, "maxsplit");
+  const Value *separator = arguments.find(0, "sep"), *maxsplit = arguments.find(1, "maxsplit");
   const bool none = separator == nullptr || separator->is(Value::Kind::kNone);
-  if (none && name == "rsplit" && most != nullptr)
-    throw TemplateProblem{"rsplit of white space with maxsplit; it is not known here"};
+  if (none && name == "rsplit" && maxsplit != nullptr)
+    throw TemplateProblem{"rsplit of white space with maxsplit is not supported"};
   if (!none && text_argument(arguments, 0, "sep", name).empty())
     throw TemplateProblem{fmt::format("{}: its separator is empty", name)};
-  if (most != nullptr && !most->is_integer())
-    throw TemplateProblem{fmt::format("{}: maxsplit is a {}", name, most->kind_name())};
+  if (maxsplit != nullptr && !maxsplit->is_integer())
+    throw TemplateProblem{
+        fmt::format("{}: maxsplit of type {} is not allowed", name, maxsplit->kind_name())};
   return list_of(budget,
                  split(budget,
                        text,
                        none ? nullptr : &separator->as_text(),
-                       most == nullptr ? -1 : most->as_integer(),
+                       maxsplit == nullptr ? -1 : maxsplit->as_integer(),
                        name == "rsplit"));
 }
 
@@ -143,7 +149,8 @@ bool begins_or_ends(const std::string& text,
       return begins_or_ends(text, each, begins, method);
     });
   if (!with.is_text())
-    throw TemplateProblem{fmt::format("{}: its argument is a {}", method, with.kind_name())};
+    throw TemplateProblem{
+        fmt::format("{}: an argument of type {} is not allowed", method, with.kind_name())};
   return begins ? text.starts_with(with.as_text()) : text.ends_with(with.as_text());
 }
 
@@ -151,10 +158,10 @@ std::string replaced(Budget& budget,
                      const std::string& text,
                      const std::string& from,
                      const std::string& to,
-                     int64_t most) {
+                     int64_t max_count) {
   std::string out;
   size_t at = 0;
-  for (int64_t times = 0; most < 0 || times < most; ++times) {
+  for (int64_t times = 0; max_count < 0 || times < max_count; ++times) {
     if (from.empty()) {  // before each character, and at the end
       out += to;
       if (at >= text.size()) break;
@@ -169,7 +176,7 @@ std::string replaced(Budget& budget,
       out += to;
       at = found + from.size();
     }
-    if (out.size() > Budget::kMostBytes) budget.take(out.size());
+    if (out.size() > Budget::kMaxBytes) budget.take(out.size());
   }
   if (at < text.size()) out += text.substr(at);
   return out;
@@ -221,9 +228,10 @@ Value text_method(Budget& budget,
     const auto parts = elements_of(budget, arguments.at(0, "iterable", name));
     for (size_t i = 0; i < parts->size(); ++i) {
       if (!(*parts)[i].is_text())
-        throw TemplateProblem{fmt::format("join of a {}", (*parts)[i].kind_name())};
+        throw TemplateProblem{
+            fmt::format("join: a value of type {} is not allowed", (*parts)[i].kind_name())};
       out += (i > 0 ? text : "") + (*parts)[i].as_text();
-      if (out.size() > Budget::kMostBytes) budget.take(out.size());
+      if (out.size() > Budget::kMaxBytes) budget.take(out.size());
     }
     return budget.text(std::move(out));
   }
@@ -233,34 +241,35 @@ Value text_method(Budget& budget,
   if (name == "title") return budget.text(title_case(text));
   if (name == "capitalize") return budget.text(capitalized(text));
   if (name == "isdigit") {
-    bool other = false;  // some number that is no decimal digit, such as '²' and '½'
+    bool other = false;  // a number that is not a decimal digit, such as '²' and '½'
     for (size_t i = 0; i < text.size();) {
       const DecodedChar c = decode_char(&text[i]);
       if (!is_decimal_digit(c.code) && !is_other_number(c.code)) return Value::boolean(false);
       other |= !is_decimal_digit(c.code);
       i += c.bytes;
     }
-    if (other) throw TemplateProblem{"isdigit of a number that is no digit; it is not known here"};
+    if (other)
+      throw TemplateProblem{"isdigit of a number that is not a decimal digit is not supported"};
     return Value::boolean(!text.empty());
   }
-  throw TemplateProblem{fmt::format("the method {} of a text; it is not known here", name)};
+  throw TemplateProblem{fmt::format("the method {} of a text is not supported", name)};
 }
 
 Value mapping_method(Budget& budget,
-                     const Value& of,
+                     const Value& object,
                      const std::string& name,
                      const Arguments& arguments) {
   Value::List values;
   if (name == "get") {
     arguments.check(name, {"key", "default"});
     const Value& key = arguments.at(0, "key", name);
-    const Value* found = key.is_text() ? member_of(budget, of, key.as_text()) : nullptr;
+    const Value* found = key.is_text() ? member_of(budget, object, key.as_text()) : nullptr;
     if (found != nullptr) return *found;
     const Value* otherwise = arguments.find(1, "default");
     return otherwise != nullptr ? *otherwise : Value();
   }
   arguments.check(name, {});
-  for (const auto& [key, member] : of.as_mapping()) {
+  for (const auto& [key, member] : object.as_mapping()) {
     if (name == "keys") {
       values.push_back(Value::text(key));
     } else if (name == "values") {
@@ -271,50 +280,52 @@ Value mapping_method(Budget& budget,
   }
   if (name == "keys" || name == "values" || name == "items")
     return budget.iterable(Value::Iterable::Kind::kView, std::move(values));
-  throw TemplateProblem{fmt::format("the method {} of a dict; it is not known here", name)};
+  throw TemplateProblem{fmt::format("the method {} of a dict is not supported", name)};
 }
 
 }  // namespace
 
 Value call_method(Budget& budget,
-                  const Value& of,
+                  const Value& object,
                   const std::string& name,
                   const Arguments& arguments) {
-  if (of.is_undefined())
+  if (object.is_undefined())
     throw TemplateProblem{
-        fmt::format("the method {}: '{}' is undefined", name, of.undefined_name())};
-  if (of.is_text()) return text_method(budget, of.as_text(), name, arguments);
-  if (of.is_mapping()) return mapping_method(budget, of, name, arguments);
-  if (of.is(Value::Kind::kLoop) && name == "cycle") {
-    if (arguments.values.empty()) throw TemplateProblem{"cycle without values"};
-    return arguments.values[of.as_loop().index % arguments.values.size()];
+        fmt::format("the method {}: '{}' is undefined", name, object.undefined_name())};
+  if (object.is_text()) return text_method(budget, object.as_text(), name, arguments);
+  if (object.is_mapping()) return mapping_method(budget, object, name, arguments);
+  if (object.is(Value::Kind::kLoop) && name == "cycle") {
+    if (arguments.values.empty()) throw TemplateProblem{"cycle needs a value"};
+    return arguments.values[object.as_loop().index % arguments.values.size()];
   }
-  if (of.is_list() && (name == "index" || name == "count")) {
+  if (object.is_list() && (name == "index" || name == "count")) {
     arguments.check(name, {"value"});
     const Value& wanted = arguments.at(0, "value", name);
-    const auto& all = of.as_list();
-    budget.read(of.weight());
+    const auto& all = object.as_list();
+    budget.read(object.weight());
     if (name == "count") return Value::integer(std::ranges::count(all, wanted));
     const auto found = std::ranges::find(all, wanted);
-    if (found == all.end()) throw TemplateProblem{"index of what is not in the list"};
+    if (found == all.end()) throw TemplateProblem{"index: the value is not in the list"};
     return Value::integer(found - all.begin());
   }
   throw TemplateProblem{
-      fmt::format("the method {} of a {}; it is not known here", name, of.kind_name())};
+      fmt::format("the method {} of a {} is not supported", name, object.kind_name())};
 }
 
 bool apply_test(Budget& budget,
                 const std::string& name,
-                const Value& of,
+                const Value& object,
                 std::span<const Value> arguments) {
   const auto takes = [&](size_t count) {
     if (arguments.size() != count)
-      throw TemplateProblem{fmt::format("the test {} with {} arguments", name, arguments.size())};
+      throw TemplateProblem{
+          fmt::format("the test {} with {} arguments is not supported", name, arguments.size())};
   };
-  const auto whole = [&] {
-    if (!of.is_integer())
-      throw TemplateProblem{fmt::format("the test {} of a {}", name, of.kind_name())};
-    return of.as_integer();
+  const auto integer = [&] {
+    if (!object.is_integer())
+      throw TemplateProblem{
+          fmt::format("the test {}: a value of type {} is not allowed", name, object.kind_name())};
+    return object.as_integer();
   };
   for (const char* alone : {"defined",
                             "undefined",
@@ -333,45 +344,45 @@ bool apply_test(Budget& budget,
                             "even",
                             "callable"})
     if (name == alone) takes(0);
-  if (name == "defined") return !of.is_undefined();
-  if (name == "undefined") return of.is_undefined();
-  if (name == "none") return of.is(Value::Kind::kNone);
-  if (name == "string") return of.is_text();
-  if (name == "mapping") return of.is_mapping();
-  if (name == "iterable" && (of.is(Value::Kind::kIterable) || of.is(Value::Kind::kLoop)))
+  if (name == "defined") return !object.is_undefined();
+  if (name == "undefined") return object.is_undefined();
+  if (name == "none") return object.is(Value::Kind::kNone);
+  if (name == "string") return object.is_text();
+  if (name == "mapping") return object.is_mapping();
+  if (name == "iterable" && (object.is(Value::Kind::kIterable) || object.is(Value::Kind::kLoop)))
     return true;
   if (name == "sequence" || name == "iterable")
-    return of.is_text() || of.is_list() || of.is_mapping() || of.is_undefined() ||
-           of.is_iterable(Value::Iterable::Kind::kRange);
-  if (name == "number") return of.is_number();
-  if (name == "integer") return of.is(Value::Kind::kInteger);
-  if (name == "float") return of.is(Value::Kind::kDouble);
-  if (name == "boolean") return of.is(Value::Kind::kBoolean);
+    return object.is_text() || object.is_list() || object.is_mapping() || object.is_undefined() ||
+           object.is_iterable(Value::Iterable::Kind::kRange);
+  if (name == "number") return object.is_number();
+  if (name == "integer") return object.is(Value::Kind::kInteger);
+  if (name == "float") return object.is(Value::Kind::kDouble);
+  if (name == "boolean") return object.is(Value::Kind::kBoolean);
   if (name == "true" || name == "false")
-    return of.is(Value::Kind::kBoolean) && (of.as_integer() != 0) == (name == "true");
-  if (name == "odd") return whole() % 2 != 0;
-  if (name == "even") return whole() % 2 == 0;
-  if (name == "callable")  // so Jinja has it of what is undefined, and of a loop
-    return of.is(Value::Kind::kMacro) || of.is(Value::Kind::kLoop) || of.is_undefined();
+    return object.is(Value::Kind::kBoolean) && (object.as_integer() != 0) == (name == "true");
+  if (name == "odd") return integer() % 2 != 0;
+  if (name == "even") return integer() % 2 == 0;
+  if (name == "callable")  // as in Jinja, also for undefined values and loops
+    return object.is(Value::Kind::kMacro) || object.is(Value::Kind::kLoop) || object.is_undefined();
   const auto other = [&]() -> const Value& {
     takes(1);
     return arguments[0];
   };
-  if (name == "eq" || name == "equalto") return of == other();
-  if (name == "ne") return !(of == other());
-  if (name == "in") return contains(budget, other(), of);
-  if (name == "lt" || name == "lessthan") return order(of, other()) == -1;
-  if (name == "gt" || name == "greaterthan") return order(of, other()) == 1;
-  if (name == "le") return order(of, other()) <= 0;
-  if (name == "ge") return order(of, other()) == 0 || order(of, other()) == 1;
+  if (name == "eq" || name == "equalto") return object == other();
+  if (name == "ne") return !(object == other());
+  if (name == "in") return contains(budget, other(), object);
+  if (name == "lt" || name == "lessthan") return order(object, other()) == -1;
+  if (name == "gt" || name == "greaterthan") return order(object, other()) == 1;
+  if (name == "le") return order(object, other()) <= 0;
+  if (name == "ge") return order(object, other()) == 0 || order(object, other()) == 1;
   if (name == "divisibleby") {
     if (!other().is_integer() || other().as_integer() == 0)
-      throw TemplateProblem{"divisibleby what is no number"};
-    // The machine's division of the least number by -1 fails.
-    const int64_t number = whole(), by = other().as_integer();
+      throw TemplateProblem{"divisibleby needs an integer other than 0"};
+    // INT64_MIN divided by -1 would overflow.
+    const int64_t number = integer(), by = other().as_integer();
     return by == -1 || number % by == 0;
   }
-  throw TemplateProblem{fmt::format("the test {}; it is not known here", name)};
+  throw TemplateProblem{fmt::format("the test {} is not supported", name)};
 }
 
 }  // namespace lockstep::chat

@@ -15,11 +15,13 @@ namespace {
 [[noreturn]] void refuse_kind(const Value& value, const std::string& what) {
   if (value.is_undefined())
     throw TemplateProblem{fmt::format("{}: '{}' is undefined", what, value.undefined_name())};
-  throw TemplateProblem{fmt::format("{}: a value is a {}", what, value.kind_name())};
+  throw TemplateProblem{
+      fmt::format("{}: a value of type {} is not allowed", what, value.kind_name())};
 }
 
-// Of an index of Python, which counts from the end where it is negative; none where nothing is.
-std::optional<size_t> place_of(int64_t index, size_t size) {
+// Resolves an index of Python, which counts from the end if it is negative. No value if it is out
+// of range.
+std::optional<size_t> index_of(int64_t index, size_t size) {
   const auto count = static_cast<int64_t>(size);
   if (index < 0) index += count;
   if (index < 0 || index >= count) return std::nullopt;
@@ -41,7 +43,7 @@ Value loop_attribute(const Value::Loop& loop, const std::string& name) {
   if (name == "length") return Value::integer(length);
   if (name == "previtem") return item(index - 1, "loop.previtem");
   if (name == "nextitem") return item(index + 1, "loop.nextitem");
-  throw TemplateProblem{fmt::format("loop.{}; it is not known here", name)};
+  throw TemplateProblem{fmt::format("loop.{} is not supported", name)};
 }
 
 constexpr std::string_view kMappingMethods[] = {"items",
@@ -79,7 +81,7 @@ Value integer_arithmetic(const std::string& sign, int64_t a, int64_t b) {
       result = sign == "//" ? floor_divide(a, b) : a - floor_divide(a, b) * b;
     }
   }
-  if (over) throw TemplateProblem{"a whole number of more than 64 bits"};
+  if (over) throw TemplateProblem{"an integer of more than 64 bits"};
   return Value::integer(result);
 }
 
@@ -97,18 +99,18 @@ Value double_arithmetic(const std::string& sign, double a, double b) {
 std::string repeated(Budget& budget, const std::string& text, int64_t times) {
   std::string all;
   if (times <= 0 || text.empty()) return all;
-  if (static_cast<uint64_t>(times) > Budget::kMostBytes / text.size())
-    budget.take(Budget::kMostBytes + 1);
+  if (static_cast<uint64_t>(times) > Budget::kMaxBytes / text.size())
+    budget.take(Budget::kMaxBytes + 1);
   for (int64_t i = 0; i < times; ++i) all += text;
   return all;
 }
 
 }  // namespace
 
-const Value* member_of(Budget& budget, const Value& of, std::string_view name) {
-  if (of.is_mapping()) budget.look_through(of.as_mapping());
-  if (of.is(Value::Kind::kNamespace)) budget.look_through(of.as_namespace().members);
-  return of.find(name);
+const Value* member_of(Budget& budget, const Value& object, std::string_view name) {
+  if (object.is_mapping()) budget.count_search(object.as_mapping());
+  if (object.is(Value::Kind::kNamespace)) budget.count_search(object.as_namespace().members);
+  return object.find(name);
 }
 
 std::vector<std::string> characters(Budget& budget, const std::string& text) {
@@ -139,9 +141,9 @@ std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& valu
   if (value.is_list()) return value.shared_list();
   if (value.is(Value::Kind::kIterable)) {
     const Value::Iterable& iterable = value.as_iterable();
-    if (iterable.taken)
-      throw TemplateProblem{"a generator that is gone through twice; it is not known here"};
-    iterable.taken = iterable.kind == Value::Iterable::Kind::kGenerator;
+    if (iterable.consumed)
+      throw TemplateProblem{"iterating over a generator twice is not supported"};
+    iterable.consumed = iterable.kind == Value::Iterable::Kind::kGenerator;
     return iterable.items;
   }
   if (value.is_text()) {
@@ -150,66 +152,66 @@ std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& valu
   } else if (value.is_mapping()) {
     for (const auto& [name, member] : value.as_mapping()) all.push_back(Value::text(name));
   } else if (!value.is_undefined()) {
-    refuse_kind(value, "a loop over what has no elements");
+    refuse_kind(value, "a loop");
   }
   budget.take(all.size() * sizeof(Value));
   budget.step(static_cast<int64_t>(all.size()));
   return std::make_shared<const Value::List>(std::move(all));
 }
 
-Value attribute_of(Budget& budget, const Value& of, const std::string& name) {
-  if (of.is_undefined()) refuse_kind(of, fmt::format("the attribute {}", name));
-  if (of.is(Value::Kind::kLoop)) return loop_attribute(of.as_loop(), name);
-  if (of.is_mapping() && std::ranges::find(kMappingMethods, name) != std::end(kMappingMethods))
-    throw TemplateProblem{
-        fmt::format("the method {} that is not called; it is not known here", name)};
+Value attribute_of(Budget& budget, const Value& object, const std::string& name) {
+  if (object.is_undefined()) refuse_kind(object, fmt::format("the attribute {}", name));
+  if (object.is(Value::Kind::kLoop)) return loop_attribute(object.as_loop(), name);
+  if (object.is_mapping() && std::ranges::find(kMappingMethods, name) != std::end(kMappingMethods))
+    throw TemplateProblem{fmt::format("the method {} without a call is not supported", name)};
   if (name.starts_with("__"))
-    throw TemplateProblem{fmt::format("the attribute {}; it is not known here", name)};
-  if (const Value* found = member_of(budget, of, name)) return *found;
+    throw TemplateProblem{fmt::format("the attribute {} is not supported", name)};
+  if (const Value* found = member_of(budget, object, name)) return *found;
   return Value::undefined(name);
 }
 
-Value element_of(Budget& budget, const Value& of, const Value& index) {
-  if (of.is_undefined()) refuse_kind(of, fmt::format("the element {}", index.repr()));
-  if (of.is_mapping() || of.is(Value::Kind::kNamespace)) {
-    const Value* found = index.is_text() ? member_of(budget, of, index.as_text()) : nullptr;
+Value element_of(Budget& budget, const Value& object, const Value& index) {
+  if (object.is_undefined()) refuse_kind(object, fmt::format("the element {}", index.repr()));
+  if (object.is_mapping() || object.is(Value::Kind::kNamespace)) {
+    const Value* found = index.is_text() ? member_of(budget, object, index.as_text()) : nullptr;
     return found != nullptr ? *found : Value::undefined(index.shown());
   }
-  if (of.is(Value::Kind::kLoop) && index.is_text())
-    return loop_attribute(of.as_loop(), index.as_text());
+  if (object.is(Value::Kind::kLoop) && index.is_text())
+    return loop_attribute(object.as_loop(), index.as_text());
   if (!index.is_integer()) return Value::undefined(index.shown());
-  if (of.is_iterable(Value::Iterable::Kind::kRange)) {
-    const auto& numbers = *of.as_iterable().items;
-    const auto place = place_of(index.as_integer(), numbers.size());
-    return place ? numbers[*place] : Value::undefined(index.shown());
+  if (object.is_iterable(Value::Iterable::Kind::kRange)) {
+    const auto& numbers = *object.as_iterable().items;
+    const auto position = index_of(index.as_integer(), numbers.size());
+    return position ? numbers[*position] : Value::undefined(index.shown());
   }
-  if (of.is_list()) {
-    const auto place = place_of(index.as_integer(), of.as_list().size());
-    return place ? of.as_list()[*place] : Value::undefined(index.shown());
+  if (object.is_list()) {
+    const auto position = index_of(index.as_integer(), object.as_list().size());
+    return position ? object.as_list()[*position] : Value::undefined(index.shown());
   }
-  if (of.is_text()) {
-    budget.read(of.weight());
-    const std::string& text = of.as_text();
-    auto place = place_of(index.as_integer(), static_cast<size_t>(length_of(of)));
-    if (!place) return Value::undefined(index.shown());
+  if (object.is_text()) {
+    budget.read(object.weight());
+    const std::string& text = object.as_text();
+    auto position = index_of(index.as_integer(), static_cast<size_t>(length_of(object)));
+    if (!position) return Value::undefined(index.shown());
     size_t at = 0;
-    for (; *place > 0; --*place) at += decode_char(&text[at]).bytes;
+    for (; *position > 0; --*position) at += decode_char(&text[at]).bytes;
     return budget.text(text.substr(at, decode_char(&text[at]).bytes));
   }
   return Value::undefined(index.shown());
 }
 
 Value slice_of(
-    Budget& budget, const Value& of, const Value& begin, const Value& end, const Value& step) {
-  if (!of.is_list() && !of.is_text()) refuse_kind(of, "a slice");
+    Budget& budget, const Value& object, const Value& begin, const Value& end, const Value& step) {
+  if (!object.is_list() && !object.is_text()) refuse_kind(object, "a slice");
   for (const Value* bound : {&begin, &end, &step})
     if (!bound->is(Value::Kind::kNone) && !bound->is_integer())
-      refuse_kind(*bound, "a bound of a slice");
-  const auto chars = of.is_text() ? characters(budget, of.as_text()) : std::vector<std::string>();
-  const auto size = static_cast<int64_t>(of.is_text() ? chars.size() : of.as_list().size());
-  if (of.is_list()) budget.step(size);
+      refuse_kind(*bound, "a slice bound");
+  const auto chars =
+      object.is_text() ? characters(budget, object.as_text()) : std::vector<std::string>();
+  const auto size = static_cast<int64_t>(object.is_text() ? chars.size() : object.as_list().size());
+  if (object.is_list()) budget.step(size);
   const int64_t by = step.is_integer() ? step.as_integer() : 1;
-  if (by == 0) throw TemplateProblem{"a slice with step 0"};
+  if (by == 0) throw TemplateProblem{"the step of a slice is 0"};
   const auto clamped = [&](const Value& bound, int64_t otherwise) {
     if (!bound.is_integer()) return otherwise;
     const int64_t at = bound.as_integer() < 0 ? bound.as_integer() + size : bound.as_integer();
@@ -220,15 +222,15 @@ Value slice_of(
   Value::List kept;
   std::string text;
   for (__int128 i = first; by > 0 ? i < last : i > last; i += by) {
-    const auto place = static_cast<size_t>(i);
-    if (of.is_text()) {
-      text += chars[place];
+    const auto position = static_cast<size_t>(i);
+    if (object.is_text()) {
+      text += chars[position];
     } else {
-      kept.push_back(of.as_list()[place]);
+      kept.push_back(object.as_list()[position]);
     }
   }
-  if (of.is_text()) return budget.text(std::move(text));
-  return budget.list(std::move(kept), of.is_tuple());
+  if (object.is_text()) return budget.text(std::move(text));
+  return budget.list(std::move(kept), object.is_tuple());
 }
 
 Value arithmetic(Budget& budget, const std::string& sign, const Value& a, const Value& b) {
@@ -250,13 +252,13 @@ Value arithmetic(Budget& budget, const std::string& sign, const Value& a, const 
     return budget.text(repeated(budget, b.as_text(), a.as_integer()));
   for (const Value* value : {&a, &b})
     if (value->is_undefined()) refuse_kind(*value, fmt::format("operator {}", sign));
-  throw TemplateProblem{
-      fmt::format("operator {} between a {} and a {}", sign, a.kind_name(), b.kind_name())};
+  throw TemplateProblem{fmt::format(
+      "operator {}: values of type {} and {} are not allowed", sign, a.kind_name(), b.kind_name())};
 }
 
 bool contains(Budget& budget, const Value& all, const Value& one) {
   if (all.is_text()) {
-    if (!one.is_text()) refuse_kind(one, "'in' a text");
+    if (!one.is_text()) refuse_kind(one, "'in' of a text");
     return find_text(all.as_text(), one.as_text()) != std::string::npos;
   }
   if (all.is_list()) return std::ranges::find(all.as_list(), one) != all.as_list().end();
@@ -266,7 +268,7 @@ bool contains(Budget& budget, const Value& all, const Value& one) {
   }
   if (all.is_mapping()) return one.is_text() && member_of(budget, all, one.as_text()) != nullptr;
   if (all.is_undefined()) return false;
-  refuse_kind(all, "'in' what has no elements");
+  refuse_kind(all, "'in'");
 }
 
 int order(const Value& a, const Value& b) {
@@ -284,7 +286,8 @@ int order(const Value& a, const Value& b) {
   }
   for (const Value* value : {&a, &b})
     if (value->is_undefined()) refuse_kind(*value, "a comparison");
-  throw TemplateProblem{fmt::format("a comparison of a {} and a {}", a.kind_name(), b.kind_name())};
+  throw TemplateProblem{
+      fmt::format("values of type {} and {} cannot be compared", a.kind_name(), b.kind_name())};
 }
 
 }  // namespace lockstep::chat

@@ -10,7 +10,7 @@
 namespace lockstep::chat {
 namespace {
 
-constexpr int kMostDepth = 100;  // of blocks within each other
+constexpr int kMaxDepth = 100;  // of nested blocks
 
 class Parser {
  public:
@@ -24,7 +24,8 @@ class Parser {
  private:
   using Kind = Statement::Kind;
 
-  // Up to a block of one of these names, behind whose name it stops; without names up to the end.
+  // Parses up to a block with one of the names `ends` and stops before its name; without names, up
+  // to the end.
   Body parse_body(std::initializer_list<std::string_view> ends) {
     Body body;
     while (!stream_.is(Token::Kind::kEnd)) {
@@ -56,9 +57,8 @@ class Parser {
   }
 
   Statement parse_block(int line) {
-    if (++depth_ > kMostDepth)
-      throw SyntaxProblem{fmt::format("blocks lie more than {} deep within each other", kMostDepth),
-                          line};
+    if (++depth_ > kMaxDepth)
+      throw SyntaxProblem{fmt::format("blocks nested more than {} deep", kMaxDepth), line};
     const std::string name = stream_.take().text;
     Statement block = make(Kind::kIf, line);
     if (name == "if") {
@@ -81,8 +81,8 @@ class Parser {
       end_tag();
     } else {
       throw SyntaxProblem{
-          fmt::format("the tag {}; known are if, for, set, macro, generation, break, continue",
-                      name),
+          fmt::format(
+              "the tag {}; supported tags: if, for, set, macro, generation, break, continue", name),
           line};
     }
     --depth_;
@@ -98,7 +98,7 @@ class Parser {
       const bool had_else =
           block->conditions.size() >= block->bodies.size() && block->conditions.back() == nullptr;
       if (had_else && name != "endif")
-        throw SyntaxProblem{fmt::format("{} behind an else", name), stream_.current().line};
+        throw SyntaxProblem{fmt::format("{} after an else", name), stream_.current().line};
       if (name == "elif") {
         block->conditions.push_back(expressions_.parse_tuple(false));
       } else if (name == "else") {
@@ -124,7 +124,7 @@ class Parser {
     const int line = stream_.current().line;
     const std::string name = stream_.expect_name();
     for (const char* reserved : {"true", "false", "none", "True", "False", "None", "loop"})
-      if (name == reserved) throw SyntaxProblem{fmt::format("a value is given to {}", name), line};
+      if (name == reserved) throw SyntaxProblem{fmt::format("an assignment to {}", name), line};
     return name;
   }
 
@@ -134,7 +134,7 @@ class Parser {
     if (!stream_.take_name("in")) stream_.unexpected("'in'");
     block->expression = expressions_.parse_tuple(false);
     if (stream_.is_name("recursive"))
-      stream_.unexpected("'%}' (recursive loops are not known here)");
+      stream_.unexpected("'%}' (recursive loops are not supported)");
     block->conditions.push_back(stream_.take_name("if") ? expressions_.parse() : nullptr);
     end_tag();
     ++loops_;
@@ -162,7 +162,7 @@ class Parser {
       block->expression = expressions_.parse_tuple(true);
       return end_tag();
     }
-    if (stream_.is_operator("|")) stream_.unexpected("'=' (a filtered block is not known here)");
+    if (stream_.is_operator("|")) stream_.unexpected("'=' (a filtered block is not supported)");
     if (block->targets.size() != 1) stream_.unexpected("'='");
     block->kind = Kind::kSetBlock;
     end_tag();
@@ -219,7 +219,7 @@ class Parser {
 
 }  // namespace
 
-Body parse_template(std::string_view source) { return Parser(cut_template(source)).run(); }
+Body parse_template(std::string_view source) { return Parser(tokenize_template(source)).run(); }
 
 bool has_generation(const Body& body) {
   return std::ranges::any_of(body, [](const Statement& statement) {

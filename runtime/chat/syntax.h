@@ -1,5 +1,5 @@
 #pragma once
-// What a chat template says: statements and expressions. Plain data.
+// The syntax tree of a chat template: statements and expressions. Plain data.
 
 #include <memory>
 #include <string>
@@ -22,7 +22,7 @@ struct Expression {
     kMapping,    // parts: key, value, key, value, ...
     kAttribute,  // parts[0].name
     kSubscript,  // parts[0][parts[1]]
-    kSlice,      // parts[0][parts[1]:parts[2]:parts[3]], null: left out
+    kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; null: absent
     kCall,       // parts[0](the other parts, named)
     kFilter,     // parts[0] | name(the other parts, named)
     kTest,       // parts[0] is name(the other parts)
@@ -30,14 +30,14 @@ struct Expression {
     kNegate,
     kAnd,
     kOr,
-    kChoice,      // parts[0] if parts[1] else parts[2], null: left out
+    kChoice,      // parts[0] if parts[1] else parts[2]; null: absent
     kCompare,     // parts[0] operators[0] parts[1] operators[1] ...
     kArithmetic,  // parts[0] name parts[1]
     kConcatenate,
   };
   Kind kind = Kind::kConstant;
   int line = 1;
-  int depth = 1;  // of expressions within each other
+  int depth = 1;  // of nested expressions
   std::string name;
   Value constant;
   std::vector<ExpressionPtr> parts;
@@ -59,12 +59,12 @@ struct Statement {
   enum class Kind : uint8_t {
     kText,
     kOutput,
-    kIf,        // bodies[i] where conditions[i], null: always
-    kFor,       // targets in expression, if conditions[0]; bodies: each time, and without any
+    kIf,        // bodies[i] if conditions[i]; null: always
+    kFor,       // targets in expression, if conditions[0]; bodies: loop, else
     kSet,       // targets = expression
-    kSetBlock,  // targets = what bodies[0] writes
+    kSetBlock,  // targets = output of bodies[0]
     kMacro,
-    kGeneration,  // bodies[0] is what the assistant says
+    kGeneration,  // bodies[0] is the assistant's part
     kBreak,
     kContinue,
   };
@@ -75,7 +75,7 @@ struct Statement {
   std::vector<ExpressionPtr> conditions;
   std::vector<Body> bodies;
   std::vector<std::string> targets;
-  std::string attribute;  // of kSet: of the namespace targets[0]; empty: of none
+  std::string attribute;  // kSet: attribute of the namespace targets[0]; empty: none
   std::unique_ptr<const MacroNode> macro;
 };
 

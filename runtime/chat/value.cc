@@ -13,15 +13,14 @@
 namespace lockstep::chat {
 namespace {
 
-constexpr uint16_t kMostDepth = 200;
+constexpr uint16_t kMaxDepth = 200;
 
-template <typename Values, typename Of>
-uint16_t depth_of(const Values& values, Of of) {
+template <typename Values, typename DepthOf>
+uint16_t depth_of(const Values& values, DepthOf depth_of_value) {
   uint16_t depth = 0;
-  for (const auto& value : values) depth = std::max(depth, of(value));
-  if (depth >= kMostDepth)
-    throw TemplateProblem{
-        fmt::format("values lie more than {} deep within each other", kMostDepth)};
+  for (const auto& value : values) depth = std::max(depth, depth_of_value(value));
+  if (depth >= kMaxDepth)
+    throw TemplateProblem{fmt::format("values nested more than {} deep", kMaxDepth)};
   return static_cast<uint16_t>(depth + 1);
 }
 
@@ -29,23 +28,24 @@ uint32_t text_weight(size_t bytes) {
   return static_cast<uint32_t>(std::min<size_t>(bytes + 1, UINT32_MAX));
 }
 
-// With that of what lies within it.
+// Adds the weight of a part.
 uint32_t weight_with(uint32_t weight, size_t more) {
-  if (more > kMostValueBytes - weight)
-    throw TemplateProblem{fmt::format("a value of more than {} MiB", kMostValueBytes >> 20)};
+  if (more > kMaxValueBytes - weight)
+    throw TemplateProblem{fmt::format("a value of more than {} MiB", kMaxValueBytes >> 20)};
   return weight + static_cast<uint32_t>(more);
 }
 
 void check_length(const std::string& text) {
-  if (text.size() > kMostTextBytes)
-    throw TemplateProblem{fmt::format("a text of more than {} MiB", kMostTextBytes >> 20)};
+  if (text.size() > kMaxTextBytes)
+    throw TemplateProblem{fmt::format("a text of more than {} MiB", kMaxTextBytes >> 20)};
 }
 
-// Containers that could hold themselves stay out of others.
+// Values that could contain themselves must not be inside others.
 void check_plain(const Value& value) {
   if (value.is(Value::Kind::kNamespace) || value.is(Value::Kind::kLoop) ||
       value.is(Value::Kind::kMacro))
-    throw TemplateProblem{fmt::format("a {} is kept in another value", value.kind_name())};
+    throw TemplateProblem{
+        fmt::format("a value of type {} cannot be stored in another value", value.kind_name())};
 }
 
 }  // namespace
@@ -139,26 +139,26 @@ Value Value::macro(const MacroNode* node) {
   return value;
 }
 
-Value Value::of(const Json& json) {
+Value Value::from_json(const Json& json) {
   switch (json.kind()) {
     case Json::Kind::kNull: return {};
     case Json::Kind::kBoolean: return boolean(json.get<bool>());
     case Json::Kind::kInteger:
     case Json::Kind::kUnsigned: try { return integer(json.get<int64_t>());
       } catch (const JsonError&) {
-        throw TemplateProblem{"a whole number of more than 64 bits"};
+        throw TemplateProblem{"an integer of more than 64 bits"};
       }
     case Json::Kind::kDouble: return number(json.get<double>());
     case Json::Kind::kString: return text(json.get<std::string>());
     case Json::Kind::kArray: {
       List values;
-      for (const Json& element : json) values.push_back(of(element));
+      for (const Json& element : json) values.push_back(from_json(element));
       return list(std::move(values));
     }
     case Json::Kind::kObject: {
       Members members;
       const Json* value = json.begin();
-      for (const std::string& name : json.names()) members.emplace_back(name, of(*value++));
+      for (const std::string& name : json.names()) members.emplace_back(name, from_json(*value++));
       return mapping(std::move(members));
     }
   }
@@ -220,7 +220,7 @@ std::string Value::repr() const {
 
 namespace {
 
-// Python takes single quotation marks unless the text has such and no double ones.
+// Python uses single quotation marks, unless the text contains them and no double ones.
 void append_quoted(const std::string& text, std::string* out) {
   const bool single = text.find('\'') == std::string::npos || text.find('"') != std::string::npos;
   const char mark = single ? '\'' : '"';
@@ -286,7 +286,9 @@ void Value::append_repr(std::string* out) const {
       *out += '}';
       return;
     }
-    default: throw TemplateProblem{fmt::format("a {} is shown as text", kind_name())};
+    default:
+      throw TemplateProblem{
+          fmt::format("a value of type {} cannot be printed as text", kind_name())};
   }
 }
 
@@ -302,7 +304,7 @@ const Value* Value::find(std::string_view name) const {
 
 namespace {
 
-// In whatever order they stand.
+// Compares members regardless of their order.
 bool same_members(const Value::Members& a, const Value::Members& b) {
   if (a.size() != b.size()) return false;
   std::unordered_map<std::string_view, const Value*> others;
@@ -331,7 +333,7 @@ bool operator==(const Value& a, const Value& b) {
       if (a.held_ != b.held_ && !a.is_iterable(Value::Iterable::Kind::kGenerator) &&
           a.as_iterable().kind == b.as_iterable().kind)
         throw TemplateProblem{
-            fmt::format("a comparison of each a {}; it is not known here", a.kind_name())};
+            fmt::format("a comparison of two values of type '{}' is not supported", a.kind_name())};
       return a.held_ == b.held_;
     case Value::Kind::kMacro: return a.macro_ == b.macro_;
     default: return a.held_ == b.held_;
@@ -389,7 +391,7 @@ class JsonWriter {
         return;
       case Value::Kind::kMapping: {
         Value::Members members = value.as_mapping();
-        // Python orders by code points, as UTF-8 does by bytes.
+        // Python sorts by code points, which is the byte order of UTF-8.
         if (sort_keys_)
           std::ranges::sort(members, {}, [](const auto& member) { return member.first; });
         each(members, '{', '}', level, [&](const auto& member) {
@@ -399,7 +401,9 @@ class JsonWriter {
         });
         return;
       }
-      default: throw TemplateProblem{fmt::format("tojson of a {}", value.kind_name())};
+      default:
+        throw TemplateProblem{
+            fmt::format("tojson: a value of type {} is not allowed", value.kind_name())};
     }
   }
 

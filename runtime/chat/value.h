@@ -1,8 +1,8 @@
 #pragma once
-// Values of a chat template, as Python has them: none, booleans, 64-bit integers, doubles, texts
-// (valid UTF-8, counted in code points), lists, tuples, mappings of texts, iterables, namespaces; and
-// what is not defined, which is a value of its own. Copies share what they hold, which does not
-// change, but for namespaces and what of a generator has been taken.
+// Values of a chat template, with Python's semantics: none, booleans, 64-bit integers, doubles,
+// texts (valid UTF-8, counted in code points), lists, tuples, mappings with text keys, iterables,
+// namespaces, and undefined, which is a value too. Copies share their contents, which are immutable
+// except for namespaces and the state of generators.
 
 #include <cstdint>
 #include <memory>
@@ -17,14 +17,14 @@ namespace lockstep::chat {
 
 struct MacroNode;
 
-// Of a text that a template makes, and of a value with all that lies in it.
-constexpr size_t kMostTextBytes = size_t{64} << 20;
-constexpr size_t kMostValueBytes = size_t{256} << 20;
+// The max size of a text that a template makes, and of a value with everything in it.
+constexpr size_t kMaxTextBytes = size_t{64} << 20;
+constexpr size_t kMaxValueBytes = size_t{256} << 20;
 
-// What a template cannot do; the line is added where it is known. Made into a DataError.
+// An error of a template. ChatTemplate adds the line and converts it to a DataError.
 struct TemplateProblem {
   std::string text;
-  bool raised = false;  // by raise_exception: the template works, and does not want these messages
+  bool raised = false;  // by raise_exception: the template rejects the messages
 };
 
 class Value {
@@ -48,15 +48,16 @@ class Value {
   struct Namespace {
     Members members;
   };
-  // What a loop can go through, and that is no list: a range, the items, keys or values of a mapping,
-  // and what filters such as map and select give, which Jinja makes as it goes, once.
+  // Something other than a list that a loop can visit: a range, a view of a mapping's items, keys
+  // or values, or the result of a filter such as map or select, which is a generator in Jinja and
+  // can be visited only once.
   struct Iterable {
     enum class Kind : uint8_t { kRange, kView, kGenerator };
     Kind kind;
     std::shared_ptr<const List> items;
-    mutable bool taken = false;  // of a generator
+    mutable bool consumed = false;  // for generators
   };
-  // What `loop` is in a loop.
+  // The variable `loop` of a loop.
   struct Loop {
     std::shared_ptr<const List> items;
     size_t index = 0;
@@ -68,15 +69,15 @@ class Value {
   static Value integer(int64_t value);
   static Value number(double value);
   static Value text(std::string value);
-  // Throws TemplateProblem where values lie too deep within each other, or are too large when what
-  // they share is counted each time: so it is written and compared.
+  // Throws TemplateProblem if values are nested too deeply, or are too large when shared parts are
+  // counted at each occurrence, because printing and comparing visits them each time.
   static Value list(List values, bool tuple = false);
   static Value mapping(Members members);
   static Value iterable(Iterable::Kind kind, List values);
   static Value new_namespace(Members members);
   static Value loop(std::shared_ptr<const List> items, size_t index);
   static Value macro(const MacroNode* node);
-  static Value of(const Json& json);
+  static Value from_json(const Json& json);
 
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
@@ -92,7 +93,7 @@ class Value {
   bool is_integer() const { return is(Kind::kInteger) || is(Kind::kBoolean); }
   bool is_number() const { return is_integer() || is(Kind::kDouble); }
 
-  // Of a value of that kind.
+  // The contents; the value must be of that kind.
   int64_t as_integer() const { return integer_; }
   double as_double() const { return is(Kind::kDouble) ? number_ : static_cast<double>(integer_); }
   const std::string& as_text() const { return *static_cast<const std::string*>(held_.get()); }
@@ -107,18 +108,18 @@ class Value {
   const MacroNode* as_macro() const { return macro_; }
   const std::string& undefined_name() const { return as_text(); }
 
-  // Bytes that are gone through where all of it is read.
+  // The number of bytes visited when the whole value is read.
   size_t weight() const { return weight_; }
 
   bool truth() const;
-  const char* kind_name() const;  // as Python calls it
-  // As it stands in a text, and within a list: there texts have quotation marks.
+  const char* kind_name() const;  // Python's name of the type
+  // As printed in a text, and as printed inside a list, with quotation marks.
   std::string shown() const;
   std::string repr() const;
-  // The member of that name, or null.
+  // The member of that name; null if there is none.
   const Value* find(std::string_view name) const;
 
-  // As Python's ==. Throws TemplateProblem where both are ranges or views.
+  // Python's ==. Throws TemplateProblem if both are ranges or both are views.
   friend bool operator==(const Value& a, const Value& b);
 
  private:
@@ -126,19 +127,19 @@ class Value {
 
   Kind kind_ = Kind::kNone;
   bool tuple_ = false;
-  uint16_t depth_ = 0;   // of values within each other
-  uint32_t weight_ = 1;  // up to kMostValueBytes, but for texts
+  uint16_t depth_ = 0;   // nesting depth
+  uint32_t weight_ = 1;  // at most kMaxValueBytes, except for texts
   int64_t integer_ = 0;
   double number_ = 0;
   const MacroNode* macro_ = nullptr;
   std::shared_ptr<const void> held_;
 };
 
-// As Python writes a double: the shortest text that reads as the same.
+// Formats a double as Python does: the shortest text that reads back as the same number.
 std::string python_number(double value);
 
-// As json.dumps of Python with ensure_ascii=False. indent below 0: on one line. Throws
-// TemplateProblem where it is longer than kMostTextBytes.
+// Python's json.dumps with ensure_ascii=`ascii`. indent below 0: on one line. Throws
+// TemplateProblem if the text is longer than kMaxTextBytes.
 std::string python_json(const Value& value, int indent, bool sort_keys, bool ascii);
 
 }  // namespace lockstep::chat

@@ -29,7 +29,7 @@ constexpr char kTemporarySuffix[] = ".tmp";
 constexpr char kReplacedSuffix[] = ".replaced";
 constexpr char kDeleteSuffix[] = ".tmp-delete";
 
-// Whether temporary_name() made it, of whatever generation.
+// Whether temporary_name() made this name, for any generation.
 bool is_temporary(std::string_view name) {
   constexpr std::string_view kSuffix = kTemporarySuffix;
   if (!name.ends_with(kSuffix)) return false;
@@ -69,23 +69,25 @@ void remove_tree(const fs::path& path) {
   if (code) throw IoError("remove", path, code.value());
 }
 
-// Runs `remove` on what the run can do without: where it fails, it stays, and the run goes on.
-void or_leave(const std::function<void()>& remove) {
+// Runs `remove` on a folder that the run does not need. If that fails, it logs a warning and leaves
+// the folder.
+void try_to_remove(const std::function<void()>& remove) {
   try {
     remove();
   } catch (const IoError& error) {
-    log_warn("{}; it stays", error.what());
+    log_warn("{}; it is left in place", error.what());
   }
 }
 
-// Throws if the checkpoint cannot be whole, from what is cheap to see.
-void check_cheaply(const fs::path& folder) {
+// Throws if the state cannot be read, or if a file is missing or has another size. Does not read
+// the tensors.
+void check_files(const fs::path& folder) {
   for (const FileRecord& record : read_state(folder).files) {
     std::error_code code;
     const uint64_t size = fs::file_size(folder / record.name, code);
     if (code) throw IoError("stat", folder / record.name, code.value());
     if (size != record.size) {
-      throw CheckpointError("{}: has {} bytes where {} were written",
+      throw CheckpointError("{}: has {} bytes, but {} were written",
                             (folder / record.name).string(),
                             size,
                             record.size);
@@ -116,7 +118,7 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& root) {
   std::map<int64_t, fs::path> found;
   for (const std::string& name : names_in(root)) {
     if (const int64_t step = step_of_name(name); step >= 0) found[step] = root / name;
-    // Left by an interrupted replacement; counts only while its successor is not there.
+    // An interrupted replacement left this one. It counts only while its successor does not exist.
     if (name.ends_with(kReplacedSuffix)) {
       const int64_t step = step_of_name(std::string_view(name).substr(0, name.rfind('.')));
       if (step >= 0) found.emplace(step, root / name);
@@ -132,7 +134,7 @@ std::optional<CheckpointEntry> find_latest(const fs::path& root,
   std::vector<CheckpointEntry> entries = list_checkpoints(root);
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     try {
-      check_cheaply(entry->path);
+      check_files(entry->path);
       return *entry;
     } catch (const Error& error) {
       if (skipped != nullptr) skipped->push_back(error.what());
@@ -161,7 +163,7 @@ fs::path resolve_checkpoint(const fs::path& path) {
       "{}: no checkpoint here: give a step-* folder, the folder that holds them or "
       "a run folder{}{}",
       path.string(),
-      skipped.empty() ? "" : "; passed over: ",
+      skipped.empty() ? "" : "; skipped: ",
       skipped.empty() ? "" : skipped.front());
 }
 
@@ -176,7 +178,7 @@ std::optional<CheckpointEntry> read_best(const fs::path& root) {
   if (name.ends_with('\n')) name.pop_back();
   const int64_t step = step_of_name(name);
   if (step < 0) {
-    throw CheckpointError("{}: holds {} where the name of a checkpoint is expected",
+    throw CheckpointError("{}: contains {}; it must contain the name of a checkpoint",
                           (root / kBestFile).string(),
                           quote_name(name));
   }
@@ -187,11 +189,11 @@ std::optional<CheckpointEntry> read_best(const fs::path& root) {
 }
 
 void remove_checkpoint(const fs::path& path) {
-  or_leave([&] {
-    const fs::path doomed = path.string() + kDeleteSuffix;
-    remove_tree(doomed);
-    rename_folder(path, doomed);
-    remove_tree(doomed);
+  try_to_remove([&] {
+    const fs::path deleted = path.string() + kDeleteSuffix;
+    remove_tree(deleted);
+    rename_folder(path, deleted);
+    remove_tree(deleted);
   });
 }
 
@@ -201,11 +203,11 @@ void remove_leftovers(const fs::path& root) {
   for (const std::string& name : names) {
     const std::string stem = name.substr(0, name.find('.'));
     if (step_of_name(stem) < 0) continue;
-    // An old checkpoint that was moved aside is all there is of its step until the new one has its
+    // A checkpoint that was moved aside is the only one of its step until the new one has its final
     // name.
     const bool superseded = name == stem + kReplacedSuffix && present.count(stem) != 0;
     if (is_temporary(name) || name.ends_with(kDeleteSuffix) || superseded) {
-      or_leave([&] { remove_tree(root / name); });
+      try_to_remove([&] { remove_tree(root / name); });
     }
   }
 }
@@ -255,7 +257,7 @@ void prune(const fs::path& root,
       continue;
     }
     try {
-      check_cheaply(entry->path);
+      check_files(entry->path);
       ++kept;
     } catch (const Error&) {
     }

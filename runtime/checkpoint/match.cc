@@ -4,7 +4,7 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 
 namespace lockstep {
 namespace {
@@ -18,7 +18,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 std::string shape_mismatch(const std::string& name,
                            const std::vector<int64_t>& found,
                            const std::vector<int64_t>& expected) {
-  return fmt::format("tensor {} has shape {} where the model needs {}",
+  return fmt::format("tensor {} has shape {}, but the model needs {}",
                      quote_name(name),
                      shape_text(found),
                      shape_text(expected));
@@ -27,12 +27,12 @@ std::string shape_mismatch(const std::string& name,
 }  // namespace
 
 std::string name_list(const std::vector<std::string>& names) {
-  constexpr size_t kMostNamed = 5;
+  constexpr size_t kMaxNamed = 5;
   std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) {
+  for (size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) {
     text += (i == 0 ? "" : ", ") + quote_name(names[i]);
   }
-  if (names.size() > kMostNamed) text += fmt::format(" and {} more", names.size() - kMostNamed);
+  if (names.size() > kMaxNamed) text += fmt::format(" and {} more", names.size() - kMaxNamed);
   return text;
 }
 
@@ -80,7 +80,9 @@ std::vector<std::string> list_mismatches(const ShapeByName& found, const ShapeBy
   return lines;
 }
 
-void check_match(const ShapeByName& found, const ShapeByName& expected, const std::string& origin) {
+void require_match(const ShapeByName& found,
+                   const ShapeByName& expected,
+                   const std::string& origin) {
   std::vector<std::string> missing, unexpected;
   for (const auto& [name, shape] : expected) {
     const auto at = found.find(name);
@@ -94,7 +96,7 @@ void check_match(const ShapeByName& found, const ShapeByName& expected, const st
     if (expected.count(name) == 0) unexpected.push_back(name);
   }
   if (missing.empty() && unexpected.empty()) return;
-  throw CheckpointError("{}: its tensors are not the model's: {}{}{}",
+  throw CheckpointError("{}: its tensors do not match the model: {}{}{}",
                         origin,
                         missing.empty() ? "" : "missing " + name_list(missing),
                         missing.empty() || unexpected.empty() ? "" : "; ",

@@ -1,5 +1,5 @@
 #pragma once
-// Whether the tensors of a file are those of a model.
+// Compares the tensors of a file with those of a model.
 
 #include <map>
 #include <string>
@@ -16,15 +16,17 @@ ShapeByName shapes_in_memory(const std::vector<NamedSlice>& slices);
 ShapeByName shapes_in_files(const std::vector<NamedSlice>& slices);
 ShapeByName shapes_of(const SafetensorsFile& file);
 
-// Tensors that count something for other programs and that no model here has.
+// Whether the tensor is a counter that other programs store and that no model here has.
 bool is_bookkeeping(const std::string& name);
 
 // A line for every tensor that is missing, has another shape or is not expected.
 std::vector<std::string> list_mismatches(const ShapeByName& found, const ShapeByName& expected);
 
-// Throws CheckpointError unless both have the same names with the same shapes; names the first few
-// that are not.
-void check_match(const ShapeByName& found, const ShapeByName& expected, const std::string& origin);
+// Throws CheckpointError unless both have the same names with the same shapes. The message names
+// the first mismatches.
+void require_match(const ShapeByName& found,
+                   const ShapeByName& expected,
+                   const std::string& origin);
 
 // "'a', 'b' and 3 more".
 std::string name_list(const std::vector<std::string>& names);

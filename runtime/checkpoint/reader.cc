@@ -7,7 +7,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 #include "runtime/checkpoint/match.h"
 #include "runtime/checkpoint/recorded_file.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -46,7 +46,7 @@ std::vector<Copy> plan_copies(const std::vector<NamedSlice>& stored,
   return copies;
 }
 
-// Calls read(out) so that the slice gets what a file holds of it.
+// Reads a slice: calls read(out) for the values in file order and stores them in memory order.
 template <typename Read>
 void read_slice(const NamedSlice& slice, float* flat, Read&& read) {
   float* const to = flat + slice.offset;
@@ -60,7 +60,7 @@ void read_slice(const NamedSlice& slice, float* flat, Read&& read) {
 
 CheckpointState read_state(const fs::path& folder) {
   const fs::path path = folder / kStateFile;
-  return parse_state(read_file(path, kMostStateBytes), path.string());
+  return parse_state(read_file(path, kMaxStateBytes), path.string());
 }
 
 void read_model(const fs::path& folder,
@@ -74,7 +74,7 @@ void read_model(const fs::path& folder,
     throw CheckpointError("{}: {} does not list {}", folder.string(), kStateFile, kModelFile);
   }
   const SafetensorsFile file = open_recorded(folder, *record);
-  check_match(shapes_of(file), shapes_in_files(slices), file.path());
+  require_match(shapes_of(file), shapes_in_files(slices), file.path());
   std::map<std::string, const TensorRecord*> records;
   for (const TensorRecord& tensor : record->tensors) records[tensor.name] = &tensor;
   for (const NamedSlice& slice : slices) {
@@ -106,13 +106,14 @@ std::string last_layer_of(const std::vector<NamedSlice>& slices) {
 
 namespace {
 
-// Those of `shapes` whose names begin so.
+// Those of `shapes` whose names begin with `layer`.
 ShapeByName of_layer(ShapeByName shapes, const std::string& layer) {
   std::erase_if(shapes, [&](const auto& tensor) { return !tensor.first.starts_with(layer); });
   return shapes;
 }
 
-// The mismatches of the head's tensors, whose names begin with `head`: none where it is read.
+// The mismatches of the head's tensors, whose names begin with `head`. Empty if the head can be
+// read.
 std::vector<std::string> head_mismatches(const std::string& head,
                                          const ShapeByName& found,
                                          const ShapeByName& expected) {
@@ -135,21 +136,21 @@ WeightsRead read_model_file(const fs::path& path,
   ShapeByName found = shapes_of(file), expected = shapes_in_files(slices);
   std::erase_if(found, [](const auto& tensor) { return is_bookkeeping(tensor.first); });
   const std::string head = last_layer_of(slices);
-  const std::vector<std::string> other = head_mismatches(head, found, expected);
+  const std::vector<std::string> mismatches = head_mismatches(head, found, expected);
   std::vector<NamedSlice> read = slices;
   WeightsRead result;
-  if (!other.empty()) {
+  if (!mismatches.empty()) {
     const auto of_head = [&](const auto& tensor) { return tensor.first.starts_with(head); };
     std::erase_if(found, of_head);
     std::erase_if(expected, of_head);
     std::erase_if(read, [&](const NamedSlice& slice) { return slice.name.starts_with(head); });
     result.new_head = true;
-    result.notes.push_back(fmt::format("{}: the layer {} is new, with initial weights: {}",
+    result.notes.push_back(fmt::format("{}: the layer {} is initialised from scratch: {}",
                                        file.path(),
                                        head.substr(0, head.size() - 1),
-                                       other.front()));
+                                       mismatches.front()));
   }
-  check_match(found, expected, file.path());
+  require_match(found, expected, file.path());
   read_tensors(
       file, read, [](const std::string& name) { return name; }, flat);
   return result;
@@ -168,11 +169,12 @@ void read_tensors(const SafetensorsFile& file,
 
 namespace {
 
-// A piece lies within the flat buffer, beyond those before it, which end at `covered`.
-void check_place(const MomentPiece& piece,
-                 const CheckpointState& state,
-                 int64_t covered,
-                 const std::string& moment) {
+// Throws unless the piece lies inside the flat buffer and begins at or after `covered`, the end of
+// the pieces before it.
+void check_position(const MomentPiece& piece,
+                    const CheckpointState& state,
+                    int64_t covered,
+                    const std::string& moment) {
   if (piece.begin >= covered && piece.elements <= state.trained_elements() &&
       piece.begin <= state.trained_elements() - piece.elements)
     return;
@@ -184,8 +186,8 @@ void check_place(const MomentPiece& piece,
       piece.begin);
 }
 
-// Copies what a piece, whose elements are `values`, has of what is wanted, from copies[first] on,
-// and returns how many elements that is.
+// Copies the elements of a piece that `copies` lists, from copies[first] on. `values` has the
+// piece's elements. Returns the number of elements copied.
 int64_t copy_piece(const MomentPiece& piece,
                    const std::vector<float>& values,
                    const std::vector<Copy>& copies,
@@ -219,14 +221,14 @@ void read_optimizer(const fs::path& folder,
         quote_name(state.optimizer),
         name_list(state.moments));
   }
-  check_match(
+  require_match(
       shapes_in_memory(state.layout), shapes_in_memory(slices), (folder / kStateFile).string());
   for (const MomentTarget& target : targets) {
     std::fill(target.values.begin(), target.values.end(), 0.0f);
   }
   std::vector<Copy> copies = plan_copies(state.layout, slices, targets);
-  // What was frozen has no moments yet, and what had one alone no second.
-  const std::vector<Range> holes = left_out(state, moment);
+  // Frozen parameters have no moments, and those of state.one_moment have no second moment.
+  const std::vector<Range> holes = absent_ranges(state, moment);
   std::erase_if(copies, [&](const Copy& copy) {
     const auto next = std::ranges::upper_bound(holes, copy.begin, {}, &Range::begin);
     return copy.begin >= state.trained_elements() ||
@@ -241,7 +243,7 @@ void read_optimizer(const fs::path& folder,
   int64_t covered = 0;
   for (const MomentPiece& piece : pieces) {
     const FileRecord& record = state.files[piece.file];
-    check_place(piece, state, covered, moment);
+    check_position(piece, state, covered, moment);
     const int64_t piece_end = covered = piece.begin + piece.elements;
     while (first_copy < copies.size() &&
            copies[first_copy].begin + copies[first_copy].elements <= piece.begin) {

@@ -25,7 +25,7 @@ SafetensorsFile open_recorded(const std::filesystem::path& folder, const FileRec
   SafetensorsFile file(folder / record.name);
   if (file.file_bytes() != record.size) {
     throw CheckpointError(
-        "{}: has {} bytes where {} were written", file.path(), file.file_bytes(), record.size);
+        "{}: has {} bytes, but {} were written", file.path(), file.file_bytes(), record.size);
   }
   if (file.header_checksum() != record.header_checksum) {
     throw CheckpointError("{}: header (bytes 0 to {}) is damaged: its checksum differs",
@@ -39,7 +39,7 @@ const SafetensorsEntry& entry_of(const SafetensorsFile& file, const TensorRecord
   const SafetensorsEntry* entry = file.find(record.name);
   const bool known = entry != nullptr && (entry->dtype == "F32" || entry->dtype == "BF16");
   if (!known || entry->elements != record.elements) {
-    throw CheckpointError("{}: has no F32 or BF16 tensor {} of {} elements, as {} says",
+    throw CheckpointError("{}: has no F32 or BF16 tensor {} of {} elements, but {} lists one",
                           file.path(),
                           quote_name(record.name),
                           record.elements,
@@ -53,7 +53,7 @@ bool read_checked(const SafetensorsFile& file,
                   uint64_t expected,
                   float* out) {
   Checksum checksum;
-  const bool halves = entry.dtype == "BF16";  // which become floats
+  const bool halves = entry.dtype == "BF16";  // converted to float
   std::vector<char> scratch(out == nullptr || halves ? kChunkBytes : 0);
   const uint64_t bytes = entry.end - entry.begin;
   for (uint64_t offset = 0; offset < bytes;) {

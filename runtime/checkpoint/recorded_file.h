@@ -1,6 +1,6 @@
 #pragma once
-// A safetensors file of a checkpoint, held against its record in the state; shared by the readers
-// and verify.
+// Opens the safetensors files of a checkpoint and compares them with their records in the state.
+// Shared by the readers and verify().
 
 #include <filesystem>
 #include <string>
@@ -10,20 +10,21 @@
 
 namespace lockstep {
 
-// Opens the file; throws CheckpointError unless its size and header are as recorded.
+// Opens the file. Throws CheckpointError unless its size and header are as recorded.
 SafetensorsFile open_recorded(const std::filesystem::path& folder, const FileRecord& record);
 
-// The F32 tensor of the record; throws CheckpointError where the file has none of this name and
-// size.
+// The tensor of the record. Throws CheckpointError if the file has no F32 or BF16 tensor of this
+// name and size.
 const SafetensorsEntry& entry_of(const SafetensorsFile& file, const TensorRecord& record);
 
-// Reads the tensor into out, or nowhere when out is null; false: its checksum is not `expected`.
+// Reads the tensor into `out`, or discards it if `out` is null. Returns false if its checksum is
+// not `expected`.
 bool read_checked(const SafetensorsFile& file,
                   const SafetensorsEntry& entry,
                   uint64_t expected,
                   float* out);
 
-// The message for the latter: names file, tensor and bytes.
+// The message for a tensor with a wrong checksum. It names the file, the tensor and the bytes.
 std::string damaged(const SafetensorsFile& file, const SafetensorsEntry& entry);
 
 }  // namespace lockstep

@@ -20,12 +20,13 @@
 namespace lockstep {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensor data is copied as it lies");
+static_assert(std::endian::native == std::endian::little,
+              "tensor data is copied without byte swaps");
 
-constexpr size_t kChunkBytes = size_t{1} << 20;  // fits the cache between hashing and copying
+constexpr size_t kChunkBytes = size_t{1} << 20;  // stays in the cache between checksum and copy
 constexpr uint64_t kDataAlignment = 64;
 
-// Fills `out` from `offset` of the file or throws.
+// Fills `out` from `offset` of the file, or throws.
 void read_exactly(int fd, const std::string& path, uint64_t offset, void* out, size_t bytes) {
   char* next = static_cast<char*>(out);
   while (bytes > 0) {
@@ -55,19 +56,20 @@ float float_from_bfloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// Exponents of ones alone, which NaN and infinity have, carry into the sign. The blocks are of a
-// fixed length, so that compilers make vectors of them without being asked for speed above all.
+// Whether no value is NaN or infinite. Both have an exponent of all ones; adding its lowest bit
+// carries into the sign bit. The blocks have a fixed length, so that compilers vectorise the loop
+// even at low optimisation levels.
 bool all_finite(const float* values, size_t count) {
   constexpr size_t kBlock = 1024;
   constexpr uint32_t kExponent = 0x7f800000u, kLowestOfExponent = 0x00800000u;
   uint32_t signs = 0;
-  const auto look_at = [&](size_t i) {
+  const auto check = [&](size_t i) {
     signs |= (std::bit_cast<uint32_t>(values[i]) & kExponent) + kLowestOfExponent;
   };
   size_t begin = 0;
   for (; begin + kBlock <= count; begin += kBlock)
-    for (size_t i = 0; i < kBlock; ++i) look_at(begin + i);
-  for (size_t i = begin; i < count; ++i) look_at(i);
+    for (size_t i = 0; i < kBlock; ++i) check(begin + i);
+  for (size_t i = begin; i < count; ++i) check(i);
   return signs >> 31 == 0;
 }
 
@@ -81,8 +83,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());
     if (prefix.size() == sizeof(length)) {
       std::memcpy(&length, prefix.data(), sizeof(length));
-      // Of what is no header enough is read to tell what it is.
-      const uint64_t more = length <= kMaxSafetensorsHeaderBytes ? length : kLongestLfsPointer;
+      // If this is no safetensors file, enough is read to recognise what it is.
+      const uint64_t more = length <= kMaxSafetensorsHeaderBytes ? length : kMaxLfsPointerBytes;
       prefix.resize(std::min(file_bytes_, sizeof(length) + more));
       read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());
     }
@@ -130,29 +132,29 @@ void SafetensorsFile::read_bytes(const SafetensorsEntry& entry,
   read_exactly(descriptor_, path_, header_.data_start + entry.begin + offset, out, bytes);
 }
 
-// Hands out one part after the other, while the cache has it.
+// Calls take_part(values, count) for one part after another, while it is in the cache.
 template <typename TakePart>
 void SafetensorsFile::read_parts(const SafetensorsEntry& entry,
                                  bool convert,
                                  float* out,
                                  const TakePart& take_part) const {
-  const bool whole = entry.dtype == "F32", half = entry.dtype == "F16";
-  if (!whole && (!convert || (!half && entry.dtype != "BF16"))) {
-    throw CheckpointError("{}: tensor {} has dtype {} where {} is expected",
+  const bool is_f32 = entry.dtype == "F32", is_f16 = entry.dtype == "F16";
+  if (!is_f32 && (!convert || (!is_f16 && entry.dtype != "BF16"))) {
+    throw CheckpointError("{}: tensor {} has dtype {}; expected: {}",
                           path_,
                           quote_name(entry.name),
                           entry.dtype,
                           convert ? "F32, F16 or BF16" : "F32");
   }
-  std::vector<uint16_t> words(whole ? 0 : kChunkBytes / sizeof(uint16_t));
+  std::vector<uint16_t> words(is_f32 ? 0 : kChunkBytes / sizeof(uint16_t));
   const uint64_t bytes = entry.end - entry.begin;
   for (uint64_t offset = 0; offset < bytes;) {
     const size_t part = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, bytes - offset));
-    const size_t count = part / (whole ? sizeof(float) : sizeof(uint16_t));
-    read_bytes(entry, offset, whole ? static_cast<void*>(out) : words.data(), part);
-    if (!whole)
+    const size_t count = part / (is_f32 ? sizeof(float) : sizeof(uint16_t));
+    read_bytes(entry, offset, is_f32 ? static_cast<void*>(out) : words.data(), part);
+    if (!is_f32)
       for (size_t i = 0; i < count; ++i)
-        out[i] = half ? float_from_half(words[i]) : float_from_bfloat(words[i]);
+        out[i] = is_f16 ? float_from_half(words[i]) : float_from_bfloat(words[i]);
     take_part(out, count);
     out += count;
     offset += part;
@@ -184,7 +186,7 @@ const char* name_of(FileDtype dtype) {
 
 size_t bytes_of(FileDtype dtype) { return dtype == FileDtype::kF32 ? 4 : 2; }
 
-// The bytes of `values` as a file has them, in `words` where they are not floats.
+// The bytes of `values` as the file stores them. `words` holds them if the dtype is not F32.
 std::span<const std::byte> as_stored(std::span<const float> values,
                                      FileDtype dtype,
                                      std::vector<uint16_t>& words) {

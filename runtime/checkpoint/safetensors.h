@@ -1,8 +1,9 @@
 #pragma once
 // The safetensors file format: an 8-byte little-endian header length, a JSON header, then the
-// tensors' bytes without holes. The reader is strict and bounded, so that files from elsewhere can
-// be opened safely; it reads with pread, so that a failing or shrinking file is an error and not a
-// signal. All errors are CheckpointError (malformed) or IoError (system call failed).
+// tensors' bytes without gaps. The reader is strict and its memory use is bounded, so that
+// untrusted files can be opened safely. It reads with pread(), so that a failing disk or a
+// truncated file is an error and not a signal. All errors are CheckpointError (malformed) or
+// IoError (system call failed).
 
 #include <atomic>
 #include <cstddef>
@@ -24,7 +25,7 @@ struct SafetensorsEntry {
   std::string name;
   std::string dtype;            // as in the file: "F32", "BF16", "I64", ...
   std::vector<int64_t> shape;   // outermost first; empty for a scalar
-  uint64_t begin = 0, end = 0;  // bytes, from the first byte after the header
+  uint64_t begin = 0, end = 0;  // byte offsets from the end of the header
   int64_t elements = 0;         // product of shape
 };
 
@@ -34,11 +35,12 @@ struct SafetensorsHeader {
   uint64_t data_start = 0;                      // file offset of the first tensor byte
 };
 
-// Parses and checks the header of a file of `file_bytes` bytes whose first bytes are `prefix` (at
-// least 8 + header length, or the whole file). Refuses: a header above kMaxSafetensorsHeaderBytes
-// or beyond the file, JSON that is malformed or nested deeper than the format, duplicate or unknown
-// keys, unknown dtypes, extents whose product overflows, sizes that do not fit dtype and shape, and
-// data with holes, overlaps or bytes to spare. `origin` names the file in errors.
+// Parses and checks the header of a file of `file_bytes` bytes. `prefix` has the file's first
+// bytes: at least 8 + header length, or the entire file. Throws CheckpointError for: a header
+// longer than kMaxSafetensorsHeaderBytes or than the file, malformed JSON or deeper nesting than
+// the format has, duplicate or unknown keys, unknown dtypes, extents whose product overflows, sizes
+// that do not match dtype and shape, and data with gaps, overlaps or trailing bytes. `origin` names
+// the file in messages.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
                                            uint64_t file_bytes,
                                            const std::string& origin);
@@ -56,16 +58,16 @@ class SafetensorsFile {
   const SafetensorsHeader& header() const { return header_; }
   // XXH3-64 of the header with its length field: bytes [0, header().data_start).
   uint64_t header_checksum() const { return header_checksum_; }
-  // Null where there is none.
+  // Null if there is no such tensor.
   const SafetensorsEntry* find(const std::string& name) const;
 
   // Copies bytes [offset, offset + bytes) of the entry's data.
   void read_bytes(const SafetensorsEntry& entry, uint64_t offset, void* out, size_t bytes) const;
-  // The entry's values as float: out is (entry.elements). F32 is copied; F16 and BF16 are converted
-  // (exactly) where `convert`, and refused otherwise; other dtypes are refused.
+  // The entry's values as float; `out` is (entry.elements). F32 is copied. F16 and BF16 are
+  // converted exactly if `convert` is true. Throws CheckpointError for other dtypes.
   void read_f32(const SafetensorsEntry& entry, bool convert, float* out) const;
-  // The same of weights from elsewhere: with conversion, and values that are NaN or infinite are
-  // refused, in the same pass over them.
+  // The same for weights from other programs: always converts, and throws CheckpointError if a
+  // value is NaN or infinite. The check is part of the same pass over the values.
   void read_weights(const SafetensorsEntry& entry, float* out) const;
 
  private:
@@ -83,12 +85,12 @@ class SafetensorsFile {
   std::unordered_map<std::string, size_t> index_;  // name to entry
 };
 
-// One tensor to be written, of floats or else of bfloat16; the caller keeps the values alive.
+// A tensor to write, of float or bfloat16 values. The caller keeps the values alive.
 struct F32Tensor {
   std::string name;
   std::vector<int64_t> shape;
   std::span<const float> values;          // product of shape elements
-  std::span<const BFloat16> halves = {};  // as many, where there are no floats: stored as they are
+  std::span<const BFloat16> halves = {};  // used if `values` is empty; stored unchanged
   size_t elements() const { return halves.empty() ? values.size() : halves.size(); }
 };
 
@@ -104,18 +106,18 @@ struct WrittenFile {
   std::vector<WrittenTensor> tensors;  // in the order of their data
 };
 
-// What a tensor's values are in a file.
+// The dtype in which a file stores float values.
 enum class FileDtype { kF32, kF16, kBf16 };
 
 struct WriteOptions {
-  bool durable = true;  // wait until the disk has it
-  // Where this, borrowed, becomes true the writing ends soon, with CheckpointError; null: never.
+  bool durable = true;  // wait until the data are on disk
+  // Borrowed. If this becomes true, writing ends soon with CheckpointError. Null: never.
   const std::atomic<bool>* cancelled = nullptr;
-  FileDtype dtype = FileDtype::kF32;  // others are rounded to, to nearest even
+  FileDtype dtype = FileDtype::kF32;  // values are rounded to nearest, ties to even
 };
 
-// Writes tensors, sorted by name, data aligned to 64 bytes in the file. Streams: no copy of the
-// values is made. Throws IoError.
+// Writes tensors, sorted by name. The data begin at a multiple of 64 bytes in the file. Values are
+// streamed, without a copy of a whole tensor. Throws IoError.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::vector<F32Tensor> tensors,
                               const std::map<std::string, std::string>& metadata,

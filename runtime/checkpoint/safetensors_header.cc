@@ -1,5 +1,5 @@
-// The header parser: a SAX state machine, so that depth, duplicate keys and memory are bounded
-// whatever the file holds.
+// The header parser: a SAX state machine. So nesting depth, duplicate keys and memory use are
+// bounded for any input.
 
 #include <algorithm>
 #include <cstring>
@@ -46,105 +46,105 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       : header_(header), origin_(origin) {}
 
   bool start_object(size_t) override {
-    switch (place_) {
-      case Place::kStart: place_ = Place::kRoot; return true;
-      case Place::kName:
+    switch (state_) {
+      case State::kStart: state_ = State::kRoot; return true;
+      case State::kName:
         fields_seen_ = 0;
         offsets_.clear();
-        place_ = Place::kTensor;
+        state_ = State::kTensor;
         return true;
-      case Place::kMetadataValue: place_ = Place::kMetadata; return true;
-      default: fail("an object where none may be");
+      case State::kMetadataValue: state_ = State::kMetadata; return true;
+      default: fail("an object where none is allowed");
     }
   }
 
   bool end_object() override {
-    if (place_ == Place::kTensor) finish_tensor();
-    place_ = place_ == Place::kRoot ? Place::kEnd : Place::kRoot;
+    if (state_ == State::kTensor) finish_tensor();
+    state_ = state_ == State::kRoot ? State::kEnd : State::kRoot;
     return true;
   }
 
   bool key(std::string& text) override {
-    switch (place_) {
-      case Place::kRoot:
+    switch (state_) {
+      case State::kRoot:
         if (text == "__metadata__") {
           if (std::exchange(metadata_seen_, true)) fail("two '__metadata__' objects");
-          place_ = Place::kMetadataValue;
+          state_ = State::kMetadataValue;
           return true;
         }
         header_.entries.push_back({});
         header_.entries.back().name = text;
-        place_ = Place::kName;
+        state_ = State::kName;
         return true;
-      case Place::kMetadata:
+      case State::kMetadata:
         metadata_key_ = text;
         if (header_.metadata.count(text) != 0) fail("duplicate metadata key " + quote_name(text));
         return true;
-      case Place::kTensor:
-        if (text == "dtype") return field(kDTypeField, Place::kDType);
-        if (text == "shape") return field(kShapeField, Place::kShapeValue);
-        if (text == "data_offsets") return field(kOffsetsField, Place::kOffsetsValue);
+      case State::kTensor:
+        if (text == "dtype") return field(kDTypeField, State::kDType);
+        if (text == "shape") return field(kShapeField, State::kShapeValue);
+        if (text == "data_offsets") return field(kOffsetsField, State::kOffsetsValue);
         fail_tensor("has an unknown field " + quote_name(text));
-      default: fail("a key where none may be");
+      default: fail("a key where none is allowed");
     }
   }
 
   bool start_array(size_t) override {
-    if (place_ == Place::kShapeValue) {
-      place_ = Place::kShape;
-    } else if (place_ == Place::kOffsetsValue) {
-      place_ = Place::kOffsets;
+    if (state_ == State::kShapeValue) {
+      state_ = State::kShape;
+    } else if (state_ == State::kOffsetsValue) {
+      state_ = State::kOffsets;
     } else {
-      fail("an array where none may be");
+      fail("an array where none is allowed");
     }
     return true;
   }
 
   bool end_array() override {
-    place_ = Place::kTensor;
+    state_ = State::kTensor;
     return true;
   }
 
   bool number_unsigned(uint64_t value) override {
-    if (place_ == Place::kShape) {
+    if (state_ == State::kShape) {
       if (value > static_cast<uint64_t>(INT64_MAX)) fail_tensor("has an extent above 2^63");
       header_.entries.back().shape.push_back(static_cast<int64_t>(value));
       return true;
     }
-    if (place_ == Place::kOffsets) {
+    if (state_ == State::kOffsets) {
       if (offsets_.size() == 2) fail_tensor("has more than two data_offsets");
       offsets_.push_back(value);
       return true;
     }
-    fail("a number where none may be");
+    fail("a number where none is allowed");
   }
 
   bool string(std::string& text) override {
-    if (place_ == Place::kDType) {
+    if (state_ == State::kDType) {
       header_.entries.back().dtype = text;
-      place_ = Place::kTensor;
+      state_ = State::kTensor;
       return true;
     }
-    if (place_ == Place::kMetadata) {
+    if (state_ == State::kMetadata) {
       header_.metadata[metadata_key_] = text;
       return true;
     }
-    fail("a string where none may be");
+    fail("a string where none is allowed");
   }
 
-  bool null() override { fail("a null where none may be"); }
-  bool boolean(bool) override { fail("a boolean where none may be"); }
-  bool number_integer(int64_t) override { fail("a negative number where none may be"); }
+  bool null() override { fail("a null where none is allowed"); }
+  bool boolean(bool) override { fail("a boolean where none is allowed"); }
+  bool number_integer(int64_t) override { fail("a negative number where none is allowed"); }
   bool number_float(double, const std::string&) override {
-    fail("a number that is no 64-bit unsigned integer");
+    fail("a number that is not a 64-bit unsigned integer");
   }
-  bool binary(nlohmann::json::binary_t&) override { fail("binary data where none may be"); }
+  bool binary(nlohmann::json::binary_t&) override { fail("binary data where none are allowed"); }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
     fail("malformed JSON at header byte " + std::to_string(position));
   }
 
  private:
-  enum class Place {
+  enum class State {
     kStart,
     kRoot,
     kName,
@@ -168,15 +168,15 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
         "{}: tensor {} {}", origin_, quote_name(header_.entries.back().name), what);
   }
 
-  bool field(Field which, Place next) {
+  bool field(Field which, State next) {
     if ((fields_seen_ & which) != 0) fail_tensor("has a field twice");
     fields_seen_ |= which;
-    place_ = next;
+    state_ = next;
     return true;
   }
 
-  // Checks what can be known of a tensor alone: fields, dtype, overflow, and that size fits dtype
-  // and shape.
+  // Checks what can be checked for one tensor alone: fields, dtype, overflow, and that its size
+  // matches dtype and shape.
   void finish_tensor() {
     if (fields_seen_ != (kDTypeField | kShapeField | kOffsetsField)) {
       fail_tensor("lacks one of dtype, shape and data_offsets");
@@ -197,7 +197,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       fail_tensor("is too large");
     }
     if (static_cast<uint64_t>(bytes) != entry.end - entry.begin) {
-      fail_tensor(fmt::format("has {} bytes of data where {} of its shape need {}",
+      fail_tensor(fmt::format("has {} bytes of data, but {} of its shape needs {}",
                               entry.end - entry.begin,
                               entry.dtype,
                               bytes));
@@ -207,7 +207,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 
   SafetensorsHeader& header_;
   const std::string& origin_;
-  Place place_ = Place::kStart;
+  State state_ = State::kStart;
   unsigned fields_seen_ = 0;
   bool metadata_seen_ = false;
   std::vector<uint64_t> offsets_;
@@ -226,7 +226,7 @@ void check_names(const SafetensorsHeader& header, const std::string& origin) {
                           quote_name(std::string(*twice)));
 }
 
-// The tensors together must fill the rest of the file exactly.
+// Checks that the tensors together fill the rest of the file exactly, without gaps or overlaps.
 void check_tiling(SafetensorsHeader& header, uint64_t data_bytes, const std::string& origin) {
   std::sort(header.entries.begin(),
             header.entries.end(),
@@ -236,21 +236,21 @@ void check_tiling(SafetensorsHeader& header, uint64_t data_bytes, const std::str
   uint64_t position = 0;
   for (const SafetensorsEntry& entry : header.entries) {
     if (entry.begin != position) {
-      throw CheckpointError("{}: tensor {} begins at data byte {} where {} was expected: {}",
+      throw CheckpointError("{}: tensor {} begins at data byte {}, but {} was expected: {}",
                             origin,
                             quote_name(entry.name),
                             entry.begin,
                             position,
-                            entry.begin < position ? "tensors overlap" : "there is a hole");
+                            entry.begin < position ? "tensors overlap" : "there is a gap");
     }
     position = entry.end;
   }
   if (position != data_bytes) {
-    throw CheckpointError("{}: has {} bytes of tensor data where its header needs {}: {}",
+    throw CheckpointError("{}: has {} bytes of tensor data, but its header needs {}: {}",
                           origin,
                           data_bytes,
                           position,
-                          data_bytes < position ? "the file is cut short" : "bytes to spare");
+                          data_bytes < position ? "the file is truncated" : "bytes to spare");
   }
 }
 
@@ -268,7 +268,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
   std::memcpy(&length, prefix.data(), sizeof(length));
   if (length > kMaxSafetensorsHeaderBytes || length > file_bytes - sizeof(length)) {
     throw CheckpointError(
-        "{}: not a safetensors file, or cut short: its header claims {} bytes, the file has {} and "
+        "{}: not a safetensors file, or truncated: its header claims {} bytes, the file has {} and "
         "at most {} are allowed",
         origin,
         length,

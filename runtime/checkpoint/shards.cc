@@ -36,7 +36,7 @@ void check_model(const CheckpointState& state,
 void check_coverage(const CheckpointState& state,
                     const std::string& moment,
                     std::vector<std::string>& problems) {
-  const std::vector<Range> holes = left_out(state, moment);
+  const std::vector<Range> holes = absent_ranges(state, moment);
   auto hole = holes.begin();
   int64_t position = 0;
   const auto pass_holes = [&] {
@@ -110,7 +110,7 @@ std::vector<MomentPiece> moment_pieces(const CheckpointState& state, const std::
   return pieces;
 }
 
-std::vector<Range> left_out(const CheckpointState& state, const std::string& moment) {
+std::vector<Range> absent_ranges(const CheckpointState& state, const std::string& moment) {
   if (!is_moment(moment) || state.moments.empty() || moment == state.moments.front()) return {};
   const std::set<std::string> names(state.one_moment.begin(), state.one_moment.end());
   std::set<int64_t> begins = {state.flat_elements};

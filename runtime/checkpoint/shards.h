@@ -1,5 +1,5 @@
 #pragma once
-// How the files of a checkpoint divide its contents; shared by writer, reader and verifier.
+// How the files of a checkpoint divide its contents. Shared by writer, reader and verifier.
 
 #include <cstdint>
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-// "optimizer-00003-of-00008.safetensors", rank counted from 0.
+// "optimizer-00003-of-00008.safetensors"; ranks count from 0.
 std::string optimizer_file_name(int64_t rank, int64_t ranks);
 
-// One stored piece of an optimizer moment: flat elements [begin, begin + elements).
+// One stored piece of an optimizer moment: elements [begin, begin + elements) of the flat buffer.
 struct MomentPiece {
   int64_t begin = 0;
   int64_t elements = 0;
@@ -22,16 +22,16 @@ struct MomentPiece {
   size_t tensor = 0;  // index in that file's tensors
 };
 
-// All pieces of `moment` in ascending order. Throws CheckpointError on a tensor whose name is not
+// All pieces of `moment` in ascending order. Throws CheckpointError if a tensor's name is not
 // "<moment>.<begin>".
 std::vector<MomentPiece> moment_pieces(const CheckpointState& state, const std::string& moment);
 
-// Flat elements that there are none of in `moment`, increasing: of a second moment, the parameters
-// state.one_moment with the padding behind each.
-std::vector<Range> left_out(const CheckpointState& state, const std::string& moment);
+// The ranges of the flat buffer that `moment` does not have, in increasing order. For a second
+// moment these are the parameters of state.one_moment, each with the padding behind it.
+std::vector<Range> absent_ranges(const CheckpointState& state, const std::string& moment);
 
-// What does not fit together in the state, a line each: files missing or named twice, a model that
-// is not the layout, moments that the shards do not cover exactly once.
+// A line for each inconsistency of the state: files that are missing or listed twice, a model whose
+// tensors are not those of the layout, moments that the shards do not cover exactly once.
 std::vector<std::string> find_inconsistencies(const CheckpointState& state);
 
 }  // namespace lockstep

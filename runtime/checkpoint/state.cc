@@ -52,7 +52,7 @@ void fill(proto::CheckpointFile& message, const FileRecord& record) {
 FileRecord file_record(const proto::CheckpointFile& message, const std::string& origin) {
   FileRecord record;
   record.name = message.name();
-  // The name is joined to a folder: it must stay in it.
+  // The name is appended to a folder's path, so it must not lead out of that folder.
   if (record.name.empty() || record.name[0] == '.' || record.name.find('/') != std::string::npos) {
     throw CheckpointError("{}: {} is not a file of a checkpoint", origin, quote_name(record.name));
   }
@@ -72,26 +72,27 @@ NamedSlice named_slice(const proto::CheckpointSlice& message,
   NamedSlice slice;
   slice.name = message.name();
   slice.offset = message.offset();
-  bool sound = message.shape_size() <= Shape::kMaxRank && slice.offset >= 0;
+  bool is_valid = message.shape_size() <= Shape::kMaxRank && slice.offset >= 0;
   int64_t elements = 1;
-  for (int i = 0; sound && i < message.shape_size(); ++i) {
-    sound = message.shape(i) >= 0 && !__builtin_mul_overflow(elements, message.shape(i), &elements);
-    if (sound) slice.shape.append(message.shape(i));
+  for (int i = 0; is_valid && i < message.shape_size(); ++i) {
+    is_valid =
+        message.shape(i) >= 0 && !__builtin_mul_overflow(elements, message.shape(i), &elements);
+    if (is_valid) slice.shape.append(message.shape(i));
   }
   const int order = message.channels_last_size();
-  sound = sound && (order == 0 || (order >= 3 && order <= 5));
-  for (int i = 0; sound && i < order; ++i) {
-    sound = message.channels_last(i) > 0;
-    if (sound) slice.channels_last.append(message.channels_last(i));
+  is_valid = is_valid && (order == 0 || (order >= 3 && order <= 5));
+  for (int i = 0; is_valid && i < order; ++i) {
+    is_valid = message.channels_last(i) > 0;
+    if (is_valid) slice.channels_last.append(message.channels_last(i));
   }
-  if (sound && order > 0) {
+  if (is_valid && order > 0) {
     int64_t product = 1;
-    for (int i = 0; sound && i < order; ++i)
-      sound = !__builtin_mul_overflow(product, message.channels_last(i), &product);
-    sound = sound && product == elements;
+    for (int i = 0; is_valid && i < order; ++i)
+      is_valid = !__builtin_mul_overflow(product, message.channels_last(i), &product);
+    is_valid = is_valid && product == elements;
   }
-  if (!sound || elements > flat_elements || slice.offset > flat_elements - elements) {
-    throw CheckpointError("{}: layout: tensor {} does not lie in a flat buffer of {} elements",
+  if (!is_valid || elements > flat_elements || slice.offset > flat_elements - elements) {
+    throw CheckpointError("{}: layout: tensor {} does not fit into a flat buffer of {} elements",
                           origin,
                           quote_name(slice.name),
                           flat_elements);
@@ -161,14 +162,13 @@ CheckpointState parse_state(const std::string& text, const std::string& origin) 
   const std::string body = text.substr(0, last_line);
   if (text.substr(last_line) != kSelfKey + to_hex(hash_text(body)) + "\"\n") {
     throw CheckpointError(
-        "{}: damaged or cut short: its text does not have the checksum that its last line gives",
-        origin);
+        "{}: damaged or truncated: the checksum in its last line does not match its text", origin);
   }
   proto::CheckpointState message;
   FirstError error;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
-  parser.AllowUnknownField(true);  // a newer format is refused below, with a better message
+  parser.AllowUnknownField(true);  // a newer format is rejected below, with a better message
   if (!parser.ParseFromString(body, &message)) {
     throw CheckpointError("{}: {}", origin, error.message);
   }

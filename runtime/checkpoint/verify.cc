@@ -14,7 +14,7 @@ std::vector<std::string> verify_files(const std::filesystem::path& folder,
     try {
       const SafetensorsFile file = open_recorded(folder, record);
       if (file.header().entries.size() != record.tensors.size()) {
-        problems.push_back(fmt::format("{}: holds {} tensors where {} lists {}",
+        problems.push_back(fmt::format("{}: has {} tensors, but {} lists {}",
                                        file.path(),
                                        file.header().entries.size(),
                                        kStateFile,

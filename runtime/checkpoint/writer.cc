@@ -8,7 +8,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/publish.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -35,7 +35,8 @@ WrittenFile write_model_file(const fs::path& path,
                              std::map<std::string, std::string> metadata,
                              const WriteOptions& options) {
   std::vector<F32Tensor> tensors;
-  std::vector<std::vector<float>> reordered;  // what the file holds in another order
+  // Copies of the parameters that the file has in another order.
+  std::vector<std::vector<float>> reordered;
   reordered.reserve(slices.size());
   for (const NamedSlice& slice : slices) {
     const auto elements = static_cast<size_t>(slice.shape.elements());
@@ -47,7 +48,7 @@ WrittenFile write_model_file(const fs::path& path,
     }
     tensors.push_back({slice.name, file_extents(slice), {values, elements}});
   }
-  metadata["format"] = "pt";  // tells Python libraries that tensors are row-major, as PyTorch's are
+  metadata["format"] = "pt";  // declares row-major tensors, as in PyTorch, to Python libraries
   return write_safetensors(path, std::move(tensors), metadata, options);
 }
 
@@ -87,7 +88,7 @@ CheckpointWriter CheckpointWriter::join(const fs::path& root,
   if (!fs::is_directory(writer.temporary_, code)) {
     throw CheckpointError(
         "{}: does not exist on this host though rank 0 has created it: the run "
-        "folder must lie on a file system that all hosts share",
+        "folder must be on a file system that all hosts share",
         writer.temporary_.string());
   }
   return writer;
@@ -146,7 +147,7 @@ fs::path CheckpointWriter::commit(const CheckpointState& state) const {
     if (code && reach_ == Reach::kThisHost) continue;  // another host has it
     if (code || size != record.size) {
       throw CheckpointError(
-          "{}: {} where its writer reported {} bytes: the run folder must lie on "
+          "{}: {}, but its writer reported {} bytes: the run folder must be on "
           "a file system that all hosts share",
           path.string(),
           code ? code.message() : fmt::format("has {} bytes", size),
@@ -154,18 +155,20 @@ fs::path CheckpointWriter::commit(const CheckpointState& state) const {
     }
   }
   const std::string text = to_text(state);
-  if (text.size() > kMostStateBytes) {
-    throw CheckpointError("{}: {} has {} bytes, with {} allowed: larger buckets make fewer pieces",
-                          temporary_.string(),
-                          kStateFile,
-                          text.size(),
-                          kMostStateBytes);
+  if (text.size() > kMaxStateBytes) {
+    throw CheckpointError(
+        "{}: {} has {} bytes, but at most {} are allowed; a larger comm.bucket_mib "
+        "makes fewer pieces",
+        temporary_.string(),
+        kStateFile,
+        text.size(),
+        kMaxStateBytes);
   }
   FileWriter writer(temporary_ / kStateFile);
   writer.write(text);
   options_.durable ? writer.finish() : writer.close();
   sync_folder(temporary_);
-  sync_folder(root_.parent_path());  // which may be all that names the root
+  sync_folder(root_.parent_path());  // the root folder may be new: makes its name durable
   if (check_) check_();
   publish_checkpoint(temporary_, final_);
   return final_;

@@ -35,10 +35,10 @@ std::string text_of(const Message& section, const FieldDescriptor& field) {
 }
 
 static_assert(static_cast<int>(ChangeRule::kDecides) == proto::DECIDES &&
-              static_cast<int>(ChangeRule::kTold) == proto::TOLD &&
+              static_cast<int>(ChangeRule::kLogged) == proto::LOGGED &&
               static_cast<int>(ChangeRule::kFree) == proto::FREE);
 
-// What holds for a section holds for its fields, as far as they do not say otherwise.
+// The properties of a section apply to its fields, unless a field has its own.
 struct Inherited {
   ChangeRule rule = ChangeRule::kDecides;
   bool per_rank = false;
@@ -58,21 +58,25 @@ void add_values(const Message& section,
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
     if (note_of(field).expanded()) continue;
-    const Inherited own = inherited.below(field);
+    const Inherited properties = inherited.below(field);
     const std::string path = prefix + field.name();
     if (field.message_type() == nullptr || field.is_repeated()) {
       if (applies(section, field))
-        values.push_back({path, text_of(section, field), own.rule, own.per_rank});
+        values.push_back({path, text_of(section, field), properties.rule, properties.per_rank});
       continue;
     }
     if (!section.GetReflection()->HasField(section, &field)) continue;
     const bool choice = field.containing_oneof() != nullptr;
     if (choice) {
-      values.push_back({prefix.substr(0, prefix.size() - 1), field.name(), own.rule, own.per_rank});
+      values.push_back({prefix.substr(0, prefix.size() - 1),
+                        field.name(),
+                        properties.rule,
+                        properties.per_rank});
     } else if (note_of(field).presence() == proto::IF_GIVEN) {
-      values.push_back({path, kGiven, own.rule, own.per_rank});
+      values.push_back({path, kGiven, properties.rule, properties.per_rank});
     }
-    add_values(section.GetReflection()->GetMessage(section, &field), path + ".", own, values);
+    add_values(
+        section.GetReflection()->GetMessage(section, &field), path + ".", properties, values);
   }
 }
 
@@ -97,7 +101,7 @@ std::vector<FieldValue> field_values(const RunConfig& config) {
 std::vector<FieldChange> differences(const RunConfig& before, const RunConfig& now) {
   const std::vector<FieldValue> old_values = field_values(before), values = field_values(now);
   std::vector<FieldChange> changes;
-  std::vector<std::string> sections;  // that only one of them has
+  std::vector<std::string> sections;  // sections that only one of them has
   const auto known = [&](const std::string& path) {
     return std::any_of(sections.begin(), sections.end(), [&](const std::string& section) {
       return lies_in(path, section);

@@ -1,6 +1,6 @@
 #pragma once
-// All fields of a config as text, and where two configs differ: for ranks, which must have the same
-// one, and for runs that go on from a checkpoint.
+// The values of a config's fields as text, and the fields in which two configs differ. Used for
+// ranks, which must have the same config, and for runs that resume from a checkpoint.
 
 #include <string>
 #include <vector>
@@ -9,30 +9,30 @@
 
 namespace lockstep {
 
-// What it means for a run that goes on from a checkpoint when a field has another value: see Change
+// What it means for a run that resumes from a checkpoint if a field has another value: see Change
 // in schema/options.proto.
-enum class ChangeRule { kDecides, kTold, kFree };
+enum class ChangeRule { kDecides, kLogged, kFree };
 
 struct FieldValue {
-  std::string path;   // "schedule.lr"; of the choice among sections "optimizer"
-  std::string value;  // as a config has it; of a choice the section's name
+  std::string path;   // "schedule.lr"; for the choice among sections, "optimizer"
+  std::string value;  // as written in a config; for a choice, the section's name
   ChangeRule rule = ChangeRule::kDecides;
-  bool per_rank = false;  // ranks may have other values
+  bool per_rank = false;  // ranks may have different values
 };
 
 // The values of all fields that apply, in the order of the schema.
 std::vector<FieldValue> field_values(const RunConfig& config);
 
 struct FieldChange {
-  std::string path, before, now;  // values; "not given" where there is none
+  std::string path, before, now;  // values; "not given" if there is none
   ChangeRule rule = ChangeRule::kDecides;
 };
 
-// Where `now` differs from `before`, in the order of the schema. Of a section that only one of them
-// has the section is named, not its fields.
+// The fields in which `now` differs from `before`, in the order of the schema. If only one of them
+// has a section, the section is listed and not its fields.
 std::vector<FieldChange> differences(const RunConfig& before, const RunConfig& now);
 
-// Whether `path` is one of `names`, or lies in a section that is.
+// Whether `path` is one of `names` or is inside a section that is.
 bool is_named(const std::string& path, const std::vector<std::string>& names);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// A field of a message, to be asked about and changed.
+// A field of a message, to read or change.
 struct Member {
   Message* message;
   const FieldDescriptor* field;
@@ -27,7 +27,7 @@ struct Member {
   }
   void clear() const { message->GetReflection()->ClearField(message, field); }
   Message* section() const { return message->GetReflection()->MutableMessage(message, field); }
-  // Of numbers: one, or a list of them.
+  // Sets a number, or a list of numbers.
   void set(const std::vector<float>& numbers) const {
     const auto* reflection = message->GetReflection();
     if (!field->is_repeated()) return reflection->SetFloat(message, field, numbers.at(0));
@@ -39,7 +39,7 @@ struct Member {
   }
 };
 
-// The section of the choice that is given; null: none.
+// The section that the config gives for the choice; null if there is none.
 const FieldDescriptor* section_of(const Message& model) {
   return model.GetReflection()->GetOneofFieldDescriptor(
       model, model.GetDescriptor()->FindOneofByName("model"));
@@ -54,7 +54,7 @@ bool gives_task(const Message& model, const FieldDescriptor* section) {
                                 ->HasField(reflection->GetMessage(model, section), task);
 }
 
-// Files of IDX have numbers of their own: one for all channels.
+// IDX data has its own numbers, one for all channels.
 void expand_images(const ImageNormalisation& found, Message* config) {
   const Member data(config, "data");
   if (!data.given() || found.mean.empty()) return;
@@ -78,21 +78,21 @@ void expand_model(const ModelSource& model_in, Message* config) {
   const std::string folder = from.text();
   from.clear();
   if (folder.empty()) return;
-  if (!model_in) throw ConfigError("model.from: allowed: only in the config file of a command");
+  if (!model_in) throw ConfigError("model.from: is allowed only in the config file of a command");
   const FieldDescriptor* const given = section_of(*model.section());
   FoundModel found = model_in(folder, gives_task(*model.section(), given));
   RunConfig theirs;
   theirs.model = std::move(found.model);
   const auto complete = to_proto(theirs);
-  Message* const whole = Member(complete.get(), "model").section();
-  const FieldDescriptor* const there = section_of(*whole);
-  if (given != nullptr && given != there)
-    throw ConfigError("model.from: '{}' holds a model of section {}; the config gives section {}",
+  Message* const merged = Member(complete.get(), "model").section();
+  const FieldDescriptor* const found_section = section_of(*merged);
+  if (given != nullptr && given != found_section)
+    throw ConfigError("model.from: '{}' has a model of section {}, but the config has section {}",
                       folder,
-                      there->name(),
+                      found_section->name(),
                       given->name());
-  whole->MergeFrom(*model.section());
-  model.section()->CopyFrom(*whole);
+  merged->MergeFrom(*model.section());
+  model.section()->CopyFrom(*merged);
   const Member init_from(Member(config, "train").section(), "init_from");
   if (!init_from.given()) init_from.set(folder);
   expand_images(found.images, config);

@@ -1,5 +1,5 @@
 #pragma once
-// What stands in a config's text alone, replaced by what it stands for.
+// Expands what exists only in the text of a config: model.from.
 
 #include <google/protobuf/message.h>
 
@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-// Where `config`, a RunConfig, has model.from: the model that `model_in` finds there becomes the
-// config's, but for the fields that the config gives itself; train.init_from becomes the folder,
-// unless it is given; mean and std of data.image, or of data.idx, become the folder's where they are
-// not given and the folder has some; model.from is cleared. Throws ConfigError where the config has a section of
-// another model, and what model_in throws.
+// If `config`, a RunConfig, has model.from, reads that folder with `model_in`. The folder's model
+// becomes the config's, except for fields that the config sets itself. If not given,
+// train.init_from becomes the folder, and mean and std of data.image (or data.idx) become the
+// folder's, if it has them. model.from is cleared. Throws ConfigError if the config has a section
+// of another model, and passes on what model_in throws.
 void expand_model(const ModelSource& model_in, google::protobuf::Message* config);
 
 }  // namespace lockstep

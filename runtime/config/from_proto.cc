@@ -38,7 +38,7 @@ void check_value(const std::string& path, double value, const FieldDescriptor& f
 template <typename Value>
 void check_value(const std::string&, const Value&, const FieldDescriptor&) {}
 
-// Paths and column names become C strings or lines of text further down.
+// NUL bytes are rejected, because paths and column names become C strings or lines of text later.
 void check_value(const std::string& path, const std::string& value, const FieldDescriptor&) {
   if (value.find('\0') != std::string::npos) {
     refuse_value(path, in_quotes(value), "text without NUL bytes");
@@ -50,7 +50,7 @@ std::string element_path(const std::string& list, int index) {
   return list + "[" + std::to_string(index) + "]";
 }
 
-// Checks that text and lists which the schema requires are there, in `message` and below.
+// Checks that the text fields that the schema requires are given, in `message` and below.
 void check_required(const Message& message, const std::string& prefix) {
   const Reflection& from = *message.GetReflection();
   const auto& type = *message.GetDescriptor();
@@ -72,10 +72,10 @@ void check_required(const Message& message, const std::string& prefix) {
   }
 }
 
-// Reads the fields of one section: a visitor for visit_fields().
+// Reads the fields of one section. A visitor for visit_fields().
 class SectionReader {
  public:
-  // `message` must outlive the reader; `path` is "" for the whole configuration.
+  // `message` must outlive the reader; `path` is "" for the root.
   SectionReader(const Message& message, std::string path)
       : message_(message), from_(*message.GetReflection()), path_(std::move(path)) {}
 
@@ -145,7 +145,7 @@ class SectionReader {
     visit_fields(below, section);
   }
 
-  // The value, or the default where the message does not set the field.
+  // Gets the value, or the default if the message does not set the field.
   void get(const FieldDescriptor* f, bool& value) { value = from_.GetBool(message_, f); }
   void get(const FieldDescriptor* f, int64_t& value) { value = from_.GetInt64(message_, f); }
   void get(const FieldDescriptor* f, uint64_t& value) { value = from_.GetUInt64(message_, f); }

@@ -6,10 +6,10 @@
 
 namespace lockstep {
 
-// The structs that `message`, a RunConfig, describes; fields that it does not set have their
-// defaults. Throws ConfigError for a value outside its own limit, for a field that is set where it
-// does not apply, and for a missing model, data source, optimizer or file; relations between fields
-// are left to validate().
+// Converts `message`, a RunConfig, to the structs. Fields that are not set get their defaults.
+// Throws ConfigError for a value outside its limit, for a field that is set but does not apply, and
+// for a missing model, data source, optimizer or file. Relations between fields are checked by
+// validate().
 RunConfig from_proto(const google::protobuf::Message& message);
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// One value for each channel: as configured, or the default.
+// One value per channel: as configured, or the default.
 std::vector<float> per_channel(const char* field,
                                const std::vector<float>& given,
                                const std::vector<float>& of_imagenet,

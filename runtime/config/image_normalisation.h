@@ -1,5 +1,5 @@
 #pragma once
-// What images are normalised with before a model sees them.
+// How images are normalised before a model sees them.
 
 #include <cstddef>
 #include <vector>
@@ -8,15 +8,16 @@
 
 namespace lockstep {
 
-// A channel of a pixel becomes (byte / 255 - mean) / std.
+// Each channel of a pixel becomes (byte / 255 - mean) / std.
 struct ImageNormalisation {
-  std::vector<float> mean, std;  // (channels), or one for all of them
+  std::vector<float> mean, std;  // (channels), or one value for all of them
 
   friend bool operator==(const ImageNormalisation&, const ImageNormalisation&) = default;
 };
 
-// Of images of so many channels, one value for each: what the config says, or the defaults of
-// data.image. Throws ConfigError where it has another number of values.
+// The normalisation for images of this many channels, one value per channel: the config's or, if
+// none is given, the defaults of data.image. Throws ConfigError if the config has another number of
+// values.
 ImageNormalisation normalisation_of(const DataConfig& data, size_t channels);
 
 }  // namespace lockstep

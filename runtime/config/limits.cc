@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-// Templated on the type of the field so that the message shows 0.1f as 0.1. A NaN compares false;
-// an infinite bound is open, which keeps infinities out.
+// A template, so that the message prints a float 0.1f as 0.1. A NaN compares false, and an infinite
+// bound is open, which excludes infinities.
 template <typename Real>
 void check_real(std::string_view field, Real value, const RealLimit& limit) {
   const bool above = limit.low_open ? value > limit.low : value >= limit.low;
@@ -42,9 +42,9 @@ std::string describe(const RealLimit& limit) {
 }
 
 std::string in_quotes(std::string_view text) {
-  constexpr size_t kLongest = 100;
-  size_t length = std::min(text.size(), kLongest);
-  if (length < text.size()) {  // not within a UTF-8 character
+  constexpr size_t kMaxBytes = 100;
+  size_t length = std::min(text.size(), kMaxBytes);
+  if (length < text.size()) {  // do not split a UTF-8 character
     while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
   }
   std::string result = "'";

@@ -1,5 +1,5 @@
 #pragma once
-// Limits of single fields, and the one form in which a value outside its limit is refused.
+// Limits of single fields, and the uniform message for a value outside its limit.
 
 #include <cstdint>
 #include <limits>
@@ -18,7 +18,7 @@ struct IntegerLimit {
 
 inline constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
-// Finite numbers from low to high; an open end leaves the end itself out. An infinite end must be
+// Finite numbers from low to high. An open end excludes the bound itself. An infinite bound must be
 // open.
 struct RealLimit {
   double low = -kNoBound;
@@ -30,12 +30,12 @@ struct RealLimit {
 // The limit of the integer field at `path`: integer_limit_of("train.steps").
 IntegerLimit integer_limit_of(std::string_view path);
 
-// What a limit allows, in words: "1..1000", "a number in [0, 1)", "a finite number > 0".
+// A limit in words: "1..1000", "a number in [0, 1)", "a finite number > 0".
 std::string describe(const IntegerLimit& limit);
 std::string describe(const RealLimit& limit);
 
-// 'text' in quotes, control characters and quotes escaped so that it stays on one line, cut to
-// 100 bytes.
+// 'text' in quotes. Control characters and quotes are escaped, so that it stays on one line; the
+// text is truncated to 100 bytes.
 std::string in_quotes(std::string_view text);
 
 // Throws "FIELD: value is VALUE; allowed: ALLOWED".
@@ -46,7 +46,8 @@ template <typename Value>
   throw ConfigError("{}: value is {}; allowed: {}", field, value, allowed);
 }
 
-// Throws unless the value is within the limit. NaN and infinities are outside every limit.
+// Throws ConfigError unless the value is within the limit. NaN and infinities are outside every
+// limit.
 void check_limit(std::string_view field, int64_t value, const IntegerLimit& limit);
 void check_limit(std::string_view field, float value, const RealLimit& limit);
 void check_limit(std::string_view field, double value, const RealLimit& limit);

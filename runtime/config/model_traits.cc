@@ -6,7 +6,9 @@
 
 namespace lockstep {
 
-std::string ModelTraits::told(const char* field_name, int64_t count, const char* what) const {
+std::string ModelTraits::describe_count(const char* field_name,
+                                        int64_t count,
+                                        const char* what) const {
   return file.empty() ? fmt::format("{} is {}", field(field_name), count)
                       : fmt::format("{} ({}) has {} {}{}",
                                     in_quotes(file),
@@ -22,7 +24,7 @@ void ModelTraits::refuse(const char* field_name,
                          const std::string& open,
                          const std::string& allowed) const {
   if (file.empty()) refuse_value(field(field_name), count, open + allowed);
-  throw ConfigError("{}; allowed: {}", told(field_name, count, what), allowed);
+  throw ConfigError("{}; allowed: {}", describe_count(field_name, count, what), allowed);
 }
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ std::vector<std::string> names_of_values(const EnumDescriptor& type) {
   return names;
 }
 
-// Levenshtein distance, upper and lower case being equal. One row of the table at a time.
+// The Levenshtein distance, ignoring case. Keeps one row of the table at a time.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -98,7 +98,7 @@ std::string section_name(const Descriptor& type) {
   for (const SchemaField& entry : schema_fields()) {
     if (entry.field->message_type() == &type) return entry.path;
   }
-  LOCKSTEP_CHECK(false, "{} is no section", type.full_name());
+  LOCKSTEP_CHECK(false, "{} is not a section", type.full_name());
   return "";
 }
 
@@ -123,7 +123,8 @@ std::string describe_type(const FieldDescriptor& field) {
 }
 
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates) {
-  // A third of the letters may differ: enough for two swapped letters in a word of four or more.
+  // A third of the letters may differ. That is enough for two swapped letters in a word of four or
+  // more.
   size_t best_distance = (name.size() + 2) / 3 + 1;
   const std::string* best = nullptr;
   for (const std::string& candidate : candidates) {
@@ -133,7 +134,7 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& ca
       best = &candidate;
     }
   }
-  // Or it is the beginning of a longer name: "warmup" for "warmup_steps".
+  // The name may also be the beginning of a longer one: "warmup" for "warmup_steps".
   for (const std::string& candidate : candidates) {
     if (best == nullptr && name.size() >= 3 && candidate.starts_with(name)) best = &candidate;
   }
@@ -144,10 +145,10 @@ namespace {
 
 bool equal_names(std::string_view a, std::string_view b) { return edit_distance(a, b) == 0; }
 
-// " did you mean 'train.lanes'? ..." where others call fields by this name: those of the section
-// before others. Empty: nobody does.
+// " did you mean 'train.lanes'? ..." if other programs use this name for one of our fields. Fields
+// of the same section take precedence. Empty if there is no such field.
 std::string other_name_hint(const Descriptor& type, std::string_view name) {
-  constexpr size_t kMostPlaces = 4;
+  constexpr size_t kMaxPlaces = 4;
   std::vector<std::string> here, elsewhere;
   std::string but;
   for (const SchemaField& entry : schema_fields()) {
@@ -159,7 +160,7 @@ std::string other_name_hint(const Descriptor& type, std::string_view name) {
     }
   }
   if (here.empty()) here = elsewhere;
-  if (here.empty() || here.size() > kMostPlaces) return "";
+  if (here.empty() || here.size() > kMaxPlaces) return "";
   return fmt::format(" did you mean '{}'?{}", join(here, "' or '"), but);
 }
 
@@ -177,14 +178,14 @@ std::string other_value_hint(const EnumDescriptor& type, std::string_view name) 
 }  // namespace
 
 std::string unknown_field_message(const Descriptor& type, std::string_view name) {
-  // A name that exists in another section is in the wrong place rather than misspelt.
-  constexpr size_t kMostPlaces = 3;
+  // A name that exists in another section is probably misplaced, not misspelt.
+  constexpr size_t kMaxPlaces = 3;
   std::vector<std::string> elsewhere;
   for (const SchemaField& entry : schema_fields_named(name)) elsewhere.push_back(entry.path);
   const std::vector<std::string> names = names_of_fields(type);
   std::string hint = other_name_hint(type, name);
   if (hint.empty())
-    hint = elsewhere.empty() || elsewhere.size() > kMostPlaces
+    hint = elsewhere.empty() || elsewhere.size() > kMaxPlaces
                ? suggestion(name, names)
                : fmt::format(" did you mean '{}'?", join(elsewhere, "' or '"));
   return fmt::format("unknown field {} in {};{} allowed: {}",

@@ -1,5 +1,5 @@
 #pragma once
-// Names of the schema's fields and enum values, for messages that say what is allowed.
+// Names of the schema's fields and enum values, for messages that list allowed values.
 
 #include <google/protobuf/descriptor.h>
 
@@ -15,16 +15,16 @@ struct SchemaField {
   const google::protobuf::FieldDescriptor* field;
 };
 
-// Every field below RunConfig, sections included, in schema order.
+// Every field below RunConfig, including sections, in schema order.
 const std::vector<SchemaField>& schema_fields();
 
-// The field at `path`; null where there is none.
+// The field at `path`; null if there is none.
 const google::protobuf::FieldDescriptor* find_field(std::string_view path);
 
-// The paths of the fields called `name`, anywhere in the schema.
+// All fields with this name, anywhere in the schema.
 std::vector<SchemaField> schema_fields_named(std::string_view name);
 
-// Where the message of `type` stands: "model.gpt", "the config".
+// The path of the section with this message type: "model.gpt", "the config".
 std::string section_name(const google::protobuf::Descriptor& type);
 
 // The parts with `separator` between them.
@@ -33,10 +33,10 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 // The names of a message's fields: "layers, heads, width".
 std::string field_names(const google::protobuf::Descriptor& type);
 
-// What a field takes, in words: "a whole number", "one of FAIL, SKIP, REPLACE".
+// The type of a field in words: "a whole number", "one of FAIL, SKIP, REPLACE".
 std::string describe_type(const google::protobuf::FieldDescriptor& field);
 
-// " did you mean 'width'?" where one of `candidates` is a near match of `name`, else "".
+// " did you mean 'width'?" if one of `candidates` is similar to `name`, otherwise "".
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates);
 
 // "unknown field 'widht' in model.gpt; did you mean 'width'? allowed: layers, heads, ..."

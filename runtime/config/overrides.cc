@@ -32,7 +32,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// The whole of `text` as a number; none when anything else stands there or it is out of range.
+// All of `text` as a number. No value if it has anything else or is out of range.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};
@@ -144,8 +144,8 @@ void set_section(const std::string& path,
   message->GetReflection()->MutableMessage(message, &field)->Clear();
 }
 
-// `text`: sections as a config spells them, "{match: \"bias\"}" or several in brackets; they take the
-// place of those that are there.
+// `text` has sections as a config spells them: "{match: \"bias\"}", or several in brackets. They
+// replace the existing ones.
 void set_sections(const std::string& path,
                   std::string_view text,
                   const FieldDescriptor& field,

@@ -1,5 +1,6 @@
 #include "runtime/config/parse.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "runtime/base/error.h"
@@ -36,14 +37,15 @@ RunConfig valid_config(const google::protobuf::Message& message) {
 
 std::string read_config_text(const std::filesystem::path& path) {
   try {
-    return read_file(path, kMostConfigBytes);
+    return read_file(path, kMaxConfigBytes);
   } catch (const IoError& error) {
     if (error.error_number() == EFBIG) {
       throw ConfigError(
-          "{}: too large for a config; allowed: at most {} bytes", path.string(), kMostConfigBytes);
+          "{}: too large for a config; allowed: at most {} bytes", path.string(), kMaxConfigBytes);
     }
-    throw ConfigError("config: {}; allowed: the path of a file in protobuf text format",
-                      error.what());
+    std::string message = error.what();  // "cannot open 'x': No such file or directory"
+    message.insert(std::min(message.find('\''), message.size()), "config ");
+    throw ConfigError("{}", message);
   }
 }
 

@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-// An ECMAScript expression of the field at `path`, which is searched for in names. Searching takes
-// no more than polynomial time, whatever the expression.
+// The ECMAScript expression of the field at `path`, which is searched for in names. A search takes
+// polynomial time, whatever the expression.
 class Pattern {
  public:
-  // Throws ConfigError where `text` is none.
+  // Throws ConfigError if `text` is not a valid expression.
   Pattern(const std::string& path, const std::string& text);
   ~Pattern();
   Pattern(Pattern&&) noexcept;

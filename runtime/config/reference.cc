@@ -67,7 +67,7 @@ std::string limit_of(const FieldDescriptor& field) {
   }
 }
 
-// The field's own rule, or that of the nearest section which has one.
+// The field's own rule, or that of the nearest enclosing section that has one.
 std::string on_change_of(const SchemaField& entry) {
   std::string path = entry.path;
   proto::Change change = proto::DECIDES;
@@ -83,8 +83,8 @@ std::string on_change_of(const SchemaField& entry) {
   }
   switch (change) {
     case proto::FREE: return "another value changes no bit";
-    case proto::TOLD: return "another value is named in the log, and the run goes on with it";
-    default: return "another value is refused, unless --allow-change names the field";
+    case proto::LOGGED: return "another value is reported in the log, and the run resumes with it";
+    default: return "another value is rejected, unless --allow-change names the field";
   }
 }
 
@@ -102,7 +102,7 @@ FieldReference reference_of(const SchemaField& entry) {
   reference.required = note.required();
   reference.about = note.about();
   if (reference.is_section && field.is_repeated())
-    reference.about += " The section may stand any number of times.";
+    reference.about += " The section may occur any number of times.";
   if (!reference.is_section) reference.on_change = on_change_of(entry);
   const size_t dot = entry.path.rfind('.');
   const std::string section = dot == std::string::npos ? "" : entry.path.substr(0, dot);

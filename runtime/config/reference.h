@@ -1,5 +1,6 @@
 #pragma once
-// What the schema says of each field, as plain text: for `lockstep config` and configs/FIELDS.md.
+// The schema's documentation of each field as plain text, for `lockstep config` and
+// configs/FIELDS.md.
 
 #include <string>
 #include <string_view>
@@ -16,23 +17,23 @@ struct FieldReference {
   std::string path;  // "train.lanes"
   std::string name;  // "lanes"
   bool is_section = false;
-  bool is_choice = false;     // a section of which its own section has exactly one
+  bool is_choice = false;     // a section that is a member of a oneof
   std::string type;           // "whole number", "list of text", "name" (of an enum), "section"
-  std::string default_value;  // as a config has it, quotes included; empty where there is none
+  std::string default_value;  // as written in a config, quotes included; empty if there is none
   std::string unit;           // "samples"; may be empty
   std::string limit;          // "1..4096", "a number in [0, 1)"; may be empty
   std::string when;           // "only with schedule.kind STEP"; empty: always
-  std::string required;       // what must be given; empty: it may be left out
-  std::string on_change;      // of a field: what happens when a run goes on with another value
+  std::string required;       // what must be given; empty: optional
+  std::string on_change;      // for a field: what happens if a run resumes with another value
   std::string about;
-  std::vector<ValueReference> values;  // of an enum
+  std::vector<ValueReference> values;  // for an enum
 };
 
 // All fields and sections below RunConfig, in schema order, each section before its fields.
 const std::vector<FieldReference>& field_references();
 
-// The field or section at the path `name`; else all whose path ends in .NAME; empty: all. Throws
-// ConfigError, with near matches, where there are none.
+// The field or section at the path `name`; otherwise all whose path ends in .NAME; all if `name` is
+// empty. Throws ConfigError, with near matches, if there are none.
 std::vector<FieldReference> find_references(std::string_view name);
 
 // The fields and sections directly below a section.

@@ -10,15 +10,16 @@ namespace {
 
 constexpr const char* kBeginning = R"(# Every field of a config
 
-Made of the schema in [`runtime/config/schema/`](../runtime/config/schema/) by
-`build/release/launcher/lockstep config --reference > configs/FIELDS.md`; a test compares the two. `lockstep config FIELD` says the
-same of one field, and `lockstep config --defaults CONFIG` shows a config with all that it leaves out.
+Generated from the schema in [`runtime/config/schema/`](../runtime/config/schema/) by
+`build/release/launcher/lockstep config --reference > configs/FIELDS.md`; a test compares the two.
+`lockstep config FIELD` prints the same for one field, and `lockstep config --defaults CONFIG`
+prints a config with all defaults.
 [README.md](README.md) has examples and the formats of data.
 
 A field that is left out has its default. `--set train.lanes=4` changes a field on the command line.
 )";
 
-// Text as Markdown shows it: "<name>" would be taken for HTML, and a bar ends a cell of a table.
+// Escapes text for Markdown: "<name>" would be taken for HTML, and a bar would end a table cell.
 std::string plain(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -30,7 +31,7 @@ std::string plain(const std::string& text) {
 
 std::string code(const std::string& text) { return "`" + text + "`"; }
 
-// The heading of a section, and the link to it.
+// The heading of a section.
 std::string heading(const FieldReference& section) {
   const auto depth = 2 + std::count(section.path.begin(), section.path.end(), '.');
   return fmt::format("\n{} {}\n\n", std::string(static_cast<size_t>(depth), '#'), section.path);
@@ -84,7 +85,7 @@ std::string row(const FieldReference& field) {
                      about_cell(field));
 }
 
-// The table of the fields among `fields`; empty where there are only sections.
+// The table of the fields among `fields`; empty if there are only sections.
 std::string table(const std::vector<FieldReference>& fields) {
   std::string rows;
   for (const FieldReference& field : fields)
@@ -92,7 +93,7 @@ std::string table(const std::vector<FieldReference>& fields) {
   return rows.empty() ? "" : "\n" + (kTableHead + rows);
 }
 
-// "Exactly one of: [a.b](#ab), ...", and the sections that are no choice.
+// "Exactly one of: [a.b](#ab), ...", and the sections that are not part of a choice.
 std::string sections(const std::vector<FieldReference>& fields) {
   std::vector<std::string> choices, others;
   for (const FieldReference& field : fields)

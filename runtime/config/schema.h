@@ -1,7 +1,7 @@
 #pragma once
-// The schema of the configuration, runtime/config/schema/: one place for the names, types, defaults
-// and limits of all fields. Messages are read and written by reflection alone, so that no classes
-// are compiled for them.
+// The schema of the configuration, runtime/config/schema/: the single source for names, types,
+// defaults and limits of all fields. Messages are read and written by reflection, so no classes are
+// compiled for them.
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -15,28 +15,29 @@
 
 namespace lockstep {
 
-// A FileDescriptorSet; generator/ writes it.
+// A serialised FileDescriptorSet, which generator/ writes.
 extern const char kSchemaBytes[];
 extern const size_t kSchemaSize;
 
-// The message RunConfig; lives as long as the program.
+// The message RunConfig. It lives as long as the program.
 const google::protobuf::Descriptor& config_type();
 
 // A RunConfig without any field set.
 std::unique_ptr<google::protobuf::Message> new_config_message();
 
-// What the schema says of a field.
+// The schema's note on a field.
 const proto::FieldNote& note_of(const google::protobuf::FieldDescriptor& field);
 
-// The limit of an int64, and of a float or double, or of each element of a list of them.
+// The limit of an int64, or of a float or double; for a list, of each element.
 IntegerLimit integer_limit(const google::protobuf::FieldDescriptor& field);
 RealLimit real_limit(const google::protobuf::FieldDescriptor& field);
 
-// Whether `message` gives a field of its type a meaning; see When in options.proto.
+// Whether the field has a meaning in `message`, given its other fields; see When in options.proto.
 bool applies(const google::protobuf::Message& message,
              const google::protobuf::FieldDescriptor& field);
 
-// When a field with `when` in the section `section` has a meaning: "only with schedule.kind STEP".
+// The condition under which a field with `when` in the section `section` applies: "only with
+// schedule.kind STEP".
 std::string when_words(const std::string& section, const google::protobuf::FieldDescriptor& field);
 
 }  // namespace lockstep

@@ -1,12 +1,12 @@
 #pragma once
-// What a model predicts, in the terms of its evaluation, and which metrics are of it.
+// What a model predicts, for its evaluation, and which metrics apply to it.
 
 #include "runtime/config/model_traits.h"
 
 namespace lockstep {
 
 enum class Task {
-  kOther,    // language modelling, which has its perplexity; nothing
+  kOther,    // language modelling, which has its perplexity, or nothing
   kClasses,  // one of several, by softmax
   kYesNo,    // one output, by sigmoid
   kValues
@@ -21,10 +21,12 @@ inline Task task_of(const ModelTraits& model) {
   if (of_text && !classifies_text) return Task::kOther;
   if (model.loss == Loss::kMeanSquaredError) return Task::kValues;
   if (model.loss == Loss::kSoftmaxCrossEntropy) return Task::kClasses;
-  return model.outputs <= 1 ? Task::kYesNo : Task::kOther;  // several answers have no one F1
+  // Several yes-or-no answers have no single F1.
+  return model.outputs <= 1 ? Task::kYesNo : Task::kOther;
 }
 
-// Whether evaluations of the model have it; where outputs are left to the data, whether they may.
+// Whether evaluations of the model have the metric. If the number of outputs comes from the data:
+// whether they may have it.
 inline bool has_metric(const ModelTraits& model, EvalConfig::Metric metric) {
   using Metric = EvalConfig::Metric;
   const Task task = task_of(model);

@@ -18,9 +18,9 @@ namespace {
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
 
-constexpr int kMostNesting = 100;
+constexpr int kMaxNesting = 100;
 
-// Keeps the first error: the ones after it are usually its consequences.
+// Keeps the first error; later ones are usually consequences of it.
 class FirstError final : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line,
@@ -41,7 +41,7 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
   std::string message_;
 };
 
-// Whether `section`, null where it is not given itself, has a field of that name.
+// Whether `section`, null if it is not given itself, has a field of that name.
 bool gives(const Message* section, const std::string& name) {
   if (section == nullptr) return false;
   const auto* field = section->GetDescriptor()->FindFieldByName(name);
@@ -50,7 +50,7 @@ bool gives(const Message* section, const std::string& name) {
                               : reflection.HasField(*section, field);
 }
 
-// The section of that name, of a list the one of that index; null where it is not given.
+// The section of that name, or for a list the one at `index`; null if it is not given.
 const Message* section_below(const Message* section, const std::string& name, int index) {
   if (!gives(section, name)) return nullptr;
   const auto* field = section->GetDescriptor()->FindFieldByName(name);
@@ -62,14 +62,14 @@ const Message* section_below(const Message* section, const std::string& name, in
 }  // namespace
 
 std::unique_ptr<Message> parse_text(const std::string& text, const std::string& origin) {
-  if (text.size() > kMostConfigBytes) {
+  if (text.size() > kMaxConfigBytes) {
     throw ConfigError(
-        "{}: size is {} bytes; allowed: at most {}", origin, text.size(), kMostConfigBytes);
+        "{}: size is {} bytes; allowed: at most {}", origin, text.size(), kMaxConfigBytes);
   }
   FirstError error;
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
-  parser.SetRecursionLimit(kMostNesting);
+  parser.SetRecursionLimit(kMaxNesting);
   std::unique_ptr<Message> message = new_config_message();
   if (!parser.ParseFromString(text, message.get())) {
     throw ConfigError(
@@ -89,8 +89,9 @@ std::string print_text(const Message& message) {
 
 std::string print_with_origins(const Message& all, const Message& given) {
   std::istringstream lines(print_text(all));
-  std::vector<const Message*> sections{&given};                // that a line lies in
-  std::map<std::pair<const Message*, std::string>, int> seen;  // sections of a name in another
+  std::vector<const Message*> sections{&given};  // the enclosing sections of the line
+  // The number of sections with a name so far.
+  std::map<std::pair<const Message*, std::string>, int> seen;
   std::string text;
   for (std::string line; std::getline(lines, line);) {
     const size_t begin = line.find_first_not_of(' ');

@@ -40,8 +40,9 @@ size_t offset_of(std::string_view text, int line, int column) {
   return offset;
 }
 
-// Errors that the library notices only after it has read past the name or value that they are
-// about, perhaps into the next line; and which quoted part of the message that is.
+// An error that the library reports only after it has read past the offending name or value,
+// perhaps into the next line. `part`: the index of the quoted part of the message that has the name
+// or value.
 struct LateError {
   std::string_view beginning;
   size_t part;
@@ -54,7 +55,7 @@ constexpr LateError kLateErrors[] = {
     {"Field ", 0},
 };
 
-// Where the offending name or value begins.
+// The offset of the offending name or value.
 size_t culprit_offset(std::string_view text,
                       size_t offset,
                       std::string_view message,
@@ -67,8 +68,8 @@ size_t culprit_offset(std::string_view text,
   return offset;
 }
 
-// The field whose value stands after `before` on the same line ("train { steps: " -> "steps"), or
-// "" when there is none.
+// The field whose value follows `before` on the same line ("train { steps: " -> "steps"); "" if
+// there is none.
 std::string field_before(std::string_view before) {
   const size_t colon = before.rfind(':');
   if (colon == std::string_view::npos) return "";
@@ -82,13 +83,13 @@ std::string field_before(std::string_view before) {
   return std::string(before.substr(begin, end - begin));
 }
 
-// What to call one of the `fields` of the same name: by its path where that is certain.
+// The path of the field if it is unique; otherwise its name.
 std::string name_of(const std::vector<SchemaField>& fields) {
   return fields.size() == 1 ? fields[0].path : fields[0].field->name();
 }
 
-// "train.steps: Expected integer, got: \"abc\"; allowed: a whole number", for an error about the
-// type of a value whose field is found on its line.
+// "train.steps: Expected integer, got: \"abc\"; allowed: a whole number": the message for an error
+// in the type of a value, if its field is found on its line.
 std::optional<std::string> explain_type(const std::string& message, std::string_view before) {
   const bool about_type = message.starts_with("Expected ") || message.starts_with("Integer ") ||
                           message.starts_with("Invalid value ");
@@ -103,7 +104,7 @@ std::optional<std::string> explain_type(const std::string& message, std::string_
   return fmt::format("{}: {}; allowed: {}", name_of(fields), message, allowed);
 }
 
-// An unknown field or enum value, with the names that this schema has.
+// The message for an unknown field or enum value, with the names in the schema.
 std::optional<std::string> explain_name(std::string_view message,
                                         const std::vector<std::string>& parts) {
   if (parts.size() != 2) return std::nullopt;
@@ -138,11 +139,11 @@ std::string describe_text_error(std::string_view text,
   if (!explained) {
     explained = explain_type(message, text.substr(line_begin, offset - line_begin));
   }
-  if (!explained) {  // the library's words, with the line that they are about
-    std::string_view whole = text.substr(line_begin);
-    whole = whole.substr(0, whole.find('\n'));
-    whole.remove_prefix(std::min(whole.find_first_not_of(" \t"), whole.size()));
-    explained = fmt::format("{} (in {})", message, in_quotes(whole));
+  if (!explained) {  // the library's message, with the line
+    std::string_view error_line = text.substr(line_begin);
+    error_line = error_line.substr(0, error_line.find('\n'));
+    error_line.remove_prefix(std::min(error_line.find_first_not_of(" \t"), error_line.size()));
+    explained = fmt::format("{} (in {})", message, in_quotes(error_line));
   }
   return fmt::format("{}:{}: {}", line_number, offset - line_begin + 1, *explained);
 }

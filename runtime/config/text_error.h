@@ -5,9 +5,10 @@
 
 namespace lockstep {
 
-// Rewrites one error of protobuf's text parser as "LINE:COLUMN: ...", counted from 1, in bytes,
-// pointing at the offending name or value, with the field and what is allowed where they are known.
-// `line` and `column` are the parser's: from 0, a tab moving the column to a multiple of 8.
+// Rewrites an error of protobuf's text parser as "LINE:COLUMN: ...", counted from 1, in bytes,
+// pointing at the offending name or value, with the field and what is allowed if they are known.
+// `line` and `column` are the parser's: they count from 0, and a tab moves the column to a multiple
+// of 8.
 std::string describe_text_error(std::string_view text,
                                 int line,
                                 int column,

@@ -18,7 +18,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Writes the fields of one section: a visitor for visit_fields().
+// Writes the fields of one section. A visitor for visit_fields().
 class SectionWriter {
  public:
   // Writes to `message`, which must outlive the writer.
@@ -97,7 +97,7 @@ class SectionWriter {
 std::unique_ptr<Message> to_proto(const RunConfig& config, Sections sections) {
   std::unique_ptr<Message> message = new_config_message();
   SectionWriter writer(message.get(), sections);
-  RunConfig copy = config;  // visitors take fields that they may change
+  RunConfig copy = config;  // a visitor gets mutable references
   visit_fields(writer, copy);
   return message;
 }

@@ -11,8 +11,8 @@ namespace lockstep {
 // Which of the sections with presence IF_CHANGED are written.
 enum class Sections { kChanged, kAll };
 
-// A RunConfig message with every field of `config` set that applies to it, so that from_proto gives
-// back an equal config. Does not validate.
+// A RunConfig message with every field of `config` that applies, so that from_proto() returns an
+// equal config. Does not validate.
 std::unique_ptr<google::protobuf::Message> to_proto(const RunConfig& config,
                                                     Sections sections = Sections::kChanged);
 

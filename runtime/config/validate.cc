@@ -70,7 +70,7 @@ void validate_optimizer(const OptimizerConfig& optimizer) {
   if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0) {
     refuse_value("optimizer.sgd.nesterov",
                  sgd->nesterov,
-                 "true only with optimizer.sgd.momentum above 0, which is 0");
+                 "false; true only with optimizer.sgd.momentum above 0");
   }
 }
 
@@ -79,11 +79,10 @@ void validate_muon(const RunConfig& config) {
   if (muon == nullptr) return;
   Pattern("optimizer.muon.adamw_match", muon->adamw_match);
   if (config.comm.power_sgd_rank > 0)
-    refuse_value(
-        "comm.power_sgd_rank",
-        config.comm.power_sgd_rank,
-        "0 with optimizer.muon, which would make what is left of a gradient of few factors "
-        "orthogonal");
+    refuse_value("comm.power_sgd_rank",
+                 config.comm.power_sgd_rank,
+                 "0 with optimizer.muon, which cannot make a gradient orthogonal that PowerSGD "
+                 "approximates");
 }
 
 void validate_guard(const RunConfig& config) {
@@ -135,12 +134,12 @@ void validate_schedule(const ScheduleConfig& schedule) {
   if (schedule.warmup_steps > 0 && schedule.kind == Kind::kOneCycle) {
     refuse_value("schedule.warmup_steps",
                  schedule.warmup_steps,
-                 "0 with schedule.kind ONE_CYCLE, which rises by itself");
+                 "0 with schedule.kind ONE_CYCLE, which has its own warm-up");
   }
   if (schedule.decay_steps > 0 && schedule.kind != Kind::kWarmupStableDecay) {
     refuse_value("schedule.decay_steps",
                  schedule.decay_steps,
-                 "0, or above it only with schedule.kind WARMUP_STABLE_DECAY");
+                 "0; above 0 only with schedule.kind WARMUP_STABLE_DECAY");
   }
   if (schedule.decay_steps == 0 && schedule.kind == Kind::kWarmupStableDecay) {
     throw ConfigError(
@@ -152,16 +151,15 @@ void validate_schedule(const ScheduleConfig& schedule) {
 void validate_eval(const RunConfig& config) {
   const EvalConfig& eval = config.eval;
   if (eval.early_stop_patience > 0 && eval.every == 0) {
-    refuse_value("eval.early_stop_patience",
-                 eval.early_stop_patience,
-                 "0, or above it only with eval.every above 0, which is 0");
+    refuse_value("eval.early_stop_patience", eval.early_stop_patience, "0 while eval.every is 0");
   }
 }
 
 void validate_plateau(const RunConfig& config) {
   if (config.schedule.kind == ScheduleConfig::Kind::kPlateau && config.eval.every == 0) {
-    refuse_value(
-        "schedule.kind", "PLATEAU", "another kind, or PLATEAU with eval.every above 0, which is 0");
+    refuse_value("schedule.kind",
+                 "PLATEAU",
+                 "another kind while eval.every is 0 (PLATEAU needs evaluations)");
   }
 }
 
@@ -169,31 +167,30 @@ void validate_local_checkpoints(const LocalCheckpointConfig& local) {
   if (local.folder.empty() == (local.every == 0)) return;
   refuse_value("checkpoint.local.every",
                local.every,
-               local.folder.empty() ? "0, or above it only with checkpoint.local.folder"
-                                    : "above 0, as checkpoint.local.folder is given");
+               local.folder.empty() ? "0; above 0 only with checkpoint.local.folder"
+                                    : "above 0 with checkpoint.local.folder");
 }
 
 void validate_wire(const CommConfig& comm) {
   if (comm.wire_dtype == Precision::kFp32 || comm.order == CommConfig::Order::kTree) return;
   refuse_value("comm.wire_dtype",
                name_of(comm.wire_dtype),
-               "FP32 with comm.order FAST (a library would add in the type that travels)");
+               "FP32 with comm.order FAST (the library would add in the transmitted type)");
 }
 
 void validate_power_sgd(const RunConfig& config) {
   const CommConfig& comm = config.comm;
   const auto refuse = [&](const std::string& with) {
-    refuse_value("comm.power_sgd_rank", comm.power_sgd_rank, "0, or above it only with " + with);
+    refuse_value("comm.power_sgd_rank", comm.power_sgd_rank, "0 with " + with);
   };
   if (comm.power_sgd_rank == 0) return;
   if (comm.zero_stage != 0) {
-    refuse(fmt::format("comm.zero_stage 0, which is {} (parameters would travel whole)",
-                       comm.zero_stage));
+    refuse(fmt::format("comm.zero_stage {} (parameters would be sent in full)", comm.zero_stage));
   }
-  if (comm.order != CommConfig::Order::kTree) refuse("comm.order TREE");
-  if (comm.wire_dtype != Precision::kFp32) refuse("comm.wire_dtype FP32");
+  if (comm.order != CommConfig::Order::kTree) refuse("comm.order FAST");
+  if (comm.wire_dtype != Precision::kFp32) refuse("a comm.wire_dtype other than FP32");
   if (has_fp16_gradients(config)) {
-    refuse("execution.precision FP32 or BF16 (the loss scale of FP16 changes between steps)");
+    refuse("execution.precision FP16 (its loss scale changes between steps)");
   }
 }
 
@@ -206,8 +203,7 @@ void validate_error_feedback(const RunConfig& config) {
   if (comm.zero_stage > 1) {
     refuse_value("comm.error_feedback",
                  "true",
-                 fmt::format("false, or true with comm.zero_stage 0 or 1, which is {} (what is "
-                             "kept is as large as the gradients)",
+                 fmt::format("false with comm.zero_stage {} (residuals are as large as gradients)",
                              comm.zero_stage));
   }
   if (has_fp16_gradients(config)) {
@@ -221,7 +217,7 @@ void validate_residual_groups(const RunConfig& config) {
   if (config.comm.residual_groups != 0 && residual_groups(config) == 0) {
     refuse_value("comm.residual_groups",
                  config.comm.residual_groups,
-                 "left out, but with comm.error_feedback or comm.power_sgd_rank");
+                 "0, except with comm.error_feedback or comm.power_sgd_rank");
   }
   const CommConfig& comm = config.comm;
   const int64_t groups = comm.residual_groups, lanes = config.train.lanes;
@@ -235,15 +231,15 @@ void validate_residual_groups(const RunConfig& config) {
 void validate_execution(const RunConfig& config) {
   const ExecutionConfig& execution = config.execution;
   if (execution.tf32 && execution.precision != Precision::kFp32) {
-    refuse_value("execution.tf32", "true", "false, but with execution.precision FP32");
+    refuse_value("execution.tf32", "true", "false, or true with execution.precision FP32");
   }
   if (execution.bf16x3 && execution.precision != Precision::kFp32) {
-    refuse_value("execution.bf16x3", "true", "false, but with execution.precision FP32");
+    refuse_value("execution.bf16x3", "true", "false, or true with execution.precision FP32");
   }
   const ExecutionConfig defaults;
   if (has_fp16_gradients(config)) return;
   constexpr const char* kAllowed =
-      "left out, but with FP16 as execution.precision or comm.wire_dtype";
+      "the default, except with FP16 as execution.precision or comm.wire_dtype";
   if (execution.loss_scale != defaults.loss_scale) {
     refuse_value("execution.loss_scale", execution.loss_scale, kAllowed);
   }

@@ -4,12 +4,11 @@
 
 namespace lockstep {
 
-// Checks what the schema says beyond the range of a single number, but for what needs to know the
-// model: spellings, fields that must be given, and relations between fields. Throws ConfigError.
-// Opens no data file.
+// Checks beyond the range of a single number that do not depend on the model: spelling, fields that
+// must be given, and relations between fields. Throws ConfigError. Opens no data file.
 void validate(const RunConfig& config);
 
-// Checks the schedule against the length of the run, once it is known: a config may give epochs.
+// Checks the schedule against the length of the run, once it is known; a config may give epochs.
 void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps);
 
 }  // namespace lockstep

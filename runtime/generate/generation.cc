@@ -5,15 +5,16 @@
 namespace lockstep {
 namespace {
 
-// Takes what was generated as text, and ends the sequence where a stop text stands in it.
-void look_at_text(const GenerationLimits& limits, Generation& sequence) {
+// Updates the text of the sequence, and ends the sequence if the text contains a stop text.
+void update_text(const GenerationLimits& limits, Generation& sequence) {
   if (!limits.text_of) return;
-  // Tokenizers leave out a space before the first token: what follows the prompt keeps its own.
+  // Tokenizers drop a space before the first token of a text. Decoding the prompt with the
+  // generated tokens keeps the space between them.
   const std::string prompt =
       limits.text_of(std::span(sequence.tokens).first(sequence.prompt_tokens));
-  const std::string whole = limits.text_of(sequence.tokens);
-  sequence.text = whole.starts_with(prompt) ? whole.substr(prompt.size())
-                                            : limits.text_of(sequence.generated());
+  const std::string full_text = limits.text_of(sequence.tokens);
+  sequence.text = full_text.starts_with(prompt) ? full_text.substr(prompt.size())
+                                                : limits.text_of(sequence.generated());
   size_t first = std::string::npos;
   for (const std::string& stop : limits.stop_texts)
     first = std::min(first, sequence.text.find(stop));
@@ -31,7 +32,7 @@ void add_token(const GenerationLimits& limits, int32_t token, Generation& sequen
     return;
   }
   sequence.tokens.push_back(token);
-  look_at_text(limits, sequence);
+  update_text(limits, sequence);
   if (static_cast<int64_t>(sequence.generated().size()) >= limits.tokens) sequence.done = true;
 }
 
@@ -41,22 +42,22 @@ void generate(LanguageModel& model,
               TokenSampler& sampler,
               const GenerationLimits& limits,
               std::vector<Generation>& sequences,
-              const std::function<void()>& said) {
+              const std::function<void()>& on_step) {
   const auto all_done = [&] {
     return std::all_of(
         sequences.begin(), sequences.end(), [](const Generation& s) { return s.done; });
   };
   std::vector<std::vector<int32_t>> tokens(sequences.size());
-  for (uint32_t place = 0; !all_done(); ++place) {
+  for (uint32_t step = 0; !all_done(); ++step) {
     for (size_t i = 0; i < sequences.size(); ++i) tokens[i] = sequences[i].tokens;
     model.run(tokens);
     for (size_t i = 0; i < sequences.size(); ++i) {
       if (sequences[i].done) continue;
       add_token(limits,
-                sampler.sample(model.logits(i), tokens[i], static_cast<uint32_t>(i), place),
+                sampler.sample(model.logits(i), tokens[i], static_cast<uint32_t>(i), step),
                 sequences[i]);
     }
-    said();
+    on_step();
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Texts that a language model goes on with, token by token.
+// Generates text with a language model, token by token.
 
 #include <functional>
 #include <string>
@@ -10,14 +10,16 @@
 
 namespace lockstep {
 
-// A sequence that grows.
+// A sequence of tokens that is being generated.
 struct Generation {
-  enum class End { kLength, kToken, kText };  // so many tokens, an end token, a stop text
+  // Why a sequence ended: the limit of tokens, an end token, or a stop text.
+  enum class End { kLength, kToken, kText };
 
-  std::vector<int32_t> tokens;  // with those of the prompt
+  std::vector<int32_t> tokens;  // including those of the prompt
   size_t prompt_tokens = 0;
-  std::string text;  // of what was generated, without an end token and from a stop text on; empty
-                     // where tokens are no text
+  // The generated text, without an end token, up to the first stop text. Empty if tokens are no
+  // text.
+  std::string text;
   End end = End::kLength;
   bool done = false;
 
@@ -25,18 +27,18 @@ struct Generation {
 };
 
 struct GenerationLimits {
-  int64_t tokens = 256;  // of each sequence, at most
+  int64_t tokens = 256;  // max generated tokens of each sequence
   std::vector<int32_t> end_tokens = {};
   std::vector<std::string> stop_texts = {};
-  // The text of tokens; none: tokens are no text.
+  // Converts tokens to text; null if tokens are no text.
   std::function<std::string(std::span<const int32_t>)> text_of = nullptr;
 };
 
-// Lets all sequences grow until each is done. `said` is told after each step, with all of them.
+// Generates until every sequence is done. Calls `on_step` after each token of all sequences.
 void generate(LanguageModel& model,
               TokenSampler& sampler,
               const GenerationLimits& limits,
               std::vector<Generation>& sequences,
-              const std::function<void()>& said);
+              const std::function<void()>& on_step);
 
 }  // namespace lockstep

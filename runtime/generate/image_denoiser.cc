@@ -7,15 +7,15 @@
 namespace lockstep {
 
 ImageDenoiser::ImageDenoiser(std::unique_ptr<Backend> backend,
-                             const ModelConfig& config,
+                             const OpenedModel& model,
                              const ModelIo& io,
                              int64_t images,
                              const ReadWeights& read_weights)
     : images_(images),
       elements_(io.height * io.width * io.channels),
       backend_(std::move(backend)),
-      layout_(make_layout(build_model(config, io, fewest_samples(config), Purpose::kTraining), 1)),
-      graph_(build_model(config, io, images, Purpose::kInference)),
+      layout_(make_layout(model.build(io, model.fewest_samples(), Purpose::kTraining), 1)),
+      graph_(model.build(io, images, Purpose::kInference)),
       plan_(plan_program(graph_,
                          [this](const Graph& graph, const Op& op) {
                            return backend_->ops().op_workspace_bytes(graph, op);
@@ -44,9 +44,9 @@ ImageDenoiser::ImageDenoiser(std::unique_ptr<Backend> backend,
   device_conditions_ = backend_->allocate(conditions_.size_bytes(), "times and classes");
 }
 
-void ImageDenoiser::tell(int64_t image, float time, int32_t classed) {
+void ImageDenoiser::set_condition(int64_t image, float time, int32_t class_index) {
   conditions_[static_cast<size_t>(2 * image)] = time;
-  conditions_[static_cast<size_t>(2 * image + 1)] = static_cast<float>(classed);
+  conditions_[static_cast<size_t>(2 * image + 1)] = static_cast<float>(class_index);
 }
 
 std::span<const float> ImageDenoiser::run() {

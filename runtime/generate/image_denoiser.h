@@ -1,5 +1,5 @@
 #pragma once
-// A diffusion model's network with its weights, ready to tell what is in noised images.
+// A diffusion model's network with its weights, ready to evaluate noised images.
 
 #include <cstdint>
 #include <functional>
@@ -17,23 +17,24 @@ namespace lockstep {
 
 class ImageDenoiser {
  public:
-  // Fills the parameters that the slices name in a flat buffer, fp32.
+  // Fills the parameters of the slices in a flat fp32 buffer.
   using ReadWeights = std::function<void(const std::vector<NamedSlice>& slices, float* flat)>;
 
-  // `config` is resolved. For `images` at once.
+  // `model` must be resolved. The network evaluates batches of `images` images.
   ImageDenoiser(std::unique_ptr<Backend> backend,
-                const ModelConfig& config,
+                const OpenedModel& model,
                 const ModelIo& io,
                 int64_t images,
                 const ReadWeights& read_weights);
 
   int64_t images() const { return images_; }
-  int64_t elements() const { return elements_; }  // of an image: H W C
-  // What the next run is given, for the caller to fill: (images, H, W, C), and of each its time and
-  // class.
+  int64_t elements() const { return elements_; }  // elements of an image: H W C
+  // The noised images (images, H, W, C) that the next run() reads. The caller fills them, and sets
+  // the time and class of each image by set_condition().
   std::span<float> noised() { return noised_; }
-  void tell(int64_t image, float time, int32_t classed);
-  // (images, H, W, C): what the network says of each element. Until the next run.
+  void set_condition(int64_t image, float time, int32_t class_index);
+  // Returns the network's output for each element (images, H, W, C). It is valid until the next
+  // run.
   std::span<const float> run();
 
  private:
@@ -43,8 +44,8 @@ class ImageDenoiser {
   Graph graph_;
   ProgramPlan plan_;
   std::optional<Executor> executor_;
-  std::span<float> noised_, conditions_, result_;  // as the host has them
-  std::byte* device_noised_ = nullptr;             // and the device
+  std::span<float> noised_, conditions_, result_;  // host buffers
+  std::byte* device_noised_ = nullptr;             // device buffers
   std::byte* device_conditions_ = nullptr;
   std::span<LaneContext> lane_;
 };

@@ -12,13 +12,13 @@
 namespace lockstep {
 namespace {
 
-// Number of the stream among those of kRngNoise; graphs have the lower ones.
+// The number of the random stream within kRngNoise. Graphs use the lower numbers.
 constexpr uint32_t kSamplingStream = 4;
 
 // A step from one time to an earlier one.
 struct Step {
-  float time = 0;              // as the network is told it
-  DiffusionShares here, next;  // of image and noise
+  float time = 0;              // the network's input
+  DiffusionShares here, next;  // shares of image and noise
 };
 
 std::vector<Step> steps_on_schedule(DiffusionSchedule schedule, int64_t count) {
@@ -44,14 +44,15 @@ std::vector<Step> steps_on_lines(int64_t count) {
   return steps;
 }
 
-// An element of a noised image after the step; `told` is what the network says of it.
-double after(const DiffusionTraits& model, const Step& step, double x, double told) {
+// The value of an element of a noised image after the step. `output` is the network's output for
+// the element.
+double after(const DiffusionTraits& model, const Step& step, double x, double output) {
   if (model.schedule == DiffusionSchedule::kFlowMatching)
-    return x + (step.next.noise - step.here.noise) * told;
+    return x + (step.next.noise - step.here.noise) * output;
   const double a = step.here.image, b = step.here.noise;
-  double image = told;
-  if (model.target == DiffusionTarget::kEpsilon) image = (x - b * told) / a;
-  if (model.target == DiffusionTarget::kVelocity) image = a * x - b * told;
+  double image = output;
+  if (model.target == DiffusionTarget::kEpsilon) image = (x - b * output) / a;
+  if (model.target == DiffusionTarget::kVelocity) image = a * x - b * output;
   image = std::clamp(image, -1.0, 1.0);
   const double noise = (x - a * image) / b;
   return step.next.image * image + step.next.noise * noise;
@@ -64,12 +65,12 @@ class Group {
       : denoiser_(denoiser),
         model_(model),
         options_(options),
-        room_(denoiser.images() / options.rows_per_image()) {
-    LOCKSTEP_CHECK(room_ > 0 && model.diffusion);
+        capacity_(denoiser.images() / options.rows_per_image()) {
+    LOCKSTEP_CHECK(capacity_ > 0 && model.diffusion);
   }
-  int64_t room() const { return room_; }
+  int64_t capacity() const { return capacity_; }
 
-  // The noise that they begin as: of images `first` and on.
+  // Starts from the noise of images `first`, `first` + 1, ...
   void begin(int64_t first, std::span<const int32_t> classes) {
     classes_ = classes;
     const auto elements = static_cast<uint64_t>(denoiser_.elements());
@@ -88,19 +89,20 @@ class Group {
     for (size_t i = 0; i < classes_.size(); ++i) {
       for (int64_t k = 0; k < rows; ++k) {
         const auto row = static_cast<int64_t>(i) * rows + k;
-        const bool none = k == 1 || !options_.uses_class();
+        const bool no_class = k == 1 || !options_.uses_class();
         std::copy_n(&images_[i * elements], elements, &noised[static_cast<size_t>(row) * elements]);
-        denoiser_.tell(row, step.time, none ? static_cast<int32_t>(model_.outputs) : classes_[i]);
+        denoiser_.set_condition(
+            row, step.time, no_class ? static_cast<int32_t>(model_.outputs) : classes_[i]);
       }
     }
-    const std::span<const float> told = denoiser_.run();
+    const std::span<const float> outputs = denoiser_.run();
     for (size_t i = 0; i < images_.size(); ++i) {
       const size_t image = i / elements, element = i % elements;
       const size_t at = image * static_cast<size_t>(rows) * elements + element;
-      double here = static_cast<double>(told[at]);
+      double here = static_cast<double>(outputs[at]);
       if (rows == 2) {
-        const auto none = static_cast<double>(told[at + elements]);
-        here = none + options_.guidance * (here - none);
+        const auto without_class = static_cast<double>(outputs[at + elements]);
+        here = without_class + options_.guidance * (here - without_class);
       }
       images_[i] =
           static_cast<float>(after(*model_.diffusion, step, static_cast<double>(images_[i]), here));
@@ -113,7 +115,7 @@ class Group {
   ImageDenoiser& denoiser_;
   const ModelTraits& model_;
   const ImageSampling& options_;
-  int64_t room_;
+  int64_t capacity_;
   std::span<const int32_t> classes_;
   std::vector<float> images_;  // (classes, H, W, C)
 };
@@ -124,7 +126,7 @@ std::vector<int64_t> sampling_times(int64_t steps) {
   LOCKSTEP_CHECK(steps > 0 && steps <= kDiffusionTimes);
   std::vector<int64_t> times;
   for (int64_t left = steps; left > 0; --left)
-    times.push_back((2 * kDiffusionTimes * left + steps) / (2 * steps) - 1);  // to the nearest
+    times.push_back((2 * kDiffusionTimes * left + steps) / (2 * steps) - 1);  // rounded to nearest
   return times;
 }
 
@@ -138,12 +140,12 @@ std::vector<float> sample_images(ImageDenoiser& denoiser,
   const std::vector<Step> steps = model.diffusion->schedule == DiffusionSchedule::kFlowMatching
                                       ? steps_on_lines(options.steps)
                                       : steps_on_schedule(model.diffusion->schedule, options.steps);
-  const int64_t groups = (count + group.room() - 1) / group.room();
+  const int64_t groups = (count + group.capacity() - 1) / group.capacity();
   const int64_t all = groups * options.steps;
   std::vector<float> images;
   int64_t done = 0;
-  for (int64_t first = 0; first < count; first += group.room()) {
-    const int64_t size = std::min(group.room(), count - first);
+  for (int64_t first = 0; first < count; first += group.capacity()) {
+    const int64_t size = std::min(group.capacity(), count - first);
     group.begin(first, classes.subspan(static_cast<size_t>(first), static_cast<size_t>(size)));
     for (const Step& step : steps) {
       group.take(step);

@@ -1,12 +1,13 @@
 #pragma once
-// New images from noise, by a network that tells what is in noised ones.
+// Generates images from noise with a diffusion model's network.
 //
-// On the schedules of noise by DDIM without new noise (Song et al. 2020): from the image that the
-// network finds in what is there, kept within [-1, 1], follows the noise, and both are mixed again
-// for the next, earlier time. On straight lines by Euler's steps along the velocity.
+// Models with a noise schedule use deterministic DDIM sampling (Song et al. 2020). Each step
+// computes from the network's output the clean image, clamped to [-1, 1], and the noise, and mixes
+// both again for the next, earlier time. Flow-matching models use Euler steps along the predicted
+// velocity.
 //
-// Guidance (Ho and Salimans 2022): of what the network says for the class, c, and for none, u, it is
-// u + guidance (c - u) that counts: with 1 the class alone, with 0 none.
+// Classifier-free guidance (Ho and Salimans 2022): with the network's outputs c for the class and u
+// for no class, a step uses u + guidance (c - u). Guidance 1 uses the class alone, 0 no class.
 
 #include <cstdint>
 #include <functional>
@@ -26,16 +27,17 @@ struct ImageSampling {
 
   bool uses_class() const { return guidance != 0; }
   bool uses_none() const { return guidance != 1; }
-  // Rows of the network's batch that an image takes.
+  // Rows of the network's batch for each image.
   int64_t rows_per_image() const { return uses_class() && uses_none() ? 2 : 1; }
 };
 
-// The times of the steps, from the first on, 1000 at most.
+// The times of the steps, in decreasing order. At most 1000 steps.
 std::vector<int64_t> sampling_times(int64_t steps);
 
-// (classes, H, W, C) in about [-1, 1]. Image i depends on the model, the options, i and its class,
-// and on nothing else. `model`: its traits, of which the class without images is number `outputs`.
-// The denoiser takes rows_per_image() images or more. progress: of so many steps of all.
+// Returns images (classes, H, W, C), roughly in [-1, 1]. Image i depends only on the model, the
+// options, i and its class. `model` has the model's traits; class number `model.outputs` means "no
+// class". The denoiser must take at least rows_per_image() images. progress(done, all) is called
+// after each step.
 std::vector<float> sample_images(ImageDenoiser& denoiser,
                                  const ModelTraits& model,
                                  std::span<const int32_t> classes,

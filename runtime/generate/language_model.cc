@@ -4,7 +4,6 @@
 #include <iterator>
 #include <numeric>
 
-#include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
@@ -13,14 +12,15 @@
 namespace lockstep {
 namespace {
 
-// Tokens that are read at a time: enough for products to be fast, few enough for little memory.
+// The number of tokens in one run of many_: enough for fast matrix products, few enough to save
+// memory.
 constexpr int64_t kTokensAtOnce = 128;
 
 constexpr const char* kCacheName = "the cache of keys and values";
 
 }  // namespace
 
-LanguageModel::Program LanguageModel::program(const ModelConfig& config,
+LanguageModel::Program LanguageModel::program(const OpenedModel& model,
                                               int64_t tokens,
                                               bool head) const {
   GraphOptions options(Purpose::kInference);
@@ -28,7 +28,7 @@ LanguageModel::Program LanguageModel::program(const ModelConfig& config,
   options.cached_tokens = context_;
   options.head = head;
   Program program{.tokens = tokens,
-                  .graph = build_model(config, {}, sequences_, options, tokens),
+                  .graph = model.build({}, sequences_, options, tokens),
                   .plan = {},
                   .executor = {},
                   .input = {},
@@ -41,7 +41,7 @@ LanguageModel::Program LanguageModel::program(const ModelConfig& config,
 }
 
 LanguageModel::LanguageModel(std::unique_ptr<Backend> backend,
-                             const ModelConfig& config,
+                             const OpenedModel& model,
                              int64_t vocabulary,
                              int64_t sequences,
                              int64_t context,
@@ -50,9 +50,9 @@ LanguageModel::LanguageModel(std::unique_ptr<Backend> backend,
       context_(context),
       vocabulary_(vocabulary),
       backend_(std::move(backend)),
-      layout_(make_layout(build_model(config, {}, 1, Purpose::kTraining), 1)),
-      many_(program(config, std::min(context, kTokensAtOnce), false)),
-      last_(program(config, 1, true)),
+      layout_(make_layout(model.build({}, 1, Purpose::kTraining), 1)),
+      many_(program(model, std::min(context, kTokensAtOnce), false)),
+      last_(program(model, 1, true)),
       windows_(static_cast<size_t>(sequences)),
       cached_(windows_.size()) {
   LOCKSTEP_CHECK(many_.plan.state_bytes == last_.plan.state_bytes);
@@ -87,8 +87,8 @@ void LanguageModel::run(const std::vector<std::vector<int32_t>>& tokens) {
     LOCKSTEP_CHECK(!tokens[i].empty());
     const size_t length = std::min(tokens[i].size(), static_cast<size_t>(context_));
     const auto window = std::span(tokens[i]).last(length);
-    const auto first_other = std::ranges::mismatch(window, windows_[i]).in1;
-    const auto same = static_cast<size_t>(first_other - window.begin());
+    const auto first_difference = std::ranges::mismatch(window, windows_[i]).in1;
+    const auto same = static_cast<size_t>(first_difference - window.begin());
     cached_[i] = std::min({cached_[i], same, length - 1});
     windows_[i].assign(window.begin(), window.end());
     before_last[i] = length - 1;
@@ -105,12 +105,12 @@ void LanguageModel::run(const std::vector<std::vector<int32_t>>& tokens) {
 }
 
 void LanguageModel::run(Program& program, const std::vector<size_t>& ends) {
-  const auto most = static_cast<size_t>(program.tokens);
+  const auto max_tokens = static_cast<size_t>(program.tokens);
   for (size_t i = 0; i < windows_.size(); ++i) {
-    const auto tokens = program.input.subspan(3 * i * most, most);
-    const auto documents = program.input.subspan((3 * i + 1) * most, most);
-    const auto positions = program.input.subspan((3 * i + 2) * most, most);
-    const size_t begin = cached_[i], count = std::min(most, std::max(ends[i], begin) - begin);
+    const auto tokens = program.input.subspan(3 * i * max_tokens, max_tokens);
+    const auto documents = program.input.subspan((3 * i + 1) * max_tokens, max_tokens);
+    const auto positions = program.input.subspan((3 * i + 2) * max_tokens, max_tokens);
+    const size_t begin = cached_[i], count = std::min(max_tokens, std::max(ends[i], begin) - begin);
     std::ranges::fill(tokens, 0);
     std::ranges::fill(documents, -1);
     std::ranges::fill(positions, 0);

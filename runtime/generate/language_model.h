@@ -1,9 +1,9 @@
 #pragma once
-// A language model with its weights, ready to tell what follows.
+// A language model with its weights, ready to predict the next token.
 //
-// Keys and values of the tokens that it has seen stay in a cache (cached_attention.h). Two programs
-// work on it: one reads many tokens at a time, and says nothing of what follows; the other reads the
-// last token of each sequence, and ends in its logits.
+// Keys and values of the tokens that it has processed stay in a cache (cached_attention.h). Two
+// programs share the cache: `many_` processes many tokens at a time without computing logits;
+// `last_` processes the last token of each sequence and computes its logits.
 
 #include <cstdint>
 #include <functional>
@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "models/registry.h"
 #include "runtime/checkpoint/state.h"
-#include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/executor.h"
 
@@ -21,41 +21,42 @@ namespace lockstep {
 
 class LanguageModel {
  public:
-  // Fills the parameters that the slices name in a flat buffer, fp32.
+  // Fills the parameters of the slices in a flat fp32 buffer.
   using ReadWeights = std::function<void(const std::vector<NamedSlice>& slices, float* flat)>;
 
-  // `config` is resolved. For `sequences` at once, of `context` tokens at most.
+  // `model` must be resolved. Processes batches of `sequences` sequences with at most `context`
+  // tokens each.
   LanguageModel(std::unique_ptr<Backend> backend,
-                const ModelConfig& config,
+                const OpenedModel& model,
                 int64_t vocabulary,
                 int64_t sequences,
                 int64_t context,
                 const ReadWeights& read_weights);
 
-  // Computes the logits after the last token of each sequence, of which the last `context` count.
-  // tokens: one list for each of at most `sequences`, none empty. Of a sequence that begins as in
-  // the last run only the rest is computed; one that outgrows the context moves in it with each
-  // token, and all that counts is computed anew.
+  // Computes the logits after the last token of each sequence. Only the last `context` tokens of a
+  // sequence count. `tokens` has at most `sequences` lists, none of them empty. If a sequence
+  // begins as in the previous run, only the rest is computed. If a sequence is longer than the
+  // context, its window moves with each token, and the whole window is computed again.
   void run(const std::vector<std::vector<int32_t>>& tokens);
-  // (V) of a sequence of the last run.
+  // The logits (V) of a sequence in the last run.
   const float* logits(size_t sequence) const;
 
   size_t cache_bytes() const { return last_.plan.state_bytes; }
 
  private:
-  // A graph for `tokens` tokens of each sequence at a time.
+  // A graph that processes `tokens` tokens of each sequence at a time.
   struct Program {
     int64_t tokens = 0;
     Graph graph;
     ProgramPlan plan;
     std::optional<Executor> executor;
-    std::span<int32_t> input;           // (sequences, 3, tokens) packed, as the host has it
-    std::byte* device_input = nullptr;  // and the device
+    std::span<int32_t> input;           // (sequences, 3, tokens), packed; on the host
+    std::byte* device_input = nullptr;  // on the device
     std::span<float> result;
   };
 
-  Program program(const ModelConfig& config, int64_t tokens, bool head) const;
-  // Runs it on the next tokens of each window, up to `ends`.
+  Program program(const OpenedModel& model, int64_t tokens, bool head) const;
+  // Processes the next tokens of each window, up to the positions `ends`.
   void run(Program& program, const std::vector<size_t>& ends);
 
   int64_t sequences_, context_, vocabulary_;
@@ -63,7 +64,7 @@ class LanguageModel {
   ParameterLayout layout_;
   Program many_, last_;
   std::span<LaneContext> lane_;
-  // Of each sequence: the tokens that count, and how many of them the cache has.
+  // For each sequence: the tokens that count, and how many of them are in the cache.
   std::vector<std::vector<int32_t>> windows_;
   std::vector<size_t> cached_;
 };

@@ -17,7 +17,7 @@ TokenSampler::TokenSampler(const SamplingOptions& options, int64_t vocabulary)
 int32_t TokenSampler::sample(const float* logits,
                              std::span<const int32_t> before,
                              uint32_t sequence,
-                             uint32_t place) {
+                             uint32_t position) {
   std::copy_n(logits, logits_.size(), logits_.begin());
   if (options_.repetition_penalty != 1) {
     const auto penalty = static_cast<float>(options_.repetition_penalty);
@@ -30,7 +30,7 @@ int32_t TokenSampler::sample(const float* logits,
   double total = 0;
   const size_t kept = keep_likely(&total);
   if (kept == 1) return order_[0];
-  const RngStream stream{options_.seed, place, sequence, kRngGenerate};
+  const RngStream stream{options_.seed, position, sequence, kRngGenerate};
   double left = static_cast<double>(philox_word(stream, 0)) * 0x1p-32 * total;
   for (size_t i = 0; i < kept; ++i) {
     left -= weights_[i];

@@ -17,19 +17,19 @@
 namespace lockstep {
 namespace {
 constexpr size_t kFullBytes = size_t{64} << 10;
-constexpr size_t kMostRecords = kFullBytes / 16;  // of the buffer
+constexpr size_t kMaxRecords = kFullBytes / 16;  // max records in the buffer
 constexpr double kFlushMs = 1000;
 }  // namespace
 
 BufferedFile::BufferedFile(const std::filesystem::path& path,
                            std::function<void()> check,
-                           size_t most_kept_bytes)
+                           size_t max_kept_bytes)
     : path_(path.string()),
       check_(std::move(check)),
-      most_kept_bytes_(most_kept_bytes),
+      max_kept_bytes_(max_kept_bytes),
       buffer_(std::make_unique<char[]>(kFullBytes + kMaxRecordBytes)),
       next_flush_ms_(now_ms() + kFlushMs) {
-  sizes_.reserve(kMostRecords);
+  sizes_.reserve(kMaxRecords);
   try {
     open();
   } catch (const IoError& error) {
@@ -40,11 +40,11 @@ BufferedFile::BufferedFile(const std::filesystem::path& path,
 
 BufferedFile::~BufferedFile() {
   try {
-    // The folder may be another's by now, but an open file is still this one's.
+    // The folder may belong to another process by now, but an open file is still this one's.
     if (descriptor_ >= 0) flush();
-    tell_missing();
+    report_missing();
   } catch (const Error&) {
-    // The file is not this process's any more. A destructor does not throw.
+    // The file no longer belongs to this process. A destructor must not throw.
   }
   if (descriptor_ >= 0) ::close(descriptor_);
 }
@@ -56,9 +56,9 @@ void BufferedFile::commit(char* end) {
   LOCKSTEP_CHECK(bytes <= kMaxRecordBytes, "{}: a record of {} bytes", path_, bytes);
   used_ += bytes;
   sizes_.push_back(static_cast<uint32_t>(bytes));
-  if (used_ >= kFullBytes || sizes_.size() == kMostRecords || now_ms() >= next_flush_ms_) {
+  if (used_ >= kFullBytes || sizes_.size() == kMaxRecords || now_ms() >= next_flush_ms_) {
     if (error_ != 0 && now_ms() < next_flush_ms_)
-      keep_buffer(0);  // a full disk is not asked more often than once a second
+      keep_buffer(0);  // do not try a full disk more than once a second
     else
       flush();
   }
@@ -68,33 +68,33 @@ void BufferedFile::flush() {
   next_flush_ms_ = now_ms() + kFlushMs;
   int error = check();
   if (error == 0) error = write_kept();
-  size_t whole = 0;  // records of the buffer that are in the file
-  if (error == 0) error = write_records(buffer_.get(), sizes_.data(), sizes_.size(), whole);
-  keep_buffer(whole);
+  size_t complete = 0;  // records of the buffer that are in the file
+  if (error == 0) error = write_records(buffer_.get(), sizes_.data(), sizes_.size(), complete);
+  keep_buffer(complete);
   if (error != 0) return note(error);
   if (error_ == 0) return;
   error_ = 0;
-  if (!std::exchange(told_written_, true))
-    log_info("'{}' is written again{}",
+  if (!std::exchange(reported_written_, true))
+    log_info("'{}' can be written again{}",
              path_,
              dropped_ == 0 ? "; nothing is missing"
-                           : fmt::format("; {} records of it were dropped", dropped_));
+                           : fmt::format("; {} of its records were dropped", dropped_));
 }
 
 void BufferedFile::finish() {
   flush();
-  tell_missing();
+  report_missing();
 }
 
-void BufferedFile::tell_missing() {
-  if (missing() + sizes_.size() == 0 || std::exchange(told_missing_, true)) return;
-  log_warn("'{}' lacks {} records, which could not be written: {}",
+void BufferedFile::report_missing() {
+  if (missing() + sizes_.size() == 0 || std::exchange(reported_missing_, true)) return;
+  log_warn("'{}': {} records are missing, because they could not be written: {}",
            path_,
            missing() + sizes_.size(),
-           error_ == 0 ? "memory held no more" : std::strerror(error_));
+           error_ == 0 ? "the limit of memory for them was reached" : std::strerror(error_));
 }
 
-// The number of an error that may pass, or 0 if the file may be written.
+// Returns the errno of an error that may pass, or 0 if the file may be written.
 int BufferedFile::check() {
   if (!check_ || (used_ == 0 && kept_.empty())) return 0;
   try {
@@ -106,7 +106,7 @@ int BufferedFile::check() {
   return 0;
 }
 
-// The error's number, or 0 if nothing is left.
+// Writes the kept records. Returns the errno, or 0 if none is left.
 int BufferedFile::write_kept() {
   int error = 0;
   if (descriptor_ < 0) {
@@ -125,9 +125,9 @@ int BufferedFile::write_kept() {
       records += *record;
       sizes.push_back(static_cast<uint32_t>(record->size()));
     }
-    size_t whole = 0;
-    error = write_records(records.data(), sizes.data(), sizes.size(), whole);
-    for (; whole > 0; --whole) {
+    size_t complete = 0;
+    error = write_records(records.data(), sizes.data(), sizes.size(), complete);
+    for (; complete > 0; --complete) {
       kept_bytes_ -= kept_.front().size();
       kept_.pop_front();
     }
@@ -135,13 +135,13 @@ int BufferedFile::write_kept() {
   return error;
 }
 
-// Appends records that lie one after the other. Returns the error's number, or 0; `whole`: how many
-// are in the file.
+// Appends consecutive records. Returns the errno or 0, and sets `complete` to the number of records
+// that are in the file.
 int BufferedFile::write_records(const char* data,
                                 const uint32_t* sizes,
                                 size_t count,
-                                size_t& whole) {
-  size_t bytes = 0, wrote = torn_bytes_;  // which an earlier call has written
+                                size_t& complete) {
+  size_t bytes = 0, wrote = torn_bytes_;  // already written by an earlier call
   for (size_t i = 0; i < count; ++i) bytes += sizes[i];
   int error = 0;
   while (wrote < bytes && error == 0) {
@@ -150,17 +150,18 @@ int BufferedFile::write_records(const char* data,
     if (part > 0) wrote += static_cast<size_t>(part);
     if (part <= 0) error = part == 0 ? ENOSPC : errno;
   }
-  for (whole = 0; whole < count && sizes[whole] <= wrote; ++whole) wrote -= sizes[whole];
+  for (complete = 0; complete < count && sizes[complete] <= wrote; ++complete)
+    wrote -= sizes[complete];
   torn_bytes_ = wrote;
   struct stat status {};
   if (torn_bytes_ > 0 && ::fstat(descriptor_, &status) == 0 &&
       ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(torn_bytes_)) == 0)
     torn_bytes_ = 0;
-  if (error == ESTALE) ::close(std::exchange(descriptor_, -1));  // opened anew at the next try
+  if (error == ESTALE) ::close(std::exchange(descriptor_, -1));  // reopened at the next attempt
   return error;
 }
 
-// Empties the buffer, of which the first `written` records are in the file.
+// Empties the buffer. Its first `written` records are in the file; the others are kept in memory.
 void BufferedFile::keep_buffer(size_t written) {
   const char* record = buffer_.get();
   for (size_t i = 0; i < sizes_.size(); record += sizes_[i++])
@@ -172,9 +173,9 @@ void BufferedFile::keep_buffer(size_t written) {
 void BufferedFile::keep(const char* record, size_t bytes) {
   kept_.emplace_back(record, bytes);
   kept_bytes_ += bytes;
-  // The first stays if a part of it is in the file.
+  // The first record stays if a part of it is in the file.
   const size_t oldest = torn_bytes_ > 0 ? 1 : 0;
-  while (kept_bytes_ > most_kept_bytes_ && kept_.size() > oldest) {
+  while (kept_bytes_ > max_kept_bytes_ && kept_.size() > oldest) {
     kept_bytes_ -= kept_[oldest].size();
     kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(oldest));
     ++dropped_;
@@ -185,11 +186,11 @@ void BufferedFile::note(int error) {
   error_ = error;
   if (std::exchange(warned_, true)) return;
   log_warn(
-      "cannot write '{}': {}; the run goes on, keeps up to {} MiB of it in memory and tries again "
-      "every second",
+      "cannot write '{}': {}; the run continues, keeps up to {} MiB of it in memory and tries "
+      "again every second",
       path_,
       std::strerror(error),
-      most_kept_bytes_ >> 20);
+      max_kept_bytes_ >> 20);
 }
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// The value of the first line "KEY<blanks>: VALUE" of a file of /proc; empty if there is none.
+// The value of the first line "KEY<blanks>: VALUE" of a file in /proc; empty if there is none.
 std::string proc_value(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

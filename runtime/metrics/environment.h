@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-// What the caller knows about the run; the rest of environment.json is found out from the machine.
+// The caller's part of environment.json. The rest is read from the machine.
 struct EnvironmentInfo {
   int ranks = 1;
-  int threads = 1;                   // compute threads a rank
-  std::vector<std::string> hosts;    // of each rank; may be empty
-  std::vector<std::string> devices;  // of each rank, in words; may be empty
+  int threads = 1;                   // compute threads per rank
+  std::vector<std::string> hosts;    // one for each rank; may be empty
+  std::vector<std::string> devices;  // descriptions, one for each rank; may be empty
   std::vector<std::pair<std::string, std::string>> libraries;  // name, version
   std::string git_revision;                                    // empty: left out
   std::vector<std::string> command_line;

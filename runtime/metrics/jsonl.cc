@@ -28,8 +28,8 @@ int64_t step_of_line(std::string_view line) {
   return code == std::errc() && (*end == ',' || *end == '}') ? step : -1;
 }
 
-// Bytes of `text` that a run resumed at `resume_step` keeps: up to the last whole record that is
-// not later. A line that is no record is kept where records follow it.
+// The number of bytes of `text` that a run resumed at `resume_step` keeps: up to the last complete
+// record of a step that is not later. A line that is not a record is kept if a record follows it.
 size_t kept_bytes(std::string_view text, int64_t resume_step) {
   size_t kept = 0, begin = 0;
   while (begin < text.size()) {
@@ -43,7 +43,7 @@ size_t kept_bytes(std::string_view text, int64_t resume_step) {
   return kept;
 }
 
-// Cuts the file before it is opened for appending.
+// Truncates the file before it is opened for appending.
 const std::filesystem::path& cut(const std::filesystem::path& path,
                                  int64_t resume_step,
                                  const std::function<void()>& check) {
@@ -61,16 +61,16 @@ const std::filesystem::path& cut(const std::filesystem::path& path,
   return path;
 }
 
-// Whether a step has a line.
+// Whether the step has a line.
 bool is_written(const StepRecord& record) {
-  constexpr int64_t kAll = 1'000'000;  // steps of which each has one: some 350 MB
+  constexpr int64_t kAll = 1'000'000;  // up to here each step has a line: about 350 MB
   int64_t every = 1;
   while (record.step > kAll * every) every *= 10;
   return record.step % every == 0 || record.weights_hash || record.eval_loss ||
          !std::isfinite(record.loss) || !std::isfinite(record.grad_norm);
 }
 
-// Formats fields one after the other into a buffer that is known to be large enough.
+// Formats fields one after the other into a buffer that is large enough.
 class LineFormatter {
  public:
   explicit LineFormatter(char* out) : out_(out) { *out_++ = '{'; }
@@ -85,7 +85,7 @@ class LineFormatter {
     if (!finite(value)) return;
     out_ = fmt::format_to(out_, FMT_COMPILE("{}"), value);
   }
-  // Rounded to thousandths: for times and rates, which are not known better.
+  // Rounded to thousandths: for times and rates, whose precision is no better.
   void rounded(std::string_view name, double value) {
     key(name);
     if (!finite(value)) return;
@@ -107,11 +107,11 @@ class LineFormatter {
     key(name);
     out_ = fmt::format_to(out_, FMT_COMPILE("\"{:016x}\""), value);
   }
-  // A name: what JSON would have to escape becomes '?'.
+  // A name. Characters that JSON would have to escape become '?'.
   void text(std::string_view name, std::string_view value) {
     key(name);
     *out_++ = '"';
-    for (const char c : value.substr(0, kMostText))
+    for (const char c : value.substr(0, kMaxText))
       *out_++ = c < ' ' || c > '~' || c == '"' || c == '\\' ? '?' : c;
     *out_++ = '"';
   }
@@ -139,7 +139,7 @@ class LineFormatter {
     return false;
   }
 
-  static constexpr size_t kMostText = 256;
+  static constexpr size_t kMaxText = 256;
 
   char* out_;
   bool nonfinite_ = false;

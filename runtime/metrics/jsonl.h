@@ -10,27 +10,26 @@
 
 namespace lockstep {
 
-// Writes metrics.jsonl: one JSON object a line, fields named as in StepRecord. A number that is NaN
-// or infinite is written as null, and the line then has "nonfinite": true. append() takes about a
-// microsecond and never allocates.
+// Writes metrics.jsonl: one JSON object per line, with fields named as in StepRecord. A number that
+// is NaN or infinite is written as null, and the line then has "nonfinite": true. append() takes
+// about a microsecond and never allocates.
 //
 // Every step has a line up to step 1,000,000, then every 10th up to 10 million, every 100th up to
-// 100 million, and so on. Evaluations, hashes (and so checkpoints and the last step) and numbers
-// that are not finite always have one. A line after steps without one has how many they were and
-// the sum of their step_ms: left_out_steps, left_out_ms.
+// 100 million, and so on. Steps with an evaluation, a hash (and so a checkpoint, or the last step)
+// or a number that is not finite always have a line. The next line after skipped steps has their
+// number and the sum of their step_ms: left_out_steps, left_out_ms.
 class JsonlWriter {
  public:
-  // Opens `path` to continue after step `resume_step`: lines of later steps, and whatever follows
-  // the last whole line, are cut off. A run from the beginning passes -1: nothing is kept. `check`
-  // is called directly before each change of the file; if it throws, nothing is changed. Throws
-  // IoError.
+  // Opens `path` to continue after step `resume_step`: lines of later steps, and an incomplete last
+  // line, are removed. A run from the beginning passes -1, and then nothing is kept. `check` is
+  // called just before each change of the file; if it throws, nothing is changed. Throws IoError.
   JsonlWriter(const std::filesystem::path& path,
               int64_t resume_step,
               const std::function<void()>& check = {});
   void append(const StepRecord& record);
-  // Hands all lines to the system: call it at checkpoints and at the end.
+  // Passes all lines to the system. Call it at checkpoints and at the end.
   void flush() { file_.flush(); }
-  // The last flush, which logs what is missing.
+  // The last flush. Logs how many lines are missing.
   void finish() { file_.finish(); }
 
  private:

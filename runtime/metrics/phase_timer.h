@@ -1,5 +1,5 @@
 #pragma once
-// Times of the phases of a step.
+// Measures the phases of a step.
 
 #include "runtime/base/time.h"
 

@@ -18,11 +18,13 @@ namespace lockstep {
 namespace {
 
 constexpr double kRedrawMs = 100;
-// Lines by time: the pause before the next is this part of the time since the start, within limits.
-constexpr double kLinePause = 0.25, kShortestLinePauseMs = 500, kLongestLinePauseMs = 10'000;
-constexpr double kSmoothing = 0.3;     // weight of the newest measurement of speed
-constexpr double kWorthNaming = 0.05;  // of the time: ranks that others wait for so long
-constexpr size_t kMostSlowRanks = 64;
+// For lines by time: the pause before the next line is this fraction of the time since the start,
+// within limits.
+constexpr double kLinePause = 0.25, kMinLinePauseMs = 500, kMaxLinePauseMs = 10'000;
+constexpr double kSmoothing = 0.3;  // weight of the newest measurement of speed
+// A rank is reported if others wait for it for more than this share of the time.
+constexpr double kReportThreshold = 0.05;
+constexpr size_t kMaxSlowRanks = 64;
 constexpr char kEraseLine[] = "\r\x1b[K";
 
 int columns_of(int fd) {
@@ -67,9 +69,9 @@ std::string format_progress(const StepRecord& record,
                             int64_t total_steps,
                             double eta_ms,
                             int columns) {
-  constexpr int kNarrowestBar = 10, kWidestBar = 40;
+  constexpr int kMinBar = 10, kMaxBar = 40;
   const double done = total_steps > 0 ? static_cast<double>(record.step) / total_steps : 0;
-  // Most important first; a field that does not fit ends the line.
+  // The most important field comes first. The first field that does not fit ends the line.
   const std::string fields[] = {
       fmt::format("{}/{}", record.step, total_steps),
       fmt::format("loss {:.4f}", record.loss),
@@ -82,9 +84,10 @@ std::string format_progress(const StepRecord& record,
     if (static_cast<int>(text.size() + 2 + field.size()) > columns) break;
     text += "  " + field;
   }
-  const int room = columns - static_cast<int>(text.size()) - 3;  // two brackets and a space
-  if (room >= kNarrowestBar) {
-    const int width = std::min(room, kWidestBar);
+  const int available =
+      columns - static_cast<int>(text.size()) - 3;  // without two brackets and a space
+  if (available >= kMinBar) {
+    const int width = std::min(available, kMaxBar);
     const int filled = static_cast<int>(std::clamp(done, 0.0, 1.0) * width);
     text = fmt::format("[{}{}] {}",
                        std::string(static_cast<size_t>(filled), '='),
@@ -102,7 +105,7 @@ Progress::Progress(const ProgressOptions& options)
       speed_since_ms_(start_ms_),
       speed_since_step_(options.start_step) {
   LOCKSTEP_CHECK(options.log_every >= 0);
-  slowest_.reserve(kMostSlowRanks);  // steps allocate nothing
+  slowest_.reserve(kMaxSlowRanks);  // so that steps do not allocate
   const char* kind = std::getenv("TERM");
   terminal_ = ::isatty(options.fd) == 1 && !(kind != nullptr && std::strcmp(kind, "dumb") == 0);
 }
@@ -147,7 +150,7 @@ void Progress::update_speed(int64_t step, double now) {
 void Progress::draw(const StepRecord& record, double now) {
   update_speed(record.step, now);
   const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
-  // One column stays free: a full line would make some terminals wrap.
+  // One column stays free, because some terminals wrap a full line.
   standard_error().add(options_.fd,
                        kEraseLine + format_progress(record,
                                                     options_.total_steps,
@@ -167,22 +170,22 @@ void Progress::count_slowest(const StepRecord& record) {
   });
   if (same != slowest_.end()) {
     same->longer_ms += record.slowest->longer_ms;
-  } else if (slowest_.size() < kMostSlowRanks) {
+  } else if (slowest_.size() < kMaxSlowRanks) {
     slowest_.push_back(*record.slowest);
   }
 }
 
-// Names the rank that was waited for most since the last line; empty where that was little.
+// The rank that the others waited for longest since the last line; empty if that was not much.
 std::string Progress::slowest_text() const {
-  const auto most = std::max_element(
+  const auto slowest = std::max_element(
       slowest_.begin(), slowest_.end(), [](const SlowestRank& a, const SlowestRank& b) {
         return a.longer_ms < b.longer_ms;
       });
-  if (most == slowest_.end() || most->longer_ms <= kWorthNaming * line_ms_) return "";
+  if (slowest == slowest_.end() || slowest->longer_ms <= kReportThreshold * line_ms_) return "";
   return fmt::format("  waits for rank {} on {}: {:.0f}%",
-                     most->rank,
-                     most->host,
-                     100 * most->longer_ms / line_ms_);
+                     slowest->rank,
+                     slowest->host,
+                     100 * slowest->longer_ms / line_ms_);
 }
 
 void Progress::print_line(const StepRecord& record, double now, bool checkpoint) {
@@ -206,7 +209,7 @@ void Progress::print_line(const StepRecord& record, double now, bool checkpoint)
   if (checkpoint) line += "  checkpoint";
   print(line + "\n");
   next_draw_ms_ =
-      now + std::clamp(kLinePause * (now - start_ms_), kShortestLinePauseMs, kLongestLinePauseMs);
+      now + std::clamp(kLinePause * (now - start_ms_), kMinLinePauseMs, kMaxLinePauseMs);
   last_drawn_ = true;
 }
 

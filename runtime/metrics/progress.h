@@ -1,5 +1,5 @@
 #pragma once
-// How training goes, for the person who started it.
+// Prints the progress of training.
 
 #include <cstdint>
 #include <string>
@@ -10,30 +10,31 @@
 namespace lockstep {
 
 struct ProgressOptions {
-  int fd = 2;               // where to print; not owned, and open until the queue has written
+  int fd = 2;               // where to print; not owned; must stay open until the queue has written
   int64_t start_step = 0;   // completed before this process began
   int64_t total_steps = 0;  // length of the run
-  int64_t log_every = 0;    // steps from line to line where there is no terminal; 0: by time
+  int64_t log_every = 0;    // steps between lines if there is no terminal; 0: by time
 };
 
-// Shows how training goes. On a terminal one line is redrawn at most ten times a second. Elsewhere
-// (and on TERM=dumb) lines are printed: by time, for the first step, twice a second at the start and
-// less and less often, down to one in ten seconds, for checkpoints and for the last step; or, where
-// log_every is given, every so many steps. For evaluations always. Costs less than 100 ns when it
-// prints nothing. It prints through the queue of the standard error stream, so that training goes on
-// whether somebody watches or not. Not thread-safe.
+// Shows the progress of training. On a terminal, one line is redrawn at most ten times a second.
+// Otherwise (and with TERM=dumb) lines are printed by time: for the first step, twice a second at
+// the start, then less and less often, down to one line in ten seconds, and for checkpoints and the
+// last step. If log_every is given, a line is printed every log_every steps instead. Evaluations
+// always have a line. An update that prints nothing costs less than 100 ns. Output goes through the
+// queue of the standard error stream, so that training never waits for a reader. Not thread-safe.
 class Progress {
  public:
   explicit Progress(const ProgressOptions& options);
-  ~Progress();  // finish()
+  ~Progress();  // calls finish()
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `checkpoint`: one is about to be written.
+  // `checkpoint`: a checkpoint is about to be written.
   void update(const StepRecord& record, bool checkpoint = false);
-  // Erases the line, so that other output starts clean; the next update draws it again.
+  // Erases the line, so that other output starts on an empty one. The next update draws it again.
   void clear();
-  // Draws or, by time, prints the last step if that was not done, and ends the line.
+  // On a terminal, draws the last step, unless it is drawn already, and ends the line. Otherwise
+  // prints the last step's line if lines are printed by time and it has none yet.
   void finish();
 
  private:
@@ -51,19 +52,19 @@ class Progress {
   bool finished_ = false;
   bool last_drawn_ = true;
   double start_ms_;
-  double next_draw_ms_ = 0;    // or line, by time
-  double speed_ms_ = 0;        // smoothed wall milliseconds a step; 0: not known yet
+  double next_draw_ms_ = 0;    // or prints the next line, by time
+  double speed_ms_ = 0;        // smoothed wall milliseconds per step; 0: unknown
   double speed_since_ms_ = 0;  // when the current measurement began, and at which step
   int64_t speed_since_step_ = 0;
   StepRecord last_;
-  // Since the last line: milliseconds of steps, and each slow rank with those by which it worked
-  // longer; the first few to be slow.
+  // Since the last line: milliseconds of steps, and the ranks that were slowest in a step, each
+  // with the sum of the milliseconds by which it worked longer. At most kMaxSlowRanks ranks.
   double line_ms_ = 0;
   std::vector<SlowestRank> slowest_;
 };
 
-// The line of `columns` characters at most, for a terminal; eta_ms < 0: unknown. Fields are left
-// out, least important first, where there is no room.
+// The line for a terminal, of at most `columns` characters. eta_ms < 0: unknown. If there is not
+// enough space, fields are left out, the least important first.
 std::string format_progress(const StepRecord& record,
                             int64_t total_steps,
                             double eta_ms,

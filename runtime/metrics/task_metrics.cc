@@ -12,7 +12,7 @@ namespace {
 
 struct Name {
   const char* name;
-  const char* words;
+  const char* label;
 };
 constexpr Name kNames[kTaskMetricCount] = {{"eval_f1", "F1"},
                                            {"eval_matthews", "Matthews"},
@@ -30,7 +30,7 @@ const char* short_name_of(TaskMetric metric) { return kNames[metric].name + size
 std::string to_text(const TaskMetrics& metrics) {
   std::string text;
   for (size_t i = 0; i < metrics.size(); ++i) {
-    if (metrics[i]) text += fmt::format(", {} {:.4f}", kNames[i].words, *metrics[i]);
+    if (metrics[i]) text += fmt::format(", {} {:.4f}", kNames[i].label, *metrics[i]);
   }
   return text;
 }
@@ -66,8 +66,9 @@ double ClassCounts::matthews() const {
   return divisor > 0 ? (right * total - both) / std::sqrt(divisor) : 0;
 }
 
-// Of a run of equal scores with o ones and z zeros, after `zeros` zeros with smaller scores: each of
-// the ones is above those, and half above the z. Pairs are counted twice, to stay whole.
+// For each run of equal scores with o ones and z zeros, after `zeros` zeros with smaller scores:
+// each of the ones ranks above those zeros and half above the z. Pairs are counted twice, so that
+// the count stays an integer.
 double area_under_roc(std::span<ScoredClass> samples) {
   if (std::any_of(samples.begin(), samples.end(), [](const auto& x) { return x.score != x.score; }))
     return std::numeric_limits<double>::quiet_NaN();
@@ -90,9 +91,9 @@ double area_under_roc(std::span<ScoredClass> samples) {
 
 namespace {
 
-// A column of both, as values to correlate.
+// Accumulates the correlation of one column's predictions x and targets t.
 struct Correlation {
-  double xx = 0, tt = 0, xt = 0;  // sums of products, without the means
+  double xx = 0, tt = 0, xt = 0;  // sums of products of deviations from the mean
 
   void add(double x, double t) {
     xx += x * x;
@@ -110,8 +111,8 @@ struct Numbered {
   uint32_t row;
 };
 
-// Twice each row's rank, from 2 on; of equal values their mean. Twice the mean of all ranks is
-// rows + 1.
+// Stores twice the rank of each row, starting at 2. Equal values get twice their mean rank. Twice
+// the mean of all ranks is rows + 1.
 void find_ranks(std::span<Numbered> sorted, uint32_t* ranks) {
   std::sort(sorted.begin(), sorted.end(), [](const Numbered& a, const Numbered& b) {
     return a.value < b.value;
@@ -124,20 +125,20 @@ void find_ranks(std::span<Numbered> sorted, uint32_t* ranks) {
 }
 
 struct Column {
-  const ValueMetrics::Samples& of;
+  const ValueMetrics::Samples& samples;
   int64_t number;
 
-  float prediction(int64_t row) const { return of.predictions[row * of.stride + number]; }
-  float target(int64_t row) const { return of.targets[row * of.stride + number]; }
+  float prediction(int64_t row) const { return samples.predictions[row * samples.stride + number]; }
+  float target(int64_t row) const { return samples.targets[row * samples.stride + number]; }
   double scaled(float value) const {
-    if (of.scale.empty()) return value;
+    if (samples.scale.empty()) return value;
     const auto c = static_cast<size_t>(number);
-    return static_cast<double>(value) * of.scale[c] + of.shift[c];
+    return static_cast<double>(value) * samples.scale[c] + samples.shift[c];
   }
 };
 
 double spearman(const Column& column, std::byte* scratch) {
-  const auto rows = static_cast<size_t>(column.of.rows);
+  const auto rows = static_cast<size_t>(column.samples.rows);
   auto* const numbered = reinterpret_cast<Numbered*>(scratch);
   auto* const x = reinterpret_cast<uint32_t*>(scratch + rows * sizeof(Numbered));
   uint32_t* const t = x + rows;
@@ -165,13 +166,13 @@ TaskMetrics ValueMetrics::of(const Samples& samples, std::byte* scratch) {
   const auto rows = static_cast<double>(samples.rows);
   for (int64_t c = 0; c < samples.columns; ++c) {
     const Column column = {samples, c};
-    double mean_x = 0, mean_t = 0, off = 0, squared = 0;
+    double mean_x = 0, mean_t = 0, absolute_error = 0, squared = 0;
     bool not_a_number = false, x_differs = false, t_differs = false;
     for (int64_t i = 0; i < samples.rows; ++i) {
       const double x = column.scaled(column.prediction(i)), t = column.scaled(column.target(i));
       mean_x += x;
       mean_t += t;
-      off += std::abs(x - t);
+      absolute_error += std::abs(x - t);
       squared += (x - t) * (x - t);
       not_a_number |= std::isnan(x) || std::isnan(t);
       x_differs |= column.prediction(i) != column.prediction(0);
@@ -183,13 +184,13 @@ TaskMetrics ValueMetrics::of(const Samples& samples, std::byte* scratch) {
     for (int64_t i = 0; i < samples.rows; ++i)
       correlation.add(column.scaled(column.prediction(i)) - mean_x,
                       column.scaled(column.target(i)) - mean_t);
-    // Their mean may round, and then equal numbers would differ from it.
+    // The mean may be rounded, and then equal values would differ from it.
     if (!x_differs) correlation.xx = 0;
     if (!t_differs) correlation.tt = 0;
-    absolute += off / rows;
+    absolute += absolute_error / rows;
     r_squared += correlation.tt > 0 ? 1 - squared / correlation.tt : squared == 0 ? 1 : 0;
     pearson += correlation.value();
-    // Numbers that are none have no order to sort them by.
+    // NaN has no order to sort by.
     rank_correlation +=
         not_a_number ? std::numeric_limits<double>::quiet_NaN() : spearman(column, scratch);
   }

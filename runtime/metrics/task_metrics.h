@@ -1,6 +1,6 @@
 #pragma once
-// How good predictions are, in the terms of their task. The same numbers whoever adds them up:
-// counts are integers, and sums of scores are taken in the order of the samples.
+// Metrics of predictions for each kind of task. The numbers do not depend on who computes them:
+// counts are integers, and scores are summed in the order of the samples.
 
 #include <array>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// In the order of EvalConfig::Metric, from F1 on.
+// In the order of EvalConfig::Metric, starting at F1.
 enum TaskMetric {
   kF1,
   kMatthews,
@@ -23,17 +23,17 @@ enum TaskMetric {
   kTaskMetricCount
 };
 
-// "eval_f1", of metrics.jsonl, and "f1", after "eval/" in TensorBoard. Interfaces.
+// "eval_f1" as in metrics.jsonl, and "f1" as in TensorBoard after "eval/". Both are interfaces.
 const char* name_of(TaskMetric metric);
 const char* short_name_of(TaskMetric metric);
 
-// Those that an evaluation has.
+// The metrics that an evaluation has.
 using TaskMetrics = std::array<std::optional<double>, kTaskMetricCount>;
 
-// ", F1 0.8123, Matthews 0.7012": for a line of text; empty where there is none.
+// ", F1 0.8123, Matthews 0.7012", for a log line; empty if there is none.
 std::string to_text(const TaskMetrics& metrics);
 
-// What has been predicted of classes.
+// Counts predictions of classes.
 class ClassCounts {
  public:
   struct Counts {
@@ -43,7 +43,7 @@ class ClassCounts {
       return both == 0 ? 0 : 2 * static_cast<double>(right) / static_cast<double>(both);
     }
   };
-  // `counts`: of each class, borrowed.
+  // `counts`: one for each class, borrowed.
   explicit ClassCounts(std::span<Counts> counts) : counts_(counts) { clear(); }
 
   void clear();
@@ -56,12 +56,14 @@ class ClassCounts {
 
   int64_t total() const { return total_; }
 
-  // Of two classes that of class 1, else the mean over all classes that are wanted or predicted
-  // somewhere: scikit-learn's f1_score, and with average="macro". F1 of a class =
+  // With two classes the F1 of class 1; otherwise the mean over all classes that occur as target or
+  // prediction. These are scikit-learn's f1_score without and with average="macro". F1 of a class =
   // 2 right / (predicted + wanted).
   double f1() const;
-  // (right * total - sum of predicted * wanted) / sqrt((total^2 - sum of predicted^2) (total^2 - sum
-  // of wanted^2)) (Gorodkin 2004); 0 where one of both is always the same.
+  // Matthews correlation coefficient (Gorodkin 2004):
+  // (right * total - sum of predicted * wanted) /
+  // sqrt((total^2 - sum of predicted^2) (total^2 - sum of wanted^2));
+  // 0 if all predictions or all targets are the same class.
   double matthews() const;
 
  private:
@@ -71,30 +73,31 @@ class ClassCounts {
   int64_t total_ = 0;
 };
 
-// A sample of two classes: the larger its score, the likelier is class 1.
+// A sample with two classes: the larger its score, the likelier is class 1.
 struct ScoredClass {
   float score;
   int32_t is_one;
 };
 
-// The area under the ROC curve: the share of pairs of a sample of class 1 and one of class 0 of
-// which the first has the larger score, equal ones counted half. Exact. Sorts `samples`. 0.5 where
-// one class has none, NaN where a score is.
+// The area under the ROC curve: the share of pairs (sample of class 1, sample of class 0) in which
+// the first has the larger score. Equal scores count one half. Exact. Sorts `samples`. Returns 0.5
+// if a class has no samples, and NaN if a score is NaN.
 double area_under_roc(std::span<ScoredClass> samples);
 
-// Metrics of values, samples in rows of so many columns; of each metric the mean over the columns.
+// Metrics of predicted values. Samples are rows of several columns; each metric is the mean over
+// the columns.
 //   mean absolute error  mean |x - t|
-//   R squared            1 - sum (t - x)^2 / sum (t - mean t)^2; where all t are equal 1 if all x are
-//                        right, else 0
-//   Pearson, Spearman    correlation of values, of ranks (equal ones have their mean); 0 where all x
-//                        or all t are equal
+//   R squared            1 - sum (t - x)^2 / sum (t - mean t)^2; if all t are equal, 1 if all x are
+//                        right, otherwise 0
+//   Pearson, Spearman    correlation of values, or of ranks (equal values share their mean rank); 0
+//                        if all x or all t are equal
 class ValueMetrics {
  public:
-  // Bytes of `scratch` for so many rows.
+  // The size of `scratch` for that many rows.
   static size_t scratch_bytes(int64_t rows);
 
-  // predictions, targets: (rows, columns), a row `stride` after the one before. `scale`, `shift`
-  // (columns) or empty: metrics are of value * scale + shift of both.
+  // predictions, targets: (rows, columns); consecutive rows are `stride` elements apart. `scale`
+  // and `shift` (columns, or empty): metrics are computed from value * scale + shift, for both.
   struct Samples {
     const float* predictions;
     const float* targets;

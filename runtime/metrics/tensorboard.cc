@@ -15,10 +15,10 @@
 namespace lockstep {
 namespace {
 
-// What the name of every event file begins with.
+// The prefix of the name of every event file.
 constexpr const char* kEvents = "events.out.tfevents.";
-// Steps with training scalars: some 5 MB.
-constexpr int64_t kMostPoints = 10'000;
+// Max steps with training scalars; about 5 MB.
+constexpr int64_t kMaxPoints = 10'000;
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -33,7 +33,7 @@ std::filesystem::path event_path(const std::filesystem::path& folder) {
 }
 
 bool has_events(const std::filesystem::path& folder) {
-  std::error_code error;  // a folder that cannot be read is told of when the file is opened
+  std::error_code error;  // an unreadable folder is reported when the file is opened
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     if (entry.path().filename().string().starts_with(kEvents)) return true;
   }
@@ -67,15 +67,15 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder,
                                      int64_t resume_step,
                                      int64_t total_steps,
                                      const std::function<void()>& check)
-    : follows_another_(has_events(folder)),
+    : has_older_events_(has_events(folder)),
       path_(event_path(folder)),
       file_(path_, check),
-      every_(std::max<int64_t>(1, (total_steps + kMostPoints - 1) / kMostPoints)) {
+      every_(std::max<int64_t>(1, (total_steps + kMaxPoints - 1) / kMaxPoints)) {
   proto::TensorBoardEvent event;
   event.set_wall_time(wall_seconds());
   event.set_file_version("brain.Event:2");
   append_event(file_, event);
-  if (resume_step > 0 || follows_another_) {
+  if (resume_step > 0 || has_older_events_) {
     event.set_step(resume_step + 1);
     event.mutable_session_log()->set_status(1);
     append_event(file_, event);

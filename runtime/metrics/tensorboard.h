@@ -13,13 +13,14 @@ namespace lockstep {
 
 // Writes scalars for TensorBoard to FOLDER/events.out.tfevents.<time>.<host>.<pid>:
 // train/{loss,lr,grad_norm}, throughput/{samples_per_s,tokens_per_s,mfu},
-// time/{step,compute,comm_exposed,data_wait,optimizer}_ms and eval/{loss,accuracy,top5_accuracy,perplexity}.
+// time/{step,compute,comm_exposed,straggler,data_wait,optimizer}_ms and
+// eval/{loss,accuracy,top5_accuracy,perplexity} and the task metrics.
 class TensorBoardWriter {
  public:
-  // Training scalars are written for every step of a run of up to 10,000, in a longer one for every
-  // second, third, ... so that there are at most so many; evaluations always. Where there are event
-  // files already, TensorBoard is told to hide what they have for steps after `resume_step`.
-  // `check`: see BufferedFile.
+  // A run of up to 10,000 steps has training scalars for every step; a longer one for every second,
+  // third, ... step, so that there are at most 10,000. Evaluations are always written. If the
+  // folder has event files already, an event tells TensorBoard to hide their steps after
+  // `resume_step`. `check`: see BufferedFile.
   TensorBoardWriter(const std::filesystem::path& folder,
                     int64_t resume_step,
                     int64_t total_steps,
@@ -33,11 +34,11 @@ class TensorBoardWriter {
  private:
   void write(const StepRecord& record, bool training);
 
-  bool follows_another_;  // there were event files in the folder
+  bool has_older_events_;  // the folder already had event files
   std::filesystem::path path_;
   BufferedFile file_;
-  int64_t every_;                   // steps from one with training scalars to the next
-  std::optional<StepRecord> last_;  // not written, or only its evaluation
+  int64_t every_;                   // steps between two with training scalars
+  std::optional<StepRecord> last_;  // not written yet, or only its evaluation
 };
 
 }  // namespace lockstep

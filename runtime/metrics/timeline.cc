@@ -15,7 +15,8 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kTracks = 5;
-constexpr int kRowsOfTrack = 1000;  // numbers of rows, so that those of a track are together
+// Row numbers are reserved for each track, so that its rows stay together.
+constexpr int kRowsOfTrack = 1000;
 
 const char* title_of(Track track) {
   switch (track) {
@@ -41,16 +42,19 @@ std::string name_line(const char* what, int rank, int row, const std::string& na
                      json_text(name.c_str()));
 }
 
-// Of a span that begins a meeting; empty where not all of the group have told of it.
-std::string arguments(const MeetingGroup& group, const RankMeeting* meeting, double arrived_ms) {
-  if (group.ranks < 2 || meeting == nullptr || meeting->ranks != group.ranks) return "";
+// The arguments of a span that begins a collective; empty if the arrival of a rank of the group is
+// not known.
+std::string arguments(const CollectiveGroup& group,
+                      const ArrivalSummary* summary,
+                      double arrived_ms) {
+  if (group.ranks < 2 || summary == nullptr || summary->ranks != group.ranks) return "";
   return fmt::format(R"(,"args":{{"arrived_ms":{:.6f},"last":{},"behind_ms":{:.6f}}})",
-                     arrived_ms - meeting->first_ms,
-                     meeting->last_rank,
-                     meeting->last_ms - meeting->first_ms);
+                     arrived_ms - summary->first_ms,
+                     summary->last_rank,
+                     summary->last_ms - summary->first_ms);
 }
 
-// Puts spans that come in order of their start on rows.
+// Assigns rows to spans, which come in order of their start.
 class Rows {
  public:
   // The first row of the track whose last span has ended.
@@ -64,7 +68,7 @@ class Rows {
     ends[row] = end_ms;
     return number_of(track, row);
   }
-  // What names the rows that have been given.
+  // The events that name the rows used so far.
   std::string names(int rank) const {
     std::string text;
     for (size_t track = 0; track < kTracks; ++track) {
@@ -84,14 +88,14 @@ class Rows {
   static int number_of(Track track, size_t row) {
     return static_cast<int>(track) * kRowsOfTrack + static_cast<int>(row);
   }
-  std::array<std::vector<double>, kTracks> ends_;  // of the last span on each row
+  std::array<std::vector<double>, kTracks> ends_;  // end of the last span on each row
 };
 
 }  // namespace
 
 struct Timeline::Kept {
   Event event;
-  uint64_t key = 0;  // of its meeting
+  uint64_t key = 0;  // of its collective
 };
 
 Timeline::Timeline(size_t capacity)
@@ -113,7 +117,7 @@ void Timeline::record(const char* name,
                       Track track,
                       double start_ms,
                       double end_ms,
-                      MeetingGroup group) {
+                      CollectiveGroup group) {
   const std::lock_guard lock(mutex_);
   Ring& ring = track == Track::kOps ? ops_ : others_;
   Event& event = ring.events[ring.recorded++ % ring.events.size()];
@@ -132,8 +136,8 @@ uint64_t Timeline::dropped(const Ring& ring) const {
   return ring.recorded > ring.events.size() ? ring.recorded - ring.events.size() : 0;
 }
 
-// In order of start. Meetings of one name and group are told apart by how many came after them: how
-// many came before, a rank has forgotten that keeps only the newest.
+// In order of start. Collectives with the same name and group are identified by how many came after
+// them. The number before them would not do, because a rank keeps only the newest spans.
 std::vector<Timeline::Kept> Timeline::kept() const {
   std::vector<Kept> kept;
   {
@@ -143,7 +147,7 @@ std::vector<Timeline::Kept> Timeline::kept() const {
       for (uint64_t i = 0; i < count; ++i) kept.push_back({ring->events[i]});
     }
   }
-  // The longer first where two begin together: the outer span.
+  // If two spans begin together, the longer one comes first: it is the outer one.
   std::stable_sort(kept.begin(), kept.end(), [](const Kept& x, const Kept& y) {
     const Event &a = x.event, &b = y.event;
     return a.start_ms != b.start_ms ? a.start_ms < b.start_ms : a.end_ms > b.end_ms;
@@ -159,8 +163,8 @@ std::vector<Timeline::Kept> Timeline::kept() const {
   return kept;
 }
 
-std::vector<MeetingArrival> Timeline::arrivals(double add_ms) const {
-  std::vector<MeetingArrival> arrivals;
+std::vector<CollectiveArrival> Timeline::arrivals(double add_ms) const {
+  std::vector<CollectiveArrival> arrivals;
   for (const Kept& kept : kept()) {
     if (kept.event.group.ranks > 0) arrivals.push_back({kept.key, kept.event.start_ms + add_ms});
   }
@@ -170,10 +174,10 @@ std::vector<MeetingArrival> Timeline::arrivals(double add_ms) const {
 std::string Timeline::events_text(int rank,
                                   const std::string& host,
                                   double add_ms,
-                                  const Meetings& meetings) const {
+                                  const CollectiveArrivals& arrivals) const {
   Rows rows;
   std::string spans;
-  // In whole nanoseconds, so that what lies within another span stays there.
+  // Rounds to whole nanoseconds, so that nested spans stay nested.
   const auto ns_of = [&](double ms) { return std::llround(1e6 * (ms + add_ms)); };
   for (const auto& [event, key] : kept()) {
     const int64_t start_ns = ns_of(event.start_ms), end_ns = ns_of(event.end_ms);
@@ -186,7 +190,7 @@ std::string Timeline::events_text(int rank,
         rows.row_for(event.track, event.start_ms, event.end_ms),
         static_cast<double>(start_ns) / 1e3,
         static_cast<double>(std::max<int64_t>(0, end_ns - start_ns)) / 1e3,
-        arguments(event.group, meetings.find(key), event.start_ms + add_ms));
+        arguments(event.group, arrivals.find(key), event.start_ms + add_ms));
   }
   return name_line("process_name", rank, 0, fmt::format("rank {} on {}", rank, host)) +
          rows.names(rank) + spans;

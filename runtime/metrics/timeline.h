@@ -1,5 +1,5 @@
 #pragma once
-// timeline.json of the run folder, a trace of what ranks did when.
+// timeline.json of the run folder: a trace of what the ranks did when.
 
 #include <cstdint>
 #include <filesystem>
@@ -7,24 +7,24 @@
 #include <string>
 #include <vector>
 
-#include "runtime/metrics/meetings.h"
+#include "runtime/metrics/arrivals.h"
 
 namespace lockstep {
 
-// The rows of a rank in the trace. Spans on the first three lie within each other or apart, and
-// kOps on the row of kSteps; those on the others may overlap, and are spread over as many rows as
-// that takes.
+// The rows of a rank in the trace. Spans on kSteps, kOps and kDevice are nested or disjoint, and
+// kOps shares the row of kSteps. Spans on the other tracks may overlap, and take as many rows as
+// needed.
 enum class Track { kSteps, kOps, kDevice, kExchanges, kGathers };
 
 // Records spans of time and writes them as a Chrome trace, which chrome://tracing and Perfetto
-// open. Space for `capacity` ops, which are many, and for as many other spans is allocated once;
-// where it is full the oldest are overwritten. Recording takes a lock and two clock readings and
+// open. Memory for `capacity` ops, which are many, and for as many other spans is allocated once.
+// When it is full, the oldest are overwritten. Recording takes a lock and two clock readings and
 // never allocates. Thread-safe.
 class Timeline {
  public:
   explicit Timeline(size_t capacity);
 
-  // A span from construction to destruction. `name` (cut to 63 bytes) is copied at the end;
+  // A span from construction to destruction. `name` (truncated to 63 bytes) is copied at the end.
   // `category` must outlive the timeline (a literal). A null timeline records nothing, at no cost.
   class Span {
    public:
@@ -41,46 +41,46 @@ class Timeline {
     double start_ms_ = 0;
   };
 
-  // A span between two now_ms() readings, for work timed elsewhere.
-  // `group` meets in it: each of its ranks records the same spans of this name and group in the
-  // same order, and all have done so when arrivals() is called.
+  // Records a span between two now_ms() readings, for work that is timed elsewhere.
+  // `group` has the ranks that take part in the span. Each of them must record the same spans of
+  // this name and group in the same order, and all must have done so when arrivals() is called.
   void record(const char* name,
               const char* category,
               Track track,
               double start_ms,
               double end_ms,
-              MeetingGroup group = {});
+              CollectiveGroup group = {});
 
-  // Ops and other spans that were overwritten.
+  // The number of ops, and of other spans, that were overwritten.
   uint64_t dropped_ops() const { return dropped(ops_); }
   uint64_t dropped() const { return dropped(others_); }
 
-  // When this rank came to each meeting that is kept: now_ms() + `add_ms`.
-  std::vector<MeetingArrival> arrivals(double add_ms) const;
+  // When this rank arrived at each collective that is still recorded: now_ms() + `add_ms`.
+  std::vector<CollectiveArrival> arrivals(double add_ms) const;
 
-  // The trace events as text, one a line, each followed by a comma and a newline, in order of
-  // start: ranks send this to rank 0, whose write_timeline joins them. `rank` becomes the process
-  // number of the trace, named with `host`. Times are now_ms() + `add_ms`. What all ranks of a
-  // group have told `meetings` of has as arguments, in milliseconds after the first rank came, when
-  // this one did and when the last did, and which that was.
+  // The trace events as text: one per line, each followed by a comma, in order of start. Ranks send
+  // this to rank 0, whose write_timeline() joins them. `rank` becomes the process number of the
+  // trace, labelled with `host`. Times are now_ms() + `add_ms`. If the arrivals of all ranks of a
+  // group at a span are in `arrivals`, the span has as arguments how much later than the first rank
+  // this rank and the last rank arrived (in milliseconds), and which rank was last.
   std::string events_text(int rank,
                           const std::string& host,
                           double add_ms,
-                          const Meetings& meetings = Meetings({})) const;
+                          const CollectiveArrivals& arrivals = CollectiveArrivals({})) const;
 
  private:
   struct Event {
     double start_ms, end_ms;
     const char* category;
     Track track;
-    MeetingGroup group;
+    CollectiveGroup group;
     char name[64];
   };
   struct Ring {
     std::vector<Event> events;
     uint64_t recorded = 0;
   };
-  struct Kept;  // an event, and which meeting it is
+  struct Kept;  // an event, and the key of its collective
   uint64_t dropped(const Ring& ring) const;
   std::vector<Kept> kept() const;
 
@@ -88,8 +88,7 @@ class Timeline {
   Ring ops_, others_;
 };
 
-// Writes the joined events of all ranks as a JSON array, atomically. Viewers load the file even
-// when its end is missing. Throws IoError.
+// Writes the joined events of all ranks as a JSON array, atomically. Throws IoError.
 void write_timeline(const std::filesystem::path& path,
                     const std::vector<std::string>& events_texts);
 

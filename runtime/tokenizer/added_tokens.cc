@@ -11,19 +11,18 @@
 namespace lockstep {
 namespace {
 
-AddedToken read_token(const JsonPlace& place, const Normalizer& normalizer, GrowthLimit& limit) {
+AddedToken read_token(const JsonNode& node, const Normalizer& normalizer, GrowthLimit& limit) {
   AddedToken token;
-  token.content = place.at("content").text();
-  token.special = place.flag_or("special", false);
-  token.single_word = place.flag_or("single_word", false);
-  token.lstrip = place.flag_or("lstrip", false);
-  token.rstrip = place.flag_or("rstrip", false);
-  token.normalized = place.flag_or("normalized", !token.special);
+  token.content = node.at("content").text();
+  token.special = node.flag_or("special", false);
+  token.single_word = node.flag_or("single_word", false);
+  token.lstrip = node.flag_or("lstrip", false);
+  token.rstrip = node.flag_or("rstrip", false);
+  token.normalized = node.flag_or("normalized", !token.special);
   token.shown = token.normalized ? normalizer.apply(token.content, limit) : token.content;
   if (token.shown.empty() && !token.content.empty())
-    place.at("content").fail(
-        "nothing is left of it once it is normalized; allowed: a token that is found in such text, "
-        "or normalized: false");
+    node.at("content").fail(
+        "is empty after normalization; allowed: a token that is not, or normalized: false");
   return token;
 }
 
@@ -33,18 +32,18 @@ bool is_class(std::string_view text, size_t at, CharClass wanted) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const JsonPlace& place,
+AddedTokens::AddedTokens(const JsonNode& node,
                          const Vocabulary& vocabulary,
                          const Normalizer& normalizer)
-    : name_(place.name()) {
-  const size_t count = place.is_null() ? 0 : place.elements();
+    : name_(node.name()) {
+  const size_t count = node.is_null() ? 0 : node.elements();
   size_t given = 0, shown = 0;  // bytes of all tokens, which count as one text
-  for (size_t i = 0; i < count; ++i) given += place.element(i).at("content").text().size();
+  for (size_t i = 0; i < count; ++i) given += node.element(i).at("content").text().size();
   GrowthLimit limit = GrowthLimit::of_text(given);
   auto next_id = static_cast<uint32_t>(vocabulary.size());
   std::unordered_map<std::string, uint32_t> normal_forms;
   for (size_t i = 0; i < count; ++i) {
-    const JsonPlace element = place.element(i);
+    const JsonNode element = node.element(i);
     AddedToken token = read_token(element, normalizer, limit);
     if (token.content.empty()) continue;
     limit.enter(name_);
@@ -55,17 +54,17 @@ AddedTokens::AddedTokens(const JsonPlace& place,
       id = next_id++;
       if (const std::string* other = vocabulary.token_of(*id))
         element.at("content").fail(fmt::format(
-            "gets the next id, {}, which '{}' has in the vocabulary; allowed: new tokens "
-            "where the vocabulary's ids have no holes",
+            "needs the next id, {}, which '{}' has in the vocabulary; new tokens are allowed only "
+            "if the vocabulary's ids have no gaps",
             *id,
             *other));
     }
-    // The package takes one of them by chance.
+    // The `tokenizers` package picks one of the two at random.
     if (token.normalized && normal_forms.emplace(token.shown, *id).first->second != *id)
-      element.at("content").fail(fmt::format(
-          "is '{}' once it is normalized, as a token before it; allowed: tokens that differ "
-          "then",
-          token.shown));
+      element.at("content").fail(
+          fmt::format("is normalized to '{}', like an earlier token; tokens must differ after "
+                      "normalization",
+                      token.shown));
     if (token.special) special_.insert(token.content);
     ids_[token.content] = *id;
     largest_id_ = std::max(largest_id_, *id);
@@ -85,7 +84,7 @@ const AddedToken* AddedTokens::token_of(uint32_t id) const {
 
 bool AddedTokens::take(uint32_t id,
                        std::string_view text,
-                       size_t least,
+                       size_t min_begin,
                        GrowthLimit& limit,
                        size_t* begin,
                        size_t* end) const {
@@ -95,12 +94,12 @@ bool AddedTokens::take(uint32_t id,
     if (*end < text.size() && is_class(text, *end, kWord)) return false;
   }
   if (token.lstrip) {
-    while (*begin > least) {
+    while (*begin > min_begin) {
       const size_t before = last_char_begin(text.substr(0, *begin));
       if (!is_class(text, before, kSpace)) break;
       *begin = before;
     }
-    *begin = std::max(*begin, least);
+    *begin = std::max(*begin, min_begin);
   }
   while (token.rstrip && *end < text.size() && is_class(text, *end, kSpace)) {
     *end += decode_char(text.data() + *end).bytes;

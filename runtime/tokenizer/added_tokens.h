@@ -1,6 +1,5 @@
 #pragma once
-// Tokens that are taken out of a text before anything else is done to it: the added_tokens of
-// tokenizer.json.
+// Tokens that are split off a text before any other step: the added_tokens of tokenizer.json.
 
 #include <cstdint>
 #include <string>
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "runtime/tokenizer/byte_trie.h"
-#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/normalizer.h"
 #include "runtime/tokenizer/vocabulary.h"
 
@@ -18,28 +17,29 @@ namespace lockstep {
 
 struct AddedToken {
   std::string content;
-  std::string
-      shown;  // what it decodes to: its normalized form, where it is looked for in such text
-  bool special = false;      // decoding may leave it out
-  bool single_word = false;  // only where no word's character is next to it
-  bool lstrip = false;       // takes the spaces before it, and `rstrip` those after it
+  // The text that it decodes to: its normalized form if it is searched for in normalized text.
+  std::string shown;
+  bool special = false;      // decoding may skip it
+  bool single_word = false;  // matches only if no word character is next to it
+  bool lstrip = false;       // also takes the spaces before it; `rstrip`: those after it
   bool rstrip = false;
-  bool normalized = false;  // looked for in normalized text
+  bool normalized = false;  // searched for in normalized text
 };
 
 class AddedTokens {
  public:
-  // Of the member "added_tokens". A token that neither the vocabulary nor the list has had before
-  // gets the next free id, as in the package. Throws DataError.
-  AddedTokens(const JsonPlace& place, const Vocabulary& vocabulary, const Normalizer& normalizer);
+  // Reads the member "added_tokens". A token that neither the vocabulary nor the list has had
+  // before gets the next free id, as in the `tokenizers` package. Throws DataError.
+  AddedTokens(const JsonNode& node, const Vocabulary& vocabulary, const Normalizer& normalizer);
 
-  // Null where no added token has the id.
+  // Null if no added token has the id.
   const AddedToken* token_of(uint32_t id) const;
   const std::unordered_map<std::string, uint32_t>& ids() const { return ids_; }
   bool is_special(const std::string& token) const { return special_.contains(token); }
   uint32_t largest_id() const { return largest_id_; }
 
-  // Calls text(begin, end) and token(id) in the order in which parts and tokens follow each other.
+  // Calls on_text(begin, end) and on_token(id) for the parts of the text and the tokens between
+  // them, in order.
   template <typename OnText, typename OnToken>
   void split(std::string_view text,
              bool normalized,
@@ -48,7 +48,7 @@ class AddedTokens {
              OnToken&& on_token) const {
     const ByteTrie& trie = normalized ? in_normalized_ : in_text_;
     if (!trie.empty()) limit.enter(name_);
-    size_t begin = 0;  // of what has not been passed on
+    size_t begin = 0;  // of the text that has not been passed on
     if (!trie.empty())
       for (size_t at = next_candidate(trie, text, 0); at < text.size();) {
         const ByteTrie::Match match = trie.longest_prefix(text.substr(at), limit);
@@ -60,7 +60,7 @@ class AddedTokens {
         if (size_t from = at; take(match.value, text, begin, limit, &from, &end)) {
           if (begin < from) on_text(begin, from);
           limit.enter(name_);
-          if (from < end) on_token(match.value);  // else the token before has taken all of it
+          if (from < end) on_token(match.value);  // otherwise the token before has taken all of it
           begin = end;
         }
         at = next_candidate(trie, text, at + match.bytes);
@@ -74,16 +74,16 @@ class AddedTokens {
     return at;
   }
 
-  // Whether the token at [*begin, *end) counts; widens it by the spaces that it strips, but not to
-  // before `least`.
+  // Whether the token at [*begin, *end) matches. Widens the range by the spaces that the token
+  // strips, but never to before `min_begin`.
   bool take(uint32_t id,
             std::string_view text,
-            size_t least,
+            size_t min_begin,
             GrowthLimit& limit,
             size_t* begin,
             size_t* end) const;
 
-  std::string name_;  // of the member, for messages
+  std::string name_;  // name of the member, for messages
 
   std::unordered_map<uint32_t, AddedToken> tokens_;
   std::unordered_map<std::string, uint32_t> ids_;

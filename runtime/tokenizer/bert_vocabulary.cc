@@ -1,4 +1,4 @@
-// BERT's vocab.txt: what Hugging Face's BertTokenizer makes of it, written as a tokenizer.json.
+// BERT's vocab.txt: converted to the tokenizer.json that matches Hugging Face's BertTokenizer.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr uint32_t kMostWordChars = 100;
+constexpr uint32_t kMaxWordChars = 100;
 
 struct SpecialToken {
   const char* text;
@@ -20,7 +20,7 @@ struct SpecialToken {
 constexpr std::array<SpecialToken, 5> kSpecial = {
     {{"[PAD]", false}, {"[UNK]", true}, {"[CLS]", true}, {"[SEP]", true}, {"[MASK]", false}}};
 
-// The lines, without what blanks they end with.
+// The lines, without white space at their ends.
 std::vector<std::string_view> tokens_of(std::string_view text) {
   std::vector<std::string_view> tokens;
   for (size_t at = 0; at < text.size();) {
@@ -43,7 +43,7 @@ bool has_capitals(const std::vector<std::string_view>& tokens) {
   return false;
 }
 
-// [["[CLS]", 101], ...]
+// ["[CLS]", 101]
 Json token_and_id(const char* token, uint32_t id) { return Json::array({token, id}); }
 
 }  // namespace
@@ -54,8 +54,8 @@ std::unique_ptr<const Tokenizer> parse_bert_vocabulary(std::string_view text,
   if (valid_utf8_bytes(text) != text.size())
     throw DataError("{}: is not UTF-8; a vocab.txt of BERT has a token on each line", name);
   const std::vector<std::string_view> tokens = tokens_of(text);
-  // Members of an object are looked for one by one, and of two of one name the last one counts, as
-  // here: so the object is written as text.
+  // The object is written as text, because members of a Json are searched linearly. If a token
+  // occurs twice, its last id counts, both in the parser and here.
   std::string vocabulary = "{";
   for (size_t id = 0; id < tokens.size(); ++id)
     vocabulary.append(id > 0 ? "," : "")
@@ -94,7 +94,7 @@ std::unique_ptr<const Tokenizer> parse_bert_vocabulary(std::string_view text,
           added.dump(),
           normalizer.dump(),
           post_processor.dump(),
-          kMostWordChars,
+          kMaxWordChars,
           vocabulary),
       name);
 }

@@ -1,9 +1,28 @@
-// Byte-pair encoding: a word begins as characters, or bytes, and of all pairs of neighbours that
-// may be merged the one of the lowest rank is, the leftmost of equal ones, until there is none.
+// Byte-pair encoding (Sennrich et al. 2016).
 //
-// Short words are searched for that pair anew each time, which needs no memory but the symbols. For
-// long ones a heap holds all pairs, so that the time grows as n log n: a tokenizer without a
-// pre-tokenizer has whole texts as words.
+// A word begins as a list of symbols: one for each character, or for each byte of a byte-level
+// tokenizer. `merges_` gives each pair of tokens that may be merged a rank (its position in the
+// file) and the id of the merged token. The result is defined by a loop: find the pair of
+// neighbours with the lowest rank, the leftmost if the pair occurs several times, and replace it by
+// the merged token, until no neighbours can be merged. With the merges l o (rank 0), e r (1), lo w
+// (2):
+//
+//   l o w e r  ->  lo w e r  ->  lo w er  ->  low er
+//
+// A symbol's `rank` is that of the pair that it forms with the symbol after it. So a merge changes
+// only the ranks of the merged symbol and of the one before it.
+//
+// merge_short() searches all symbols for the lowest rank before each merge. That is quadratic, but
+// needs no further memory, and is faster for up to kShortWord symbols.
+//
+// merge_long() takes O(n log n), because without a pre-tokenizer a whole text is one word. The
+// symbols form a doubly linked list by index (`before`, `after`), so that a merge moves nothing. A
+// min-heap has an entry for each pair, rank << 32 | index of the left symbol, so that equal ranks
+// leave it from left to right. A merge does not remove the entries of the pairs that it changes.
+// Instead, an entry counts only if its rank is still the rank of its symbol (lazy deletion). That
+// is exact: a rank belongs to one pair of ids, and a symbol that has been merged into the one
+// before it has kNoRank.
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -19,16 +38,16 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kShortWord = 40;  // symbols; above, the heap is faster
+constexpr size_t kShortWord = 40;  // symbols; for longer words the heap is faster
 constexpr uint32_t kNoId = UINT32_MAX;
 
 struct BpeOptions {
   std::optional<uint32_t> unknown;
-  std::string prefix;  // of what continues a word
-  std::string suffix;  // of what ends a word
+  std::string prefix;  // of tokens that continue a word
+  std::string suffix;  // of tokens that end a word
   bool fuse_unknown = false;
   bool byte_fallback = false;
-  bool ignore_merges = false;  // a word that is a token is that token
+  bool ignore_merges = false;  // a word that is a token is never split
 };
 
 class Bpe final : public TokenModel {
@@ -103,8 +122,8 @@ class Bpe final : public TokenModel {
     scratch.symbols.push_back({id, 0, 0, PairTable::kNoRank});
   }
 
-  // Whether characters that are in no token wait for theirs. Without a token for them they are left
-  // out.
+  // Whether an unknown character is pending. Characters that are in no token are dropped if there
+  // is no unknown token, and fused into one unknown token if options_.fuse_unknown.
   struct Unknown {
     bool pending = false;
   };
@@ -167,8 +186,8 @@ class Bpe final : public TokenModel {
     return text.append(bytes).append(last ? options_.suffix : "");
   }
 
-  // Tokens <0x00> to <0xFF> in the place of a character; false where one of them is missing. (Here
-  // an unknown character before it stays pending, as in the package.)
+  // Replaces a character by tokens <0x00> to <0xFF>. Returns false if one of them is missing. (An
+  // unknown character before it stays pending, as in the `tokenizers` package.)
   bool add_fallback(std::string_view bytes, bool first, bool last, ModelScratch& scratch) const {
     if (!options_.byte_fallback) return false;
     const std::string text = marked(bytes, first, last);
@@ -198,8 +217,7 @@ class Bpe final : public TokenModel {
     }
   }
 
-  // An entry of the heap is a rank above a place: the least is the next merge. One whose pair has
-  // changed since has another rank than its symbol, and is passed over.
+  // See the top of the file.
   void merge_long(ModelScratch& scratch) const {
     std::vector<Symbol>& symbols = scratch.symbols;
     std::vector<uint64_t>& heap = scratch.heap;
@@ -210,12 +228,12 @@ class Bpe final : public TokenModel {
               : merges_.find(symbol.id, symbols[static_cast<size_t>(symbol.after)].id).rank;
       return symbol.rank;
     };
-    const auto entry = [](uint32_t rank, size_t place) {
-      return static_cast<uint64_t>(rank) << 32 | place;
+    const auto entry = [](uint32_t rank, size_t index) {
+      return static_cast<uint64_t>(rank) << 32 | index;
     };
-    const auto push = [&](size_t place) {
-      if (rank_at(symbols[place]) == PairTable::kNoRank) return;
-      heap.push_back(entry(symbols[place].rank, place));
+    const auto push = [&](size_t index) {
+      if (rank_at(symbols[index]) == PairTable::kNoRank) return;
+      heap.push_back(entry(symbols[index].rank, index));
       std::push_heap(heap.begin(), heap.end(), std::greater<>());
     };
     heap.clear();
@@ -226,16 +244,16 @@ class Bpe final : public TokenModel {
       std::pop_heap(heap.begin(), heap.end(), std::greater<>());
       const uint64_t top = heap.back();
       heap.pop_back();
-      const size_t place = top & 0xFFFFFFFF;
-      Symbol& left = symbols[place];
+      const size_t index = top & 0xFFFFFFFF;
+      Symbol& left = symbols[index];
       if (left.rank != top >> 32) continue;
       Symbol& right = symbols[static_cast<size_t>(left.after)];
       left.id = merges_.find(left.id, right.id).id;
       left.after = right.after;
       right.rank = PairTable::kNoRank;
       if (left.after >= 0)
-        symbols[static_cast<size_t>(left.after)].before = static_cast<int32_t>(place);
-      push(place);
+        symbols[static_cast<size_t>(left.after)].before = static_cast<int32_t>(index);
+      push(index);
       if (left.before >= 0) push(static_cast<size_t>(left.before));
     }
   }
@@ -244,14 +262,14 @@ class Bpe final : public TokenModel {
   BpeOptions options_;
   bool plain_;  // neither prefix nor suffix
   bool of_bytes_ = false;
-  std::array<uint32_t, 256> byte_ids_;      // of bytes, where words come as bytes
+  std::array<uint32_t, 256> byte_ids_;      // of bytes, if words come as bytes
   std::array<uint32_t, 256> fallback_ids_;  // of <0x00> to <0xFF>
   std::unordered_map<uint32_t, uint32_t> char_ids_;
-  std::unordered_map<std::string, uint32_t> words_;  // whole tokens as bytes
+  std::unordered_map<std::string, uint32_t> words_;  // entire tokens as bytes
 };
 
-// The two tokens of a merge: an array of two texts or, in older files, one text with a space. None
-// where it is neither.
+// The two tokens of a merge: an array of two strings or, in older files, one string with a space.
+// No value if it is neither.
 std::optional<std::pair<std::string, std::string>> merge_of(const Json& value) {
   if (value.is_string()) {
     const auto text = value.get<std::string>();
@@ -266,19 +284,19 @@ std::optional<std::pair<std::string, std::string>> merge_of(const Json& value) {
   return std::pair(value[0].get<std::string>(), value[1].get<std::string>());
 }
 
-// Places are made for errors alone: there are many merges.
-PairTable read_merges(const JsonPlace& place, const Vocabulary& vocabulary, size_t prefix_bytes) {
-  PairTable merges(place.elements());
+// A JsonNode for each merge would be slow, so nodes are made only for errors.
+PairTable read_merges(const JsonNode& node, const Vocabulary& vocabulary, size_t prefix_bytes) {
+  PairTable merges(node.elements());
   uint32_t rank = 0;
-  for (size_t i = 0; i < place.elements(); ++i) {
-    const Json& value = place.value()[i];
+  for (size_t i = 0; i < node.elements(); ++i) {
+    const Json& value = node.value()[i];
     if (value.is_string() && value.get<std::string>().starts_with("#version")) continue;
     const auto merge = merge_of(value);
     if (!merge || merge->second.size() < prefix_bytes)
-      place.element(i).refuse("two tokens, or a text with a space between them");
+      node.element(i).refuse("two tokens, or a text with a space between them");
     const auto id_of = [&](const std::string& token) {
       const auto id = vocabulary.id_of(token);
-      if (!id) place.element(i).fail(fmt::format("'{}' is not in model.vocab", token));
+      if (!id) node.element(i).fail(fmt::format("'{}' is not in model.vocab", token));
       return *id;
     };
     const uint32_t merged = id_of(merge->first + merge->second.substr(prefix_bytes));
@@ -289,22 +307,22 @@ PairTable read_merges(const JsonPlace& place, const Vocabulary& vocabulary, size
 
 }  // namespace
 
-std::unique_ptr<TokenModel> make_bpe(const JsonPlace& place) {
-  const JsonPlace dropout = place.find("dropout");
+std::unique_ptr<TokenModel> make_bpe(const JsonNode& node) {
+  const JsonNode dropout = node.find("dropout");
   if (!dropout.is_null() && dropout.number() != 0)
-    dropout.refuse("null, 0: a text is encoded in one way");
-  Vocabulary vocabulary = read_vocabulary(place.at("vocab"));
+    dropout.refuse("null, 0, because a text is always encoded in the same way");
+  Vocabulary vocabulary = read_vocabulary(node.at("vocab"));
   BpeOptions options;
-  options.prefix = place.text_or("continuing_subword_prefix", "");
-  options.suffix = place.text_or("end_of_word_suffix", "");
-  options.fuse_unknown = place.flag_or("fuse_unk", false);
-  options.byte_fallback = place.flag_or("byte_fallback", false);
-  options.ignore_merges = place.flag_or("ignore_merges", false);
-  if (const JsonPlace unknown = place.find("unk_token"); !unknown.is_null()) {
+  options.prefix = node.text_or("continuing_subword_prefix", "");
+  options.suffix = node.text_or("end_of_word_suffix", "");
+  options.fuse_unknown = node.flag_or("fuse_unk", false);
+  options.byte_fallback = node.flag_or("byte_fallback", false);
+  options.ignore_merges = node.flag_or("ignore_merges", false);
+  if (const JsonNode unknown = node.find("unk_token"); !unknown.is_null()) {
     options.unknown = vocabulary.id_of(unknown.text());
     if (!options.unknown) unknown.refuse("a token of model.vocab");
   }
-  PairTable merges = read_merges(place.at("merges"), vocabulary, options.prefix.size());
+  PairTable merges = read_merges(node.at("merges"), vocabulary, options.prefix.size());
   return std::make_unique<Bpe>(std::move(vocabulary), std::move(merges), std::move(options));
 }
 

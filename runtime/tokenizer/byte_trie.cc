@@ -9,7 +9,8 @@ ByteTrie::ByteTrie(std::vector<Entry> entries) : nodes_(1) {
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.first < b.first;
   });
-  // Level by level: a node's entries are those of a range, whose first `depth` bytes lead to it.
+  // Builds the trie level by level: each range has the entries whose first `depth` bytes lead to
+  // its node.
   struct Range {
     uint32_t node;
     size_t begin, end;

@@ -1,5 +1,5 @@
 #pragma once
-// Which strings of a set a text begins with, byte by byte.
+// Finds the strings of a set that a text begins with.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace lockstep {
 
 class ByteTrie {
  public:
-  // A string and what belongs to it; of equal strings the last one counts. Empty ones are left out.
+  // A string and its value. If a string occurs several times, its last value counts. Empty strings
+  // are ignored.
   using Entry = std::pair<std::string_view, uint32_t>;
 
   struct Match {
@@ -27,8 +28,9 @@ class ByteTrie {
   bool empty() const { return nodes_.size() == 1; }
   bool begins_some(uint8_t first) const { return roots_[first] != 0; }
 
-  // Calls found(bytes, value) for each string that the text begins with, the shortest first. Counts
-  // a step for each byte that is looked at: a long string may be missed by its last one, each time.
+  // Calls found(bytes, value) for each string that the text begins with, the shortest first. Every
+  // visited byte counts as a step, matched or not, because a long string may fail to match only at
+  // its last byte.
   template <typename Found>
   void for_each_prefix(std::string_view text, GrowthLimit& limit, Found&& found) const {
     uint32_t node = 0;
@@ -50,16 +52,16 @@ class ByteTrie {
   }
 
  private:
-  // The children of a node lie side by side, in the order of their bytes.
+  // The children of a node are consecutive, in the order of their bytes.
   struct Node {
     uint32_t first_child = 0;
     uint32_t value = 0;
     uint16_t children = 0;
     bool has_value = false;
-    uint8_t byte = 0;  // by which the node is reached
+    uint8_t byte = 0;  // label of the edge to the node
   };
 
-  // 0: none.
+  // The child of a node along `byte`; 0 if there is none.
   uint32_t child(uint32_t node, uint8_t byte) const {
     if (node == 0) return roots_[byte];
     const Node& parent = nodes_[node];
@@ -68,7 +70,7 @@ class ByteTrie {
     return 0;
   }
 
-  std::vector<Node> nodes_;  // the root is the first
+  std::vector<Node> nodes_;  // the root is the first one
   uint32_t roots_[256] = {};
 };
 

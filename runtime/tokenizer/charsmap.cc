@@ -13,10 +13,10 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kGraphemeBytes = 6;  // those of fewer are looked up as a whole
+constexpr size_t kGraphemeBytes = 6;  // graphemes shorter than this are looked up as a unit
 
-// A unit of the double array: the label of the byte that led to it, the distance to its children,
-// and whether one of these is a value.
+// A unit of the double array has the label of the byte that leads to it, the distance to its
+// children, and a flag whether one of these is a value.
 bool has_value(uint32_t unit) { return (unit >> 8 & 1) != 0; }
 uint32_t value_of(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000FF; }
@@ -54,7 +54,7 @@ class CharsmapStep final : public NormalizerStep {
   }
 
  private:
-  // Of the extended grapheme cluster that a text begins with.
+  // The length of the extended grapheme cluster at the beginning of a text.
   static size_t grapheme_bytes(std::string_view text) {
     DecodedChar before = decode_char(text.data());
     size_t bytes = before.bytes;
@@ -105,7 +105,7 @@ Charsmap::Replacement Charsmap::find(std::string_view text, bool longest) const 
     if (!has_value(unit)) continue;
     if (position >= units_.size()) break;
     const size_t begin = value_of(units_[position]);
-    // Only at the beginning of a character.
+    // A replacement must begin at the beginning of a character.
     if (begin >= texts_.size() || (static_cast<uint8_t>(texts_[begin]) & 0xC0) == 0x80) break;
     const std::string_view rest = std::string_view(texts_).substr(begin);
     found = {i + 1, rest.substr(0, rest.find('\0')), found.steps};

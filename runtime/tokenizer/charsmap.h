@@ -1,6 +1,6 @@
 #pragma once
-// SentencePiece's table of replacements, as tokenizer.json has it: a double-array trie and the
-// texts that its values point to.
+// SentencePiece's table of replacements in the form that tokenizer.json has: a double-array trie
+// and the replacement texts that its values refer to.
 
 #include <cstdint>
 #include <optional>
@@ -14,18 +14,18 @@ namespace lockstep {
 
 class Charsmap {
  public:
-  // The bytes: the trie's size in bytes (u32, little-endian), the trie, texts that end with a zero.
-  // Empty bytes replace nothing. Throws std::invalid_argument where they are not such a table.
+  // `bytes`: the trie's size in bytes (u32, little-endian), the trie, and zero-terminated texts.
+  // Empty bytes replace nothing. Throws std::invalid_argument if `bytes` is not such a table.
   explicit Charsmap(std::string_view bytes);
 
   struct Replacement {
-    size_t bytes = 0;  // of the text; 0: nothing replaces it
+    size_t bytes = 0;  // length of the replaced text; 0: nothing is replaced
     std::string_view text;
-    size_t steps = 0;  // bytes that were gone through
+    size_t steps = 0;  // bytes visited
   };
 
-  // What replaces the shortest beginning of `text` that the trie has, as Hugging Face's tokenizers
-  // do, or the longest one, as SentencePiece does.
+  // The replacement of the shortest prefix of `text` in the trie, as in Hugging Face's tokenizers,
+  // or of the longest, as in SentencePiece.
   std::optional<std::string_view> replacement(std::string_view text) const {
     const Replacement found = find(text, /*longest=*/false);
     return found.bytes > 0 ? std::optional(found.text) : std::nullopt;
@@ -39,11 +39,11 @@ class Charsmap {
   std::string texts_;
 };
 
-// The bytes that a Base64 text stands for. Throws std::invalid_argument.
+// Decodes Base64. Throws std::invalid_argument.
 std::string decode_base64(std::string_view text);
 
-// Normalizes grapheme by grapheme, each as a whole where it is shorter than 6 bytes and the table
-// has it, else by its characters.
+// Normalizes each grapheme as a unit if it is shorter than 6 bytes and in the table; otherwise
+// character by character.
 std::unique_ptr<const NormalizerStep> make_charsmap_step(Charsmap charsmap);
 
 }  // namespace lockstep

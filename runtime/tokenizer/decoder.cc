@@ -72,18 +72,18 @@ class Replace final : public DecoderStep {
   std::string from_, to_;
 };
 
-// Tokens <0x00> to <0xFF> in a row are the bytes of characters; where they are none, each is
-// U+FFFD.
+// Joins consecutive tokens <0x00> to <0xFF> to characters. If their bytes are not valid UTF-8, each
+// byte becomes U+FFFD.
 class ByteFallback final : public DecoderStep {
  public:
   void apply(std::vector<std::string>* tokens, GrowthLimit&) const override {
-    std::vector<std::string> whole;
+    std::vector<std::string> result;
     std::string bytes;
     const auto end_bytes = [&] {
       if (valid_utf8_bytes(bytes) == bytes.size()) {
-        if (!bytes.empty()) whole.push_back(bytes);
+        if (!bytes.empty()) result.push_back(bytes);
       } else {
-        whole.insert(whole.end(), bytes.size(), "\xEF\xBF\xBD");
+        result.insert(result.end(), bytes.size(), "\xEF\xBF\xBD");
       }
       bytes.clear();
     };
@@ -93,10 +93,10 @@ class ByteFallback final : public DecoderStep {
         continue;
       }
       end_bytes();
-      whole.push_back(std::move(token));
+      result.push_back(std::move(token));
     }
     end_bytes();
-    *tokens = std::move(whole);
+    *tokens = std::move(result);
   }
 
  private:
@@ -110,10 +110,10 @@ class ByteFallback final : public DecoderStep {
 
 class Strip final : public DecoderStep {
  public:
-  explicit Strip(const JsonPlace& place)
-      : content_(place.at("content").one_char()),
-        start_(place.at("start").id()),
-        stop_(place.at("stop").id()) {}
+  explicit Strip(const JsonNode& node)
+      : content_(node.at("content").one_char()),
+        start_(node.at("start").id()),
+        stop_(node.at("stop").id()) {}
 
   void apply(std::vector<std::string>* tokens, GrowthLimit&) const override {
     for (std::string& token : *tokens) {
@@ -133,8 +133,8 @@ class Strip final : public DecoderStep {
 
 class WordPiece final : public DecoderStep {
  public:
-  explicit WordPiece(const JsonPlace& place)
-      : prefix_(place.at("prefix").text()), cleanup_(place.at("cleanup").flag()) {}
+  explicit WordPiece(const JsonNode& node)
+      : prefix_(node.at("prefix").text()), cleanup_(node.at("cleanup").flag()) {}
 
   void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const override {
     for (size_t i = 0; i < tokens->size(); ++i) {
@@ -148,7 +148,7 @@ class WordPiece final : public DecoderStep {
   }
 
  private:
-  // Takes spaces away that English does not write.
+  // Removes spaces that English text does not have, such as those before a comma.
   static void clean(std::string* token, const GrowthLimit& limit) {
     constexpr std::pair<const char*, const char*> kReplaced[] = {{" .", "."},
                                                                  {" ?", "?"},
@@ -168,11 +168,11 @@ class WordPiece final : public DecoderStep {
   bool cleanup_;
 };
 
-// A suffix ends a word.
+// The suffix marks the end of a word.
 class Bpe final : public DecoderStep {
  public:
-  explicit Bpe(const JsonPlace& place) : suffix_(place.at("suffix").text()) {
-    if (suffix_.empty()) place.at("suffix").refuse("a text that is not empty");
+  explicit Bpe(const JsonNode& node) : suffix_(node.at("suffix").text()) {
+    if (suffix_.empty()) node.at("suffix").refuse("a text that is not empty");
   }
 
   void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const override {
@@ -184,33 +184,33 @@ class Bpe final : public DecoderStep {
   std::string suffix_;
 };
 
-std::unique_ptr<const DecoderStep> make_replace(const JsonPlace& place) {
-  const JsonPlace pattern = place.at("pattern");
+std::unique_ptr<const DecoderStep> make_replace(const JsonNode& node) {
+  const JsonNode pattern = node.at("pattern");
   if (!pattern.value().contains("String")) pattern.refuse("a String");
   std::string from = pattern.at("String").text();
   if (from.empty()) pattern.at("String").refuse("a text that is not empty");
-  return std::make_unique<Replace>(std::move(from), place.at("content").text());
+  return std::make_unique<Replace>(std::move(from), node.at("content").text());
 }
 
 }  // namespace
 
-Decoder::Decoder(const JsonPlace& place) {
-  if (place.is_null()) return;
+Decoder::Decoder(const JsonNode& node) {
+  if (node.is_null()) return;
   joined_with_spaces_ = false;
-  add(place);
+  add(node);
 }
 
-void Decoder::add(const JsonPlace& place) {
-  const std::string type = place.type();
+void Decoder::add(const JsonNode& node) {
+  const std::string type = node.type();
   const auto add_step = [&](std::unique_ptr<const DecoderStep> step) {
-    check_stage_count(stages_.size() + 1, place);
-    stages_.push_back({fmt::format("{} ({})", place.name(), type), std::move(step)});
+    require_stage_count(stages_.size() + 1, node);
+    stages_.push_back({fmt::format("{} ({})", node.name(), type), std::move(step)});
   };
   if (type == "Sequence") {
-    const JsonPlace inner = place.at("decoders");
+    const JsonNode inner = node.at("decoders");
     for (size_t i = 0; i < inner.elements(); ++i) add(inner.element(i));
   } else if (type == "BPEDecoder") {
-    add_step(std::make_unique<Bpe>(place));
+    add_step(std::make_unique<Bpe>(node));
   } else if (type == "ByteFallback") {
     add_step(std::make_unique<ByteFallback>());
   } else if (type == "ByteLevel") {
@@ -218,15 +218,15 @@ void Decoder::add(const JsonPlace& place) {
   } else if (type == "Fuse") {
     add_step(std::make_unique<Fuse>());
   } else if (type == "Metaspace") {
-    add_step(std::make_unique<Metaspace>(metaspace_options(place)));
+    add_step(std::make_unique<Metaspace>(metaspace_options(node)));
   } else if (type == "Replace") {
-    add_step(make_replace(place));
+    add_step(make_replace(node));
   } else if (type == "Strip") {
-    add_step(std::make_unique<Strip>(place));
+    add_step(std::make_unique<Strip>(node));
   } else if (type == "WordPiece") {
-    add_step(std::make_unique<WordPiece>(place));
+    add_step(std::make_unique<WordPiece>(node));
   } else {
-    place.at("type").refuse(kAllowed);
+    node.at("type").refuse(kAllowed);
   }
 }
 

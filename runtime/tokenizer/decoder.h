@@ -1,27 +1,27 @@
 #pragma once
-// How tokens become text again: the decoder of tokenizer.json.
+// Converts tokens back to text: the decoder of tokenizer.json.
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/tokenizer/growth_limit.h"
-#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/json_node.h"
 
 namespace lockstep {
 
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
-  // Asks the limit if the step may make texts more than some times as long.
+  // Must call limit.check() if it can lengthen a text more than a few times.
   virtual void apply(std::vector<std::string>* tokens, GrowthLimit& limit) const = 0;
 };
 
 class Decoder {
  public:
-  // Of the member "decoder"; without one, tokens are joined with spaces. Throws DataError on what
-  // is not known.
-  explicit Decoder(const JsonPlace& place);
+  // Reads the member "decoder". If it is null, tokens are joined with spaces. Throws DataError if
+  // the decoder is not supported.
+  explicit Decoder(const JsonNode& node);
 
   std::string decode(std::vector<std::string> tokens, GrowthLimit& limit) const;
 
@@ -31,7 +31,7 @@ class Decoder {
     std::unique_ptr<const DecoderStep> step;
   };
 
-  void add(const JsonPlace& place);
+  void add(const JsonNode& node);
 
   std::vector<Stage> stages_;
   bool joined_with_spaces_ = true;

@@ -9,7 +9,7 @@ namespace lockstep {
 void GrowthLimit::fail_growth() const {
   throw DataError("{} makes more than {} bytes of {} {}{}; allowed: {} for each and {} more",
                   *stage_,
-                  most_bytes_,
+                  max_bytes_,
                   count_,
                   unit_,
                   count_ == 1 ? "" : "s",
@@ -20,7 +20,7 @@ void GrowthLimit::fail_growth() const {
 void GrowthLimit::fail_steps() const {
   throw DataError("{} takes more than {} steps for {} {}{}; allowed: {} for each and {} more",
                   *stage_,
-                  most_steps_,
+                  max_steps_,
                   count_,
                   unit_,
                   count_ == 1 ? "" : "s",
@@ -28,7 +28,7 @@ void GrowthLimit::fail_steps() const {
                   kMoreSteps);
 }
 
-void check_stage_count(size_t stages, const JsonPlace& last) {
+void require_stage_count(size_t stages, const JsonNode& last) {
   constexpr size_t kMaxStages = 1000;
   if (stages > kMaxStages)
     last.fail(fmt::format("is step {}; allowed: up to {}", stages, kMaxStages));

@@ -1,6 +1,6 @@
-// tokenizer.json: added tokens are taken out, the rest is normalized, cut into words, and each word
-// encoded by the model. Truncation and padding, which such a file may ask for, are left to whoever
-// makes samples of the ids.
+// Implements tokenizer.json: added tokens are split off, the rest is normalized and split into
+// words, and the model encodes each word. Truncation and padding, which such a file may ask for,
+// are left to the code that builds samples from the ids.
 #include <algorithm>
 #include <utility>
 
@@ -20,13 +20,13 @@ namespace {
 
 class HuggingFaceTokenizer final : public Tokenizer {
  public:
-  explicit HuggingFaceTokenizer(const JsonPlace& place)
-      : model_(make_token_model(place.at("model"))),
-        normalizer_(place.find("normalizer")),
-        pre_tokenizer_(place.find("pre_tokenizer"), model_->wants_bytes()),
-        added_(place.find("added_tokens"), model_->vocabulary(), normalizer_),
-        post_processor_(read_post_processor(place.find("post_processor"))),
-        decoder_(place.find("decoder")) {
+  explicit HuggingFaceTokenizer(const JsonNode& node)
+      : model_(make_token_model(node.at("model"))),
+        normalizer_(node.find("normalizer")),
+        pre_tokenizer_(node.find("pre_tokenizer"), model_->wants_bytes()),
+        added_(node.find("added_tokens"), model_->vocabulary(), normalizer_),
+        post_processor_(read_post_processor(node.find("post_processor"))),
+        decoder_(node.find("decoder")) {
     if (pre_tokenizer_.gives_bytes()) model_->take_bytes();
   }
 
@@ -87,11 +87,11 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
 
   void encode(std::string_view text, bool with_special, std::vector<uint32_t>* ids) override {
     if (text.size() > INT32_MAX)
-      throw DataError("a text of {} bytes; a tokenizer takes less than 2 GiB", text.size());
+      throw DataError("a text has {} bytes; a tokenizer accepts less than 2 GiB", text.size());
     if (valid_utf8_bytes(text) != text.size()) {
-      mended_.clear();
-      append_as_utf8(&mended_, text);
-      text = mended_;
+      valid_text_.clear();
+      append_as_utf8(&valid_text_, text);
+      text = valid_text_;
     }
     ids_ = ids;
     limit_.emplace(GrowthLimit::of_text(text.size()));
@@ -111,7 +111,7 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
   }
 
  private:
-  // `readable_end`: bytes up to there may be read.
+  // `readable_end`: memory up to there may be read.
   void encode_part(std::string_view part, bool at_start, const char* readable_end) {
     if (!tokenizer_.normalizer_.empty()) {
       normalized_.text.assign(part);
@@ -134,8 +134,8 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
   }
 
   void take(TextPiece word) override {
-    if (word.text.size() > WordCache::kMostBytes) return encode_word(word.text);
-    // What a step of the pre-tokenizer has made ends at its end.
+    if (word.text.size() > WordCache::kMaxBytes) return encode_word(word.text);
+    // The end of a text that a pre-tokenizer step has made is the end of its readable memory.
     const char* word_end = word.text.data() + word.text.size();
     const bool in_part = std::greater_equal<>()(word.text.data(), part_begin_) &&
                          std::less_equal<>()(word_end, readable_end_);
@@ -147,7 +147,7 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
     const size_t before = ids_->size();
     encode_word(word.text);
     const auto made = std::span(*ids_).subspan(before);
-    if (!made.empty() && made.size() <= WordCache::kMostIds) cache_.put(key, made);
+    if (!made.empty() && made.size() <= WordCache::kMaxIds) cache_.put(key, made);
   }
 
   void encode_word(std::string_view word) {
@@ -157,11 +157,11 @@ class HuggingFaceEncoder final : public TokenEncoder, private PieceSink {
 
   const HuggingFaceTokenizer& tokenizer_;
   PreTokenizer::Run words_;
-  std::optional<GrowthLimit> limit_;  // of the text
+  std::optional<GrowthLimit> limit_;  // of the current text
   ModelScratch scratch_;
   WordCache cache_;
-  std::string mended_;         // the text as UTF-8
-  NormalizedText normalized_;  // a part of it
+  std::string valid_text_;     // the text as valid UTF-8
+  NormalizedText normalized_;  // a part of the text
   const char* part_begin_ = nullptr;
   const char* readable_end_ = nullptr;
   std::vector<uint32_t>* ids_ = nullptr;
@@ -181,7 +181,7 @@ std::unique_ptr<const Tokenizer> parse_tokenizer_json(std::string_view text,
   } catch (const JsonError& error) {
     throw DataError("{}: {}", name, error.what());
   }
-  return std::make_unique<HuggingFaceTokenizer>(JsonPlace(json, name));
+  return std::make_unique<HuggingFaceTokenizer>(JsonNode(json, name));
 }
 
 }  // namespace lockstep

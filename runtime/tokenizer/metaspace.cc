@@ -11,9 +11,9 @@ class Metaspace final : public PreTokenizerStep {
  public:
   explicit Metaspace(MetaspaceOptions options) : options_(std::move(options)) {}
 
-  void split(TextPiece piece, MadeText& made, PieceSink& next) const override {
+  void split(TextPiece piece, PieceBuffer& buffer, PieceSink& next) const override {
     const std::string& mark = options_.replacement;
-    std::string& text = made.emptied();
+    std::string& text = buffer.cleared();
     const bool may_prepend = options_.prepend == PrependScheme::kAlways ||
                              (options_.prepend == PrependScheme::kFirst && piece.at_start);
     if (may_prepend && !piece.text.starts_with(' ') && !piece.text.starts_with(mark))
@@ -24,7 +24,7 @@ class Metaspace final : public PreTokenizerStep {
       else
         text.push_back(c);
     }
-    piece.text = made.finished();
+    piece.text = buffer.finished();
     if (!options_.split) return next.take(piece);
     BehaviorSplitter pieces(piece, SplitBehavior::kMergedWithNext, next);
     size_t begin = 0;
@@ -44,28 +44,28 @@ class Metaspace final : public PreTokenizerStep {
 
 }  // namespace
 
-MetaspaceOptions metaspace_options(const JsonPlace& place) {
+MetaspaceOptions metaspace_options(const JsonNode& node) {
   MetaspaceOptions options;
-  options.replacement = place.at("replacement").one_char();
-  options.split = place.flag_or("split", true);
-  const std::string scheme = place.text_or("prepend_scheme", "always");
+  options.replacement = node.at("replacement").one_char();
+  options.split = node.flag_or("split", true);
+  const std::string scheme = node.text_or("prepend_scheme", "always");
   if (scheme == "first")
     options.prepend = PrependScheme::kFirst;
   else if (scheme == "never")
     options.prepend = PrependScheme::kNever;
   else if (scheme != "always")
-    place.at("prepend_scheme").refuse("always, first, never");
-  // Of older files.
-  if (!place.flag_or("add_prefix_space", true)) {
-    if (options.prepend != PrependScheme::kNever && !place.find("prepend_scheme").is_null())
-      place.at("add_prefix_space").refuse("true, or prepend_scheme never");
+    node.at("prepend_scheme").refuse("always, first, never");
+  // A field of older files.
+  if (!node.flag_or("add_prefix_space", true)) {
+    if (options.prepend != PrependScheme::kNever && !node.find("prepend_scheme").is_null())
+      node.at("add_prefix_space").refuse("true, or prepend_scheme never");
     options.prepend = PrependScheme::kNever;
   }
   return options;
 }
 
-std::unique_ptr<const PreTokenizerStep> make_metaspace(const JsonPlace& place) {
-  return std::make_unique<Metaspace>(metaspace_options(place));
+std::unique_ptr<const PreTokenizerStep> make_metaspace(const JsonNode& node) {
+  return std::make_unique<Metaspace>(metaspace_options(node));
 }
 
 }  // namespace lockstep

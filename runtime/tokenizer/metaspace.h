@@ -1,6 +1,6 @@
 #pragma once
-// Metaspace: spaces written as a character of their own, which words begin with. The pre-tokenizer,
-// and the fields that its decoder shares.
+// Metaspace: spaces are replaced by a special character, with which words begin. The pre-tokenizer,
+// and the options that the decoder shares.
 
 #include <memory>
 #include <string>
@@ -17,9 +17,9 @@ struct MetaspaceOptions {
   bool split = true;
 };
 
-// Throws DataError.
-MetaspaceOptions metaspace_options(const JsonPlace& place);
+// Parses a Metaspace section of tokenizer.json. Throws DataError if a field is invalid.
+MetaspaceOptions metaspace_options(const JsonNode& node);
 
-std::unique_ptr<const PreTokenizerStep> make_metaspace(const JsonPlace& place);
+std::unique_ptr<const PreTokenizerStep> make_metaspace(const JsonNode& node);
 
 }  // namespace lockstep

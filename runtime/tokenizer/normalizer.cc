@@ -16,7 +16,7 @@ constexpr char kAllowed[] =
     "BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, "
     "Sequence, Strip, StripAccents";
 
-// Calls each(code point) for all of a text.
+// Calls each(code point) for each character of a text.
 template <typename Each>
 void for_each_char(std::string_view text, Each&& each) {
   for (size_t i = 0; i < text.size();) {
@@ -26,7 +26,7 @@ void for_each_char(std::string_view text, Each&& each) {
   }
 }
 
-// Leaves out the characters for which `drop` holds.
+// Removes the characters for which drop(c) is true.
 template <typename Drop>
 void drop_chars(NormalizedText* text, Drop&& drop) {
   std::string kept;
@@ -47,13 +47,13 @@ void lower(std::string* text) {
   *text = std::move(lowered);
 }
 
-// A normal form sorts the marks in a row, each pair of them swapped at most once.
+// Counts the work of a normal form, which sorts runs of marks and may swap each pair of them once.
 void count_reordering(std::string_view text, GrowthLimit& limit) {
-  constexpr size_t kFewMarks = 32;  // sorted at once
+  constexpr size_t kShortRun = 32;  // shorter runs are sorted quickly
   const uint16_t* classes = char_class_table();
   size_t marks = 0;
   const auto end_run = [&] {
-    if (marks > kFewMarks) limit.step(marks * marks);
+    if (marks > kShortRun) limit.step(marks * marks);
     marks = 0;
   };
   for (size_t i = 0; i < text.size();) {
@@ -102,8 +102,8 @@ class StripAccents final : public NormalizerStep {
 
 class Strip final : public NormalizerStep {
  public:
-  explicit Strip(const JsonPlace& place)
-      : left_(place.at("strip_left").flag()), right_(place.at("strip_right").flag()) {}
+  explicit Strip(const JsonNode& node)
+      : left_(node.at("strip_left").flag()), right_(node.at("strip_right").flag()) {}
 
   void apply(NormalizedText* text, GrowthLimit&) const override {
     const uint16_t* classes = char_class_table();
@@ -137,13 +137,13 @@ class Replace final : public NormalizerStep {
   std::string from_, to_;
 };
 
-// The regular expressions that Replace knows: how many characters of white space in a row are
-// replaced.
+// The regular expressions that Replace supports. Each matches runs of at least `at_least`
+// white-space characters.
 struct SpacesRule {
   std::string_view regex;
-  bool only_blanks;  // of ' ', not of all \s
+  bool only_blanks;  // only ' ', not all of \s
   size_t at_least;
-  bool any_break;  // and a single \n, \r or \t
+  bool any_break;  // also a single \n, \r or \t
 };
 
 constexpr SpacesRule kSpacesRules[] = {
@@ -188,9 +188,9 @@ class ReplaceSpaces final : public NormalizerStep {
 
 class Prepend final : public NormalizerStep {
  public:
-  // Of an empty one the package doubles the first character.
-  explicit Prepend(const JsonPlace& place) : prefix_(place.at("prepend").text()) {
-    if (prefix_.empty()) place.at("prepend").refuse("a text of at least one character");
+  // With an empty prefix the `tokenizers` package would double the first character.
+  explicit Prepend(const JsonNode& node) : prefix_(node.at("prepend").text()) {
+    if (prefix_.empty()) node.at("prepend").refuse("a text of at least one character");
   }
   void apply(NormalizedText* text, GrowthLimit& limit) const override {
     limit.check(text->text.size() + prefix_.size());
@@ -201,8 +201,8 @@ class Prepend final : public NormalizerStep {
   std::string prefix_;
 };
 
-// SentencePiece's nmt rule: control characters go, other spaces and what has no width become
-// spaces.
+// SentencePiece's nmt rule: control characters are removed, and other spaces and zero-width
+// characters become spaces.
 class Nmt final : public NormalizerStep {
  public:
   void apply(NormalizedText* text, GrowthLimit&) const override {
@@ -223,11 +223,11 @@ class Nmt final : public NormalizerStep {
 
 class Bert final : public NormalizerStep {
  public:
-  explicit Bert(const JsonPlace& place)
-      : clean_text_(place.at("clean_text").flag()),
-        chinese_chars_(place.at("handle_chinese_chars").flag()),
-        lowercase_(place.at("lowercase").flag()),
-        strip_accents_(place.flag_or("strip_accents", lowercase_)) {}
+  explicit Bert(const JsonNode& node)
+      : clean_text_(node.at("clean_text").flag()),
+        chinese_chars_(node.at("handle_chinese_chars").flag()),
+        lowercase_(node.at("lowercase").flag()),
+        strip_accents_(node.flag_or("strip_accents", lowercase_)) {}
 
   void apply(NormalizedText* text, GrowthLimit& limit) const override {
     if (clean_text_) clean(text);
@@ -274,25 +274,25 @@ class Bert final : public NormalizerStep {
   const uint16_t* classes_ = char_class_table();
 };
 
-std::unique_ptr<const NormalizerStep> make_replace(const JsonPlace& place) {
-  const JsonPlace pattern = place.at("pattern");
-  std::string to = place.at("content").text();
+std::unique_ptr<const NormalizerStep> make_replace(const JsonNode& node) {
+  const JsonNode pattern = node.at("pattern");
+  std::string to = node.at("content").text();
   if (pattern.value().contains("String")) {
     std::string from = pattern.at("String").text();
     if (from.empty()) pattern.at("String").refuse("a text that is not empty");
     return std::make_unique<Replace>(std::move(from), std::move(to));
   }
-  const JsonPlace regex = pattern.at("Regex");
+  const JsonNode regex = pattern.at("Regex");
   std::string allowed;
   for (const SpacesRule& rule : kSpacesRules) {
     if (regex.text() == rule.regex) return std::make_unique<ReplaceSpaces>(rule, std::move(to));
     allowed.append(Json(rule.regex).dump()).append(", ");
   }
-  regex.refuse(allowed + "or a String in the place of a Regex");
+  regex.refuse(allowed + "or a String instead of a Regex");
 }
 
-std::unique_ptr<const NormalizerStep> make_precompiled(const JsonPlace& place) {
-  const JsonPlace map = place.find("precompiled_charsmap");
+std::unique_ptr<const NormalizerStep> make_precompiled(const JsonNode& node) {
+  const JsonNode map = node.find("precompiled_charsmap");
   try {
     return make_charsmap_step(Charsmap(map.is_null() ? "" : decode_base64(map.text())));
   } catch (const std::invalid_argument& error) {
@@ -302,21 +302,21 @@ std::unique_ptr<const NormalizerStep> make_precompiled(const JsonPlace& place) {
 
 }  // namespace
 
-Normalizer::Normalizer(const JsonPlace& place) {
-  if (!place.is_null()) add(place);
+Normalizer::Normalizer(const JsonNode& node) {
+  if (!node.is_null()) add(node);
 }
 
-void Normalizer::add(const JsonPlace& place) {
-  const std::string type = place.type();
+void Normalizer::add(const JsonNode& node) {
+  const std::string type = node.type();
   const auto add_step = [&](std::unique_ptr<const NormalizerStep> step) {
-    check_stage_count(stages_.size() + 1, place);
-    stages_.push_back({fmt::format("{} ({})", place.name(), type), std::move(step)});
+    require_stage_count(stages_.size() + 1, node);
+    stages_.push_back({fmt::format("{} ({})", node.name(), type), std::move(step)});
   };
   if (type == "Sequence") {
-    const JsonPlace inner = place.at("normalizers");
+    const JsonNode inner = node.at("normalizers");
     for (size_t i = 0; i < inner.elements(); ++i) add(inner.element(i));
   } else if (type == "BertNormalizer") {
-    add_step(std::make_unique<Bert>(place));
+    add_step(std::make_unique<Bert>(node));
   } else if (type == "Lowercase") {
     add_step(std::make_unique<Lowercase>());
   } else if (type == "NFC") {
@@ -330,17 +330,17 @@ void Normalizer::add(const JsonPlace& place) {
   } else if (type == "Nmt") {
     add_step(std::make_unique<Nmt>());
   } else if (type == "Precompiled") {
-    add_step(make_precompiled(place));
+    add_step(make_precompiled(node));
   } else if (type == "Prepend") {
-    add_step(std::make_unique<Prepend>(place));
+    add_step(std::make_unique<Prepend>(node));
   } else if (type == "Replace") {
-    add_step(make_replace(place));
+    add_step(make_replace(node));
   } else if (type == "Strip") {
-    add_step(std::make_unique<Strip>(place));
+    add_step(std::make_unique<Strip>(node));
   } else if (type == "StripAccents") {
     add_step(std::make_unique<StripAccents>());
   } else {
-    place.at("type").refuse(kAllowed);
+    node.at("type").refuse(kAllowed);
   }
 }
 

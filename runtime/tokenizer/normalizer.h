@@ -1,5 +1,5 @@
 #pragma once
-// What a tokenizer does to a text before it is cut into words: the normalizer of tokenizer.json.
+// Transforms a text before it is split into words: the normalizer of tokenizer.json.
 
 #include <memory>
 #include <string>
@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "runtime/tokenizer/growth_limit.h"
-#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/json_node.h"
 
 namespace lockstep {
 
-// A text, and whether it still begins where the whole text begins.
+// A text, and whether it still begins at the start of the original text.
 struct NormalizedText {
   std::string text;  // valid UTF-8
   bool at_start = false;
@@ -20,15 +20,15 @@ struct NormalizedText {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  // Asks the limit if the step may make a text more than some dozen times as long.
+  // Must call limit.check() if it can lengthen a text more than some dozen times.
   virtual void apply(NormalizedText* text, GrowthLimit& limit) const = 0;
 };
 
-// One step after the other.
+// Applies steps one after the other.
 class Normalizer {
  public:
-  // Of the member "normalizer"; a null has no step. Throws DataError on what is not known.
-  explicit Normalizer(const JsonPlace& place);
+  // Reads the member "normalizer"; null has no steps. Throws DataError if a step is not supported.
+  explicit Normalizer(const JsonNode& node);
 
   bool empty() const { return stages_.empty(); }
   void apply(NormalizedText* text, GrowthLimit& limit) const;
@@ -40,12 +40,13 @@ class Normalizer {
     std::unique_ptr<const NormalizerStep> step;
   };
 
-  void add(const JsonPlace& place);
+  void add(const JsonNode& node);
 
   std::vector<Stage> stages_;
 };
 
-// The text with each `from`, which is not empty, as `to`. `before`: bytes that count beside it.
+// Replaces each occurrence of `from`, which must not be empty, by `to`. `before`: bytes of earlier
+// results, which count towards the limit too.
 std::string replace_all(std::string_view text,
                         std::string_view from,
                         std::string_view to,

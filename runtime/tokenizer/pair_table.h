@@ -1,5 +1,6 @@
 #pragma once
-// The merges of a BPE model: which two tokens become one, and how early.
+// The merges of a BPE model: which two tokens are merged, and in which order. A hash table with
+// open addressing.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +13,8 @@ class PairTable {
   static constexpr uint32_t kNoRank = UINT32_MAX;
 
   struct Merge {
-    uint32_t rank = kNoRank;  // the lower the earlier
-    uint32_t id = 0;          // of the token that the two become
+    uint32_t rank = kNoRank;  // lower ranks are merged first
+    uint32_t id = 0;          // of the merged token
   };
 
   explicit PairTable(size_t pairs) {
@@ -22,14 +23,14 @@ class PairTable {
     slots_.resize(slots);
   }
 
-  // Of two merges of one pair the last one counts.
+  // If a pair occurs twice, its last merge counts.
   void add(uint32_t left, uint32_t right, Merge merge) {
-    Slot& slot = slots_[place_of(key_of(left, right))];
+    Slot& slot = slots_[slot_of(key_of(left, right))];
     slot = {key_of(left, right), merge};
   }
 
   Merge find(uint32_t left, uint32_t right) const {
-    return slots_[place_of(key_of(left, right))].merge;
+    return slots_[slot_of(key_of(left, right))].merge;
   }
 
  private:
@@ -44,12 +45,12 @@ class PairTable {
     return static_cast<uint64_t>(left) << 32 | right;
   }
 
-  // Of the key, or of the empty slot where it would stand.
-  size_t place_of(uint64_t key) const {
+  // The slot of the key, or the empty slot for it.
+  size_t slot_of(uint64_t key) const {
     const size_t mask = slots_.size() - 1;
-    size_t place = static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> 32) & mask;
-    while (slots_[place].key != key && slots_[place].key != kEmpty) place = (place + 1) & mask;
-    return place;
+    size_t index = static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> 32) & mask;
+    while (slots_[index].key != key && slots_[index].key != kEmpty) index = (index + 1) & mask;
+    return index;
   }
 
   std::vector<Slot> slots_;

@@ -32,46 +32,47 @@ PostProcessor with_ends(TextTemplate single, TextTemplate pair) {
   return made;
 }
 
-// What texts are where nothing is put around them.
+// A post-processor that adds nothing to the texts.
 PostProcessor plain() { return with_ends({text_part(0, 0)}, {text_part(0, 0), text_part(1, 1)}); }
 
-uint32_t segment_of(const JsonPlace& place) {
-  const JsonPlace type_id = place.find("type_id");
+uint32_t segment_of(const JsonNode& node) {
+  const JsonNode type_id = node.find("type_id");
   return type_id.is_null() ? 0 : type_id.id();
 }
 
-// The members of an object by name, in which there may be as many as there are parts.
+// The members of an object by name. There may be as many as there are parts, so they are indexed.
 class SpecialTokens {
  public:
-  explicit SpecialTokens(const JsonPlace& place) : place_(place) {
-    if (place.value().kind() != Json::Kind::kObject) place.refuse("an object of special tokens");
-    const Json* value = place.value().begin();
-    for (const std::string& name : place.value().names()) values_.emplace(name, value++);
+  explicit SpecialTokens(const JsonNode& node) : node_(node) {
+    if (node.value().kind() != Json::Kind::kObject) node.refuse("an object of special tokens");
+    const Json* value = node.value().begin();
+    for (const std::string& name : node.value().names()) values_.emplace(name, value++);
   }
 
-  // The ids of one.
-  JsonPlace ids(const std::string& name) const {
+  // The ids of one special token.
+  JsonNode ids(const std::string& name) const {
     const auto found = values_.find(name);
-    if (found == values_.end()) place_.fail(fmt::format("has no '{}'", name));
-    return place_.member(name, *found->second).at("ids");
+    if (found == values_.end()) node_.fail(fmt::format("has no '{}'", name));
+    return node_.member(name, *found->second).at("ids");
   }
 
  private:
-  const JsonPlace& place_;
+  const JsonNode& node_;
   std::unordered_map<std::string_view, const Json*> values_;
 };
 
-// A list of {"Sequence": {"id": "A", "type_id": 0}} and {"SpecialToken": {"id": "[SEP]", ...}}. A
-// token stands there by its name, so that a small file can ask for any number of ids around a text.
-TextTemplate read_parts(const JsonPlace& place, const SpecialTokens& special, size_t texts) {
+// Reads a list of {"Sequence": {"id": "A", "type_id": 0}} and {"SpecialToken": {"id": "[SEP]",
+// ...}}. Tokens are given by name, so a small file could ask for any number of ids around a text;
+// hence the limit.
+TextTemplate read_parts(const JsonNode& node, const SpecialTokens& special, size_t texts) {
   constexpr size_t kMaxSpecial = 4096;  // models have a handful
   constexpr const char* kNames[] = {"A", "B"};
   TextTemplate parts;
   std::vector<int> times(texts, 0);
   size_t count = 0;  // of special tokens
-  for (size_t i = 0; i < place.elements(); ++i) {
-    const JsonPlace part = place.element(i);
-    if (const JsonPlace sequence = part.find("Sequence"); !sequence.is_null()) {
+  for (size_t i = 0; i < node.elements(); ++i) {
+    const JsonNode part = node.element(i);
+    if (const JsonNode sequence = part.find("Sequence"); !sequence.is_null()) {
       const std::string name = sequence.at("id").text();
       size_t text = 0;
       while (text < texts && name != kNames[text]) ++text;
@@ -80,40 +81,40 @@ TextTemplate read_parts(const JsonPlace& place, const SpecialTokens& special, si
       parts.push_back(text_part(static_cast<int>(text), segment_of(sequence)));
       continue;
     }
-    const JsonPlace token = part.at("SpecialToken");
-    const JsonPlace numbers = special.ids(token.at("id").text());
+    const JsonNode token = part.at("SpecialToken");
+    const JsonNode numbers = special.ids(token.at("id").text());
     count += numbers.elements();
     if (count > kMaxSpecial)
-      place.fail(fmt::format("has more than {} special tokens around a text; allowed: up to {}",
-                             kMaxSpecial,
-                             kMaxSpecial));
+      node.fail(fmt::format("has more than {} special tokens around a text; allowed: up to {}",
+                            kMaxSpecial,
+                            kMaxSpecial));
     std::vector<uint32_t> ids;
     for (size_t k = 0; k < numbers.elements(); ++k) ids.push_back(numbers.element(k).id());
     parts.push_back(special_part(std::move(ids), segment_of(token)));
   }
   for (const int met : times)
     if (met == 0)
-      place.refuse(texts == 1 ? "a template with sequence A" : "a template with sequences A and B");
+      node.refuse(texts == 1 ? "a template with sequence A" : "a template with sequences A and B");
   return parts;
 }
 
-PostProcessor read_template(const JsonPlace& place) {
-  const JsonPlace names = place.at("special_tokens"), pair = place.find("pair");
+PostProcessor read_template(const JsonNode& node) {
+  const JsonNode names = node.at("special_tokens"), pair = node.find("pair");
   const SpecialTokens special(names);
   return with_ends(
-      read_parts(place.at("single"), special, 1),
+      read_parts(node.at("single"), special, 1),
       pair.is_null() || pair.elements() == 0 ? TextTemplate{} : read_parts(pair, special, 2));
 }
 
 // ["[SEP]", 102]
-uint32_t read_pair(const JsonPlace& place) {
-  if (place.elements() != 2) place.refuse("a token and its id");
-  return place.element(1).id();
+uint32_t read_pair(const JsonNode& node) {
+  if (node.elements() != 2) node.refuse("a token and its id");
+  return node.element(1).id();
 }
 
-// [CLS] A [SEP] B [SEP], the second text and what follows it in segment 1.
-PostProcessor read_bert(const JsonPlace& place) {
-  const uint32_t cls = read_pair(place.at("cls")), sep = read_pair(place.at("sep"));
+// [CLS] A [SEP] B [SEP]; the second text and the token after it are in segment 1.
+PostProcessor read_bert(const JsonNode& node) {
+  const uint32_t cls = read_pair(node.at("cls")), sep = read_pair(node.at("sep"));
   const TextTemplate single = {special_part({cls}, 0), text_part(0, 0), special_part({sep}, 0)};
   TextTemplate pair = single;
   pair.insert(pair.end(), {text_part(1, 1), special_part({sep}, 1)});
@@ -121,8 +122,8 @@ PostProcessor read_bert(const JsonPlace& place) {
 }
 
 // <s> A </s></s> B </s>, all in segment 0.
-PostProcessor read_roberta(const JsonPlace& place) {
-  const uint32_t cls = read_pair(place.at("cls")), sep = read_pair(place.at("sep"));
+PostProcessor read_roberta(const JsonNode& node) {
+  const uint32_t cls = read_pair(node.at("cls")), sep = read_pair(node.at("sep"));
   const TextTemplate single = {special_part({cls}, 0), text_part(0, 0), special_part({sep}, 0)};
   TextTemplate pair = single;
   pair.insert(pair.end(), {special_part({sep}, 0), text_part(1, 0), special_part({sep}, 0)});
@@ -133,17 +134,17 @@ bool adds_nothing(const PostProcessor& processor) {
   return special_tokens_of(processor.single) == 0 && special_tokens_of(processor.pair) == 0;
 }
 
-// Of several that add tokens a later one stands around what an earlier one has made, by rules that
-// differ from one to another.
-PostProcessor read_sequence(const JsonPlace& place) {
-  const JsonPlace inner = place.at("processors");
+// At most one processor may add tokens. If several did, a later one would wrap the result of an
+// earlier one, by rules that differ between kinds.
+PostProcessor read_sequence(const JsonNode& node) {
+  const JsonNode inner = node.at("processors");
   PostProcessor all = plain();
   for (size_t i = 0; i < inner.elements(); ++i) {
-    const JsonPlace element = inner.element(i);
+    const JsonNode element = inner.element(i);
     PostProcessor processor = read_post_processor(element);
     if (adds_nothing(processor)) continue;
     if (!adds_nothing(all))
-      element.fail("adds tokens, as one before it does; allowed: one that does in a Sequence");
+      element.fail("adds tokens, like an earlier one; at most one in a Sequence may add tokens");
     all = std::move(processor);
   }
   return all;
@@ -151,15 +152,15 @@ PostProcessor read_sequence(const JsonPlace& place) {
 
 }  // namespace
 
-PostProcessor read_post_processor(const JsonPlace& place) {
-  if (place.is_null()) return plain();
-  const std::string type = place.type();
-  if (type == "TemplateProcessing") return read_template(place);
-  if (type == "BertProcessing") return read_bert(place);
-  if (type == "RobertaProcessing") return read_roberta(place);
-  if (type == "ByteLevel") return plain();  // it trims offsets, of which there are none here
-  if (type == "Sequence") return read_sequence(place);
-  place.at("type").refuse(kAllowed);
+PostProcessor read_post_processor(const JsonNode& node) {
+  if (node.is_null()) return plain();
+  const std::string type = node.type();
+  if (type == "TemplateProcessing") return read_template(node);
+  if (type == "BertProcessing") return read_bert(node);
+  if (type == "RobertaProcessing") return read_roberta(node);
+  if (type == "ByteLevel") return plain();  // it only trims offsets, which do not exist here
+  if (type == "Sequence") return read_sequence(node);
+  node.at("type").refuse(kAllowed);
 }
 
 }  // namespace lockstep

@@ -1,21 +1,21 @@
 #pragma once
-// The tokens that a tokenizer puts around texts: the post_processor of tokenizer.json.
+// The special tokens that a tokenizer adds to texts: the post_processor of tokenizer.json.
 
 #include <cstdint>
 #include <vector>
 
-#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/text_template.h"
 
 namespace lockstep {
 
 struct PostProcessor {
-  TextTemplate single, pair;  // pair is empty where it has no form for two texts
+  TextTemplate single, pair;  // `pair` is empty if pairs of texts are not supported
 
-  std::vector<uint32_t> before, after;  // the special tokens of `single`, beside the text
+  std::vector<uint32_t> before, after;  // the special tokens of `single`, before and after the text
 };
 
-// Of the member "post_processor". Throws DataError on what is not known.
-PostProcessor read_post_processor(const JsonPlace& place);
+// Reads the member "post_processor". Throws DataError if it is not supported.
+PostProcessor read_post_processor(const JsonNode& node);
 
 }  // namespace lockstep

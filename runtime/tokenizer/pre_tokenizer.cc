@@ -24,7 +24,7 @@ class CharSplit final : public PreTokenizerStep {
  public:
   CharSplit(CharClass wanted, SplitBehavior behavior) : wanted_(wanted), behavior_(behavior) {}
 
-  void split(TextPiece piece, MadeText&, PieceSink& next) const override {
+  void split(TextPiece piece, PieceBuffer&, PieceSink& next) const override {
     BehaviorSplitter pieces(piece, behavior_, next);
     size_t between = 0;
     for (size_t i = 0; i < piece.text.size();) {
@@ -49,7 +49,7 @@ class CharSplit final : public PreTokenizerStep {
 // \w+|[^\w\s]+
 class Whitespace final : public PreTokenizerStep {
  public:
-  void split(TextPiece piece, MadeText&, PieceSink& next) const override {
+  void split(TextPiece piece, PieceBuffer&, PieceSink& next) const override {
     constexpr uint16_t kKinds = kWord | kSpace;
     size_t begin = 0;
     uint16_t kind = kSpace;
@@ -78,19 +78,19 @@ class Whitespace final : public PreTokenizerStep {
 class RuleSplit final : public PreTokenizerStep {
  public:
   explicit RuleSplit(SplitRule rule) : rule_(rule) {}
-  void split(TextPiece piece, MadeText&, PieceSink& next) const override { rule_(piece, next); }
+  void split(TextPiece piece, PieceBuffer&, PieceSink& next) const override { rule_(piece, next); }
 
  private:
   SplitRule rule_;
 };
 
-// Splits at a text.
+// Splits at each occurrence of a text.
 class TextSplit final : public PreTokenizerStep {
  public:
   TextSplit(std::string text, SplitBehavior behavior, bool invert)
       : text_(std::move(text)), behavior_(behavior), invert_(invert) {}
 
-  void split(TextPiece piece, MadeText&, PieceSink& next) const override {
+  void split(TextPiece piece, PieceBuffer&, PieceSink& next) const override {
     BehaviorSplitter pieces(piece, behavior_, next);
     size_t begin = 0;
     for (size_t at = find_text(piece.text, text_); at != std::string_view::npos;
@@ -111,10 +111,10 @@ class TextSplit final : public PreTokenizerStep {
 
 class PrefixSpace final : public PreTokenizerStep {
  public:
-  void split(TextPiece piece, MadeText& made, PieceSink& next) const override {
+  void split(TextPiece piece, PieceBuffer& buffer, PieceSink& next) const override {
     if (!piece.text.starts_with(' ')) {
-      made.emptied().assign(1, ' ').append(piece.text);
-      piece.text = made.finished();
+      buffer.cleared().assign(1, ' ').append(piece.text);
+      piece.text = buffer.finished();
     }
     next.take(piece);
   }
@@ -122,30 +122,30 @@ class PrefixSpace final : public PreTokenizerStep {
 
 class ByteChars final : public PreTokenizerStep {
  public:
-  void split(TextPiece piece, MadeText& made, PieceSink& next) const override {
+  void split(TextPiece piece, PieceBuffer& buffer, PieceSink& next) const override {
     const std::string* chars = byte_level_chars();
-    std::string& text = made.emptied();
+    std::string& text = buffer.cleared();
     for (const char c : piece.text) text.append(chars[static_cast<uint8_t>(c)]);
-    next.take({made.finished(), piece.at_start});
+    next.take({buffer.finished(), piece.at_start});
   }
 };
 
-std::unique_ptr<const PreTokenizerStep> make_split(const JsonPlace& place) {
-  const JsonPlace pattern = place.at("pattern");
-  const SplitBehavior behavior = split_behavior(place.at("behavior"));
-  const bool invert = place.flag_or("invert", false);
+std::unique_ptr<const PreTokenizerStep> make_split(const JsonNode& node) {
+  const JsonNode pattern = node.at("pattern");
+  const SplitBehavior behavior = split_behavior(node.at("behavior"));
+  const bool invert = node.flag_or("invert", false);
   if (pattern.value().contains("String")) {
     std::string text = pattern.at("String").text();
     if (text.empty()) pattern.at("String").refuse("a text that is not empty");
     return std::make_unique<TextSplit>(std::move(text), behavior, invert);
   }
-  const JsonPlace regex = pattern.at("Regex");
+  const JsonNode regex = pattern.at("Regex");
   const SplitRule rule = split_rule_of(regex.text());
   if (rule == nullptr) regex.refuse("the regular expressions of " + known_split_rules());
-  // A known rule's matches cover the text: to keep each and to remove what is no match are the
-  // same.
+  // The matches of a known rule cover the whole text. So keeping each match is the same as removing
+  // what does not match.
   if (behavior != SplitBehavior::kIsolated && !(behavior == SplitBehavior::kRemoved && invert))
-    place.at("behavior").refuse("Isolated, or Removed with invert, for this regular expression");
+    node.at("behavior").refuse("Isolated, or Removed with invert, for this regular expression");
   return std::make_unique<RuleSplit>(rule);
 }
 
@@ -153,24 +153,24 @@ std::unique_ptr<const PreTokenizerStep> make_split(const JsonPlace& place) {
 
 const std::string* byte_level_chars() {
   static const auto chars = [] {
-    std::array<std::string, 256> made;
+    std::array<std::string, 256> chars_of;
     uint32_t next = 256;
     for (uint32_t byte = 0; byte < 256; ++byte) {
       const bool stands_for_itself =
           (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-      append_char(&made[byte], stands_for_itself ? byte : next++);
+      append_char(&chars_of[byte], stands_for_itself ? byte : next++);
     }
-    return made;
+    return chars_of;
   }();
   return chars.data();
 }
 
 bool bytes_of_byte_level(std::string_view text, std::string* bytes) {
   static const auto byte_of = [] {
-    std::unordered_map<uint32_t, char> made;
+    std::unordered_map<uint32_t, char> bytes_of;
     for (int byte = 0; byte < 256; ++byte)
-      made[decode_char(byte_level_chars()[byte].data()).code] = static_cast<char>(byte);
-    return made;
+      bytes_of[decode_char(byte_level_chars()[byte].data()).code] = static_cast<char>(byte);
+    return bytes_of;
   }();
   bytes->clear();
   for (size_t i = 0; i < text.size();) {
@@ -186,8 +186,8 @@ bool bytes_of_byte_level(std::string_view text, std::string* bytes) {
   return true;
 }
 
-PreTokenizer::PreTokenizer(const JsonPlace& place, bool bytes_wanted) {
-  if (!place.is_null()) add(place);
+PreTokenizer::PreTokenizer(const JsonNode& node, bool bytes_wanted) {
+  if (!node.is_null()) add(node);
   if (bytes_wanted && !stages_.empty() &&
       dynamic_cast<const ByteChars*>(stages_.back().step.get()) != nullptr) {
     stages_.pop_back();
@@ -195,48 +195,48 @@ PreTokenizer::PreTokenizer(const JsonPlace& place, bool bytes_wanted) {
   }
 }
 
-void PreTokenizer::add_step(const JsonPlace& place, std::unique_ptr<const PreTokenizerStep> step) {
-  check_stage_count(stages_.size() + 1, place);
-  stages_.push_back({fmt::format("{} ({})", place.name(), place.type()), std::move(step)});
+void PreTokenizer::add_step(const JsonNode& node, std::unique_ptr<const PreTokenizerStep> step) {
+  require_stage_count(stages_.size() + 1, node);
+  stages_.push_back({fmt::format("{} ({})", node.name(), node.type()), std::move(step)});
 }
 
-void PreTokenizer::add_byte_level(const JsonPlace& place) {
-  if (place.at("add_prefix_space").flag()) add_step(place, std::make_unique<PrefixSpace>());
-  if (place.flag_or("use_regex", true)) add_step(place, std::make_unique<RuleSplit>(split_as_gpt2));
-  add_step(place, std::make_unique<ByteChars>());
+void PreTokenizer::add_byte_level(const JsonNode& node) {
+  if (node.at("add_prefix_space").flag()) add_step(node, std::make_unique<PrefixSpace>());
+  if (node.flag_or("use_regex", true)) add_step(node, std::make_unique<RuleSplit>(split_as_gpt2));
+  add_step(node, std::make_unique<ByteChars>());
 }
 
-void PreTokenizer::add(const JsonPlace& place) {
-  const std::string type = place.type();
+void PreTokenizer::add(const JsonNode& node) {
+  const std::string type = node.type();
   const auto split_at = [&](CharClass wanted, SplitBehavior behavior) {
-    add_step(place, std::make_unique<CharSplit>(wanted, behavior));
+    add_step(node, std::make_unique<CharSplit>(wanted, behavior));
   };
   if (type == "Sequence") {
-    const JsonPlace inner = place.at("pretokenizers");
+    const JsonNode inner = node.at("pretokenizers");
     for (size_t i = 0; i < inner.elements(); ++i) add(inner.element(i));
   } else if (type == "BertPreTokenizer") {
     split_at(kSpace, SplitBehavior::kRemoved);
     split_at(kPunctuation, SplitBehavior::kIsolated);
   } else if (type == "ByteLevel") {
-    add_byte_level(place);
+    add_byte_level(node);
   } else if (type == "Digits") {
     split_at(kNumeric,
-             place.at("individual_digits").flag() ? SplitBehavior::kIsolated
-                                                  : SplitBehavior::kContiguous);
+             node.at("individual_digits").flag() ? SplitBehavior::kIsolated
+                                                 : SplitBehavior::kContiguous);
   } else if (type == "Metaspace") {
-    add_step(place, make_metaspace(place));
+    add_step(node, make_metaspace(node));
   } else if (type == "Punctuation") {
-    const JsonPlace behavior = place.find("behavior");
+    const JsonNode behavior = node.find("behavior");
     split_at(kPunctuation,
              behavior.is_null() ? SplitBehavior::kIsolated : split_behavior(behavior));
   } else if (type == "Split") {
-    add_step(place, make_split(place));
+    add_step(node, make_split(node));
   } else if (type == "Whitespace") {
-    add_step(place, std::make_unique<Whitespace>());
+    add_step(node, std::make_unique<Whitespace>());
   } else if (type == "WhitespaceSplit") {
     split_at(kSpace, SplitBehavior::kRemoved);
   } else {
-    place.at("type").refuse(kAllowed);
+    node.at("type").refuse(kAllowed);
   }
 }
 

@@ -1,28 +1,28 @@
 #pragma once
-// How a tokenizer cuts a normalized text into words: the pre_tokenizer of tokenizer.json.
+// Splits a normalized text into words: the pre_tokenizer of tokenizer.json.
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/tokenizer/growth_limit.h"
-#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/text_piece.h"
 
 namespace lockstep {
 
-// The text that a step makes of a piece, until it makes the next.
-class MadeText {
+// The text that a step makes for a piece. It is valid until the step's next piece.
+class PieceBuffer {
  public:
   void begin(GrowthLimit* limit) {
     limit_ = limit;
     bytes_ = 0;
   }
-  std::string& emptied() {
+  std::string& cleared() {
     text_.clear();
     return text_;
   }
-  // Counts what was made: all of it belongs to one text.
+  // Counts the text towards the limit: all pieces belong to one text.
   const std::string& finished() {
     bytes_ += text_.size();
     limit_->check(bytes_);
@@ -38,68 +38,69 @@ class MadeText {
 class PreTokenizerStep {
  public:
   virtual ~PreTokenizerStep() = default;
-  // Passes the parts of a piece that is not empty on to `next`, in order, none of them empty. Where
-  // the step makes new text, which is at most some times as long, it stands in `made`.
-  virtual void split(TextPiece piece, MadeText& made, PieceSink& next) const = 0;
+  // Passes the parts of `piece`, which is not empty, to `next` in order, none of them empty. If the
+  // step makes new text, at most a few times as long, that text is stored in `buffer`.
+  virtual void split(TextPiece piece, PieceBuffer& buffer, PieceSink& next) const = 0;
 };
 
-// The character that stands for each byte in a byte-level vocabulary, as UTF-8.
+// The character that represents each byte in a byte-level vocabulary, as UTF-8.
 const std::string* byte_level_chars();  // [256]
 
-// The bytes that such characters stand for; false, and no bytes, where one stands for none.
+// Converts such characters back to bytes. Returns false, with no bytes, if a character represents
+// none.
 bool bytes_of_byte_level(std::string_view text, std::string* bytes);
 
-// One step after the other.
+// Applies steps one after the other.
 class PreTokenizer {
  public:
-  // Of the member "pre_tokenizer"; a null leaves the text whole. Throws DataError on what is not
-  // known. Where the last step would write each byte as its character and `bytes_wanted`, the
-  // pieces are the bytes themselves.
-  PreTokenizer(const JsonPlace& place, bool bytes_wanted);
+  // Reads the member "pre_tokenizer"; null leaves the text unsplit. Throws DataError if a step is
+  // not supported. If `bytes_wanted`, and the last step only replaces each byte by its character,
+  // that step is left out, and the pieces are the bytes themselves.
+  PreTokenizer(const JsonNode& node, bool bytes_wanted);
 
-  // Whether pieces are bytes that stand for characters.
+  // Whether pieces are bytes instead of the characters that represent them.
   bool gives_bytes() const { return gives_bytes_; }
 
-  // What a thread needs to run the steps.
+  // The state with which a thread runs the steps.
   class Run;
 
  private:
-  void add(const JsonPlace& place);
-  void add_byte_level(const JsonPlace& place);
+  void add(const JsonNode& node);
+  void add_byte_level(const JsonNode& node);
 
   struct Stage {
     std::string name;
     std::unique_ptr<const PreTokenizerStep> step;
   };
 
-  void add_step(const JsonPlace& place, std::unique_ptr<const PreTokenizerStep> step);
+  void add_step(const JsonNode& node, std::unique_ptr<const PreTokenizerStep> step);
 
   std::vector<Stage> stages_;
   bool gives_bytes_ = false;
 };
 
-// Runs the steps, one piece through all of them before the next. Of one thread at a time; refers to
-// the pre-tokenizer and the sink.
+// Runs the steps; each piece passes through all of them before the next one. Used by one thread at
+// a time. Refers to the pre-tokenizer and the sink.
 class PreTokenizer::Run {
  public:
   Run(const PreTokenizer& steps, PieceSink& last);
-  // Before the pieces of a text; the limit must live until the next call.
+  // Call this before the pieces of a text. The limit must live until the next call.
   void begin(GrowthLimit* limit);
   void split(TextPiece piece);
 
  private:
-  // Takes the pieces of one step and runs the next one.
+  // Receives the pieces of one step and runs the next step.
   class Link final : public PieceSink {
    public:
     Link(const Stage& stage, PieceSink& next) : stage_(stage), next_(next) {}
     void begin(GrowthLimit* limit) {
       limit_ = limit;
-      made_.begin(limit);
+      buffer_.begin(limit);
     }
     void take(TextPiece piece) override {
       limit_->enter(stage_.name);
       limit_->step(piece.text.size() + kStepsOfPiece);
-      stage_.step->split(piece, made_, next_);
+      stage_.step->split(piece, buffer_, next_);
     }
 
    private:
@@ -108,7 +109,7 @@ class PreTokenizer::Run {
     const Stage& stage_;
     PieceSink& next_;
     GrowthLimit* limit_ = nullptr;
-    MadeText made_;
+    PieceBuffer buffer_;
   };
 
   std::vector<std::unique_ptr<Link>> links_;  // the last step first

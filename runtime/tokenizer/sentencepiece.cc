@@ -1,8 +1,22 @@
-// SentencePiece's .model. A text is normalized as a whole, spaces written as U+2581, and then:
+// SentencePiece's .model files. The ids are those of the sentencepiece library.
 //
-// - BPE: it begins as characters, and of all neighbours that are a piece together those of the best
-//   score are merged, the leftmost of equal ones, until there are none.
-// - Unigram: of all ways to cut it into pieces the one whose scores add up to the most, in float32.
+// encode() works in three steps. normalized() replaces characters by the longest matches in
+// charsmap_ and writes spaces as U+2581. merge() or find_path() splits the result, text_, into
+// parts_. add_ids() converts the parts to ids, with byte fallback or one id for each run of unknown
+// parts.
+//
+// merge() is BPE, but without a list of merges. Two neighbours may be merged if their joint text is
+// a piece. The pair whose piece has the best score is merged first, and the leftmost of equal ones.
+// symbols_ is a doubly linked list. pairs_ is a priority queue with lazy deletion: a pair is stale
+// if one of its symbols has been merged away (bytes == 0) or the joint length has changed. Merging
+// may pass through an unused piece, which must not be in the result. For its text, halves_ has the
+// split by which it was last offered, and add_part() splits it again.
+//
+// find_path() is the unigram model: dynamic programming as in unigram.cc, but with sums in float32,
+// as in the library. User-defined pieces get the library's score for them, bytes * max_score_ -
+// 0.1, which normally wins. Unused pieces are skipped. An unknown character costs kUnknownPenalty
+// more than the worst piece.
+
 #include <algorithm>
 #include <limits>
 #include <queue>
@@ -57,8 +71,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     const auto has_id = [](const std::optional<uint32_t>& id) { return id.has_value(); };
     if (file_.byte_fallback && !std::all_of(byte_ids_.begin(), byte_ids_.end(), has_id))
       throw DataError(
-          "{}: trainer_spec.byte_fallback: value is true; allowed: where there are pieces of all "
-          "256 bytes",
+          "{}: trainer_spec.byte_fallback: value is true; that is allowed only if there are "
+          "pieces for all 256 bytes",
           name);
   }
 
@@ -80,7 +94,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   friend class SentencePieceEncoder;
 
   void add_pieces();
-  // What the beginning of a text becomes, and how many bytes it has.
+  // The normalized form of the beginning of a text, and the number of bytes that it replaces.
   std::pair<std::string_view, size_t> normalized_prefix(std::string_view text,
                                                         GrowthLimit& limit) const;
   std::string_view space() const { return file_.escape_whitespaces ? kSpaceMark : kSpace1; }
@@ -89,16 +103,16 @@ class SentencePieceTokenizer final : public Tokenizer {
   Charsmap charsmap_;
   std::string charsmap_name_, pieces_name_;  // for messages
   Vocabulary all_;                           // every piece
-  Vocabulary of_text_;                       // those that a text may have
-  ByteTrie in_text_;                         // the same
+  Vocabulary of_text_;                       // the pieces that a text may contain
+  ByteTrie in_text_;                         // the same pieces, to find them in a text
   ByteTrie user_defined_;
-  std::vector<int> byte_of_;                       // of each id; -1: no piece of a byte
+  std::vector<int> byte_of_;                       // for each id; -1: not a byte piece
   std::vector<std::optional<uint32_t>> byte_ids_;  // [256]
   uint32_t unknown_ = 0;
-  std::optional<uint32_t> bos_;  // stands before each text
+  std::optional<uint32_t> bos_;  // put before each text
   TextTemplate text_template_, pair_template_;
-  float least_ = std::numeric_limits<float>::max();  // of the scores of normal pieces
-  float most_ = std::numeric_limits<float>::min();   // as the library: scores are below it
+  float min_score_ = std::numeric_limits<float>::max();  // of normal pieces
+  float max_score_ = std::numeric_limits<float>::min();  // as in the library; scores are below it
 };
 
 void SentencePieceTokenizer::add_pieces() {
@@ -110,8 +124,8 @@ void SentencePieceTokenizer::add_pieces() {
     all_.add(piece.text, id);
     if (piece.type == PieceType::kUnknown) unknown_ = id;
     if (piece.type == PieceType::kNormal) {
-      least_ = std::min(least_, piece.score);
-      most_ = std::max(most_, piece.score);
+      min_score_ = std::min(min_score_, piece.score);
+      max_score_ = std::max(max_score_, piece.score);
     }
     if (piece.type == PieceType::kUserDefined) user_defined.emplace_back(piece.text, id);
     if (piece.type != PieceType::kNormal && piece.type != PieceType::kUserDefined &&
@@ -177,7 +191,7 @@ std::string SentencePieceTokenizer::normalized(std::string_view text, GrowthLimi
   return out;
 }
 
-// Bytes in a row become characters, and each that is of none U+FFFD.
+// Decodes UTF-8. Each byte that is not part of a character becomes U+FFFD.
 void append_bytes(std::string_view bytes, std::string* text) {
   while (!bytes.empty()) {
     const size_t valid = valid_utf8_bytes(bytes);
@@ -189,7 +203,7 @@ void append_bytes(std::string_view bytes, std::string* text) {
   }
 }
 
-// Control pieces have no text, whether they are to be skipped or not.
+// Control pieces have no text, whether special tokens are skipped or not.
 std::string SentencePieceTokenizer::decode(std::span<const uint32_t> ids, bool) const {
   const bool drops_space = file_.add_dummy_prefix || file_.remove_extra_whitespaces;
   std::string text, bytes;
@@ -230,15 +244,15 @@ class SentencePieceEncoder final : public TokenEncoder {
   explicit SentencePieceEncoder(const SentencePieceTokenizer& tokenizer)
       : tokenizer_(tokenizer), file_(tokenizer.file_) {}
 
-  // Before a text stands the beginning of a sentence, where the model has such a token: as models
-  // that are trained with these files expect. Nothing stands after it.
+  // The token that begins a sentence, if the model has one, precedes a text, because models trained
+  // with these files expect it. No token follows the text.
   void encode(std::string_view text, bool with_special, std::vector<uint32_t>* ids) override {
     if (text.size() > INT32_MAX / 4)
-      throw DataError("a text of {} bytes; SentencePiece takes less than 512 MiB", text.size());
-    std::string mended;
-    append_as_utf8(&mended, text);
+      throw DataError("a text has {} bytes; SentencePiece accepts less than 512 MiB", text.size());
+    std::string valid_text;
+    append_as_utf8(&valid_text, text);
     limit_.emplace(GrowthLimit::of_text(text.size()));
-    text_ = tokenizer_.normalized(mended, *limit_);
+    text_ = tokenizer_.normalized(valid_text, *limit_);
     if (with_special && tokenizer_.bos_) ids->push_back(*tokenizer_.bos_);
     parts_.clear();
     if (text_.empty()) return;
@@ -293,8 +307,8 @@ class SentencePieceEncoder final : public TokenEncoder {
       const auto symbol = tokenizer_.user_defined_.longest_prefix(rest, *limit_);
       const auto bytes =
           static_cast<uint32_t>(symbol.bytes > 0 ? symbol.bytes : decode_char(rest.data()).bytes);
-      const auto place = static_cast<int32_t>(symbols_.size());
-      symbols_.push_back({begin, bytes, place - 1, place + 1, symbol.bytes > 0});
+      const auto index = static_cast<int32_t>(symbols_.size());
+      symbols_.push_back({begin, bytes, index - 1, index + 1, symbol.bytes > 0});
       begin += bytes;
     }
     symbols_.back().after = -1;
@@ -323,9 +337,9 @@ class SentencePieceEncoder final : public TokenEncoder {
     }
   }
 
-  // An unused piece becomes the two that it was last offered as.
+  // Splits an unused piece into the two parts from which it was last offered.
   void add_part(uint32_t begin, uint32_t bytes) {
-    std::vector<std::pair<uint32_t, uint32_t>> open{{begin, bytes}};  // the next one last
+    std::vector<std::pair<uint32_t, uint32_t>> open{{begin, bytes}};  // a stack: the last is next
     while (!open.empty()) {
       std::tie(begin, bytes) = open.back();
       open.pop_back();
@@ -350,7 +364,7 @@ class SentencePieceEncoder final : public TokenEncoder {
 
   void find_path() {
     paths_.assign(text_.size() + 1, {});
-    const float unknown_score = tokenizer_.least_ - kUnknownPenalty;
+    const float unknown_score = tokenizer_.min_score_ - kUnknownPenalty;
     for (size_t begin = 0; begin < text_.size();) {
       const std::string_view rest = std::string_view(text_).substr(begin);
       const size_t char_bytes = decode_char(rest.data()).bytes;
@@ -365,9 +379,10 @@ class SentencePieceEncoder final : public TokenEncoder {
         const SentencePieceFile::Piece& piece = file_.pieces[id];
         if (piece.type == PieceType::kUnused) return;
         const bool chosen_by_user = piece.type == PieceType::kUserDefined;
-        try_path(bytes,
-                 chosen_by_user ? static_cast<float>(bytes) * tokenizer_.most_ - 0.1f : piece.score,
-                 id);
+        try_path(
+            bytes,
+            chosen_by_user ? static_cast<float>(bytes) * tokenizer_.max_score_ - 0.1f : piece.score,
+            id);
         char_is_piece |= bytes == char_bytes;
       });
       if (!char_is_piece) try_path(char_bytes, unknown_score, tokenizer_.unknown_);
@@ -381,7 +396,7 @@ class SentencePieceEncoder final : public TokenEncoder {
     std::reverse(parts_.begin(), parts_.end());
   }
 
-  // Unknown parts in a row are one token, or as many as they have bytes.
+  // A run of unknown parts becomes one token or, with byte fallback, one for each byte.
   void add_ids(std::vector<uint32_t>* ids) const {
     bool after_unknown = false;
     for (const Part& part : parts_) {
@@ -403,7 +418,8 @@ class SentencePieceEncoder final : public TokenEncoder {
   std::vector<Part> parts_;
   std::vector<Symbol> symbols_;
   std::priority_queue<Pair> pairs_;
-  std::unordered_map<std::string_view, uint32_t> halves_;  // of unused pieces: bytes of the first
+  // By the text of an unused piece: the length of its first half, in bytes.
+  std::unordered_map<std::string_view, uint32_t> halves_;
   std::vector<Path> paths_;
 };
 

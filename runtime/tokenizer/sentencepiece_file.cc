@@ -10,12 +10,12 @@
 namespace lockstep {
 namespace {
 
-// The fields of a protobuf message, one after the other.
+// Iterates over the fields of a protobuf message.
 class Fields {
  public:
   explicit Fields(std::string_view message) : rest_(message) {}
 
-  // Reads the next one; false at the end. Throws std::invalid_argument.
+  // Reads the next field; returns false at the end. Throws std::invalid_argument.
   bool next() {
     if (rest_.empty()) return false;
     const uint64_t key = varint();
@@ -27,7 +27,7 @@ class Fields {
       case 1: bytes_ = take(8); break;
       case 2: bytes_ = take(varint()); break;
       case 5: bytes_ = take(4); break;
-      default: throw std::invalid_argument("no protobuf message");
+      default: throw std::invalid_argument("not a protobuf message");
     }
     return true;
   }
@@ -39,14 +39,14 @@ class Fields {
 
   std::string text() const {
     if (valid_utf8_bytes(bytes_) != bytes_.size())
-      throw std::invalid_argument("a text is no UTF-8");
+      throw std::invalid_argument("a text is not UTF-8");
     return std::string(bytes_);
   }
 
   float number_of_32_bits() const {
     static_assert(std::endian::native == std::endian::little);
     float number = 0;
-    if (bytes_.size() != sizeof(number)) throw std::invalid_argument("a score is no float");
+    if (bytes_.size() != sizeof(number)) throw std::invalid_argument("a score is not a float");
     std::memcpy(&number, bytes_.data(), sizeof(number));
     return number;
   }
@@ -59,11 +59,11 @@ class Fields {
       value |= static_cast<uint64_t>(byte & 0x7F) << shift;
       if (byte < 0x80) return value;
     }
-    throw std::invalid_argument("no protobuf message");
+    throw std::invalid_argument("not a protobuf message");
   }
 
   std::string_view take(uint64_t bytes) {
-    if (bytes > rest_.size()) throw std::invalid_argument("cut off");
+    if (bytes > rest_.size()) throw std::invalid_argument("truncated");
     const std::string_view taken = rest_.substr(0, bytes);
     rest_.remove_prefix(bytes);
     return taken;
@@ -135,7 +135,7 @@ SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::st
     return read_model(bytes);
   } catch (const std::invalid_argument& error) {
     throw DataError(
-        "{}: neither a tokenizer.json nor a model of SentencePiece: {}", name, error.what());
+        "{}: neither a tokenizer.json nor a SentencePiece model: {}", name, error.what());
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// What a .model file of SentencePiece holds: a protobuf message. It is read here without protobuf:
-// Debian's libsentencepiece has an older protobuf within, which breaks a program that has its own.
+// The contents of a SentencePiece .model file, which is a protobuf message. It is parsed here
+// without protobuf, because Debian's libsentencepiece contains an older protobuf, which breaks
+// programs that link another one.
 
 #include <cstdint>
 #include <string>
@@ -13,8 +14,8 @@ struct SentencePieceFile {
   enum class PieceType : uint8_t {
     kNormal = 1,
     kUnknown,
-    kControl,      // never of a text: <s>
-    kUserDefined,  // always a token where a text has it
+    kControl,      // never part of a text: <s>
+    kUserDefined,  // always a token if it occurs in a text
     kUnused,
     kByte  // <0x00> to <0xFF>
   };
@@ -26,19 +27,19 @@ struct SentencePieceFile {
     PieceType type = PieceType::kNormal;
   };
 
-  std::vector<Piece> pieces;  // their places are their ids
+  std::vector<Piece> pieces;  // their indices are their ids
   ModelType model_type = ModelType::kUnigram;
   bool byte_fallback = false;
   bool whitespace_as_suffix = false;
   std::string bos_piece = "<s>";
-  std::string unknown_surface = " \xE2\x81\x87 ";  // what an unknown token decodes to
+  std::string unknown_surface = " \xE2\x81\x87 ";  // the text to which an unknown token decodes
   std::string charsmap;                            // see charsmap.h
-  bool add_dummy_prefix = true;                    // a space before the text
+  bool add_dummy_prefix = true;                    // adds a space before the text
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;  // spaces are written as U+2581
 };
 
-// Throws DataError where the bytes are no such file, or have no unknown piece, or more than one.
+// Throws DataError if the bytes are not such a file, or if the number of unknown pieces is not one.
 SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::string& name);
 
 }  // namespace lockstep

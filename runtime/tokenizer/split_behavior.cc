@@ -2,14 +2,14 @@
 
 namespace lockstep {
 
-SplitBehavior split_behavior(const JsonPlace& place) {
-  const std::string name = place.text();
+SplitBehavior split_behavior(const JsonNode& node) {
+  const std::string name = node.text();
   if (name == "Removed") return SplitBehavior::kRemoved;
   if (name == "Isolated") return SplitBehavior::kIsolated;
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  place.refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous");
+  node.refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous");
 }
 
 void BehaviorSplitter::pass(size_t begin, size_t end) {

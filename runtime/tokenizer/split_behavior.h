@@ -1,27 +1,27 @@
 #pragma once
-// What becomes of the matches of a pattern when a text is split at them.
+// What happens to the matches of a pattern at which a text is split.
 
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/text_piece.h"
 
 namespace lockstep {
 
 enum class SplitBehavior : uint8_t {
-  kRemoved,             // a match is left out
+  kRemoved,             // matches are dropped
   kIsolated,            // each match is a piece
   kMergedWithPrevious,  // a match ends the piece before it
   kMergedWithNext,      // a match begins the piece after it
-  kContiguous           // matches that follow each other are one piece
+  kContiguous           // consecutive matches are one piece
 };
 
-// Throws DataError.
-SplitBehavior split_behavior(const JsonPlace& place);
+// Parses the name of a behavior, such as "Removed". Throws DataError for any other name.
+SplitBehavior split_behavior(const JsonNode& node);
 
-// Takes matches and what lies between them, in the order of the text and without gaps, and passes
-// pieces on. Of matches that follow each other only the one next to other text is merged with it.
+// Takes matches and the text between them, in order and without gaps, and passes pieces on. If
+// matches are consecutive, only the one next to other text is merged with it.
 class BehaviorSplitter {
  public:
   BehaviorSplitter(TextPiece piece, SplitBehavior behavior, PieceSink& next)
@@ -36,7 +36,7 @@ class BehaviorSplitter {
   TextPiece piece_;
   SplitBehavior behavior_;
   PieceSink& next_;
-  size_t begin_ = 0, end_ = 0;  // held back, and empty where nothing is
+  size_t begin_ = 0, end_ = 0;  // pending range; empty: none
   bool match_before_ = false;
 };
 

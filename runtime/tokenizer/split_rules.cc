@@ -20,14 +20,15 @@ constexpr std::string_view kQwen2 =
 constexpr std::string_view kO200k =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+)"
-    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)"
+    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// A character for these rules is a letter, a number, a space or other.
+// For these rules a character is a letter, a number, a space or other.
 constexpr uint16_t kKinds = kLetter | kNumber | kSpace;
 constexpr uint16_t kOther = 0;
 
@@ -44,35 +45,35 @@ class Scanner {
   bool at_end(const char* p) const { return p == end_; }
 
   Char at(const char* p) const {
-    if (p == end_) return {kKinds, 0};  // of no kind
+    if (p == end_) return {kKinds, 0};  // no kind
     const auto first = static_cast<uint8_t>(*p);
     if (first < 0x80) return {static_cast<uint16_t>(classes_[first] & kKinds), 1};
     const DecodedChar c = decode_char(p);
     return {static_cast<uint16_t>(classes_[c.code] & kKinds), c.bytes};
   }
 
-  // Whether a character that is one of `wanted`, of all classes, stands at p.
+  // Whether the character at p has one of the classes `wanted`.
   bool is(const char* p, uint16_t wanted) const {
     return p != end_ && (classes_[decode_char(p).code] & wanted) != 0;
   }
 
-  // Past all characters that are one of `wanted`, of all classes.
+  // Skips all characters that have one of the classes `wanted`.
   const char* skip_classes(const char* p, uint16_t wanted) const {
     while (is(p, wanted)) p += decode_char(p).bytes;
     return p;
   }
 
-  // Past all characters of a kind from p on.
+  // Skips all characters of a kind, starting at p.
   const char* skip(const char* p, uint16_t kind) const {
     for (Char c = at(p); c.bytes > 0 && c.kind == kind; c = at(p)) p += c.bytes;
     return p;
   }
 
-  // Past at most `most` numbers.
-  const char* skip_numbers(const char* p, int most) const {
-    for (Char c = at(p); most > 0 && c.bytes > 0 && c.kind == kNumber; c = at(p)) {
+  // Skips at most `max_numbers` number characters.
+  const char* skip_numbers(const char* p, int max_numbers) const {
+    for (Char c = at(p); max_numbers > 0 && c.bytes > 0 && c.kind == kNumber; c = at(p)) {
       p += c.bytes;
-      --most;
+      --max_numbers;
     }
     return p;
   }
@@ -82,8 +83,8 @@ class Scanner {
     return p;
   }
 
-  // The end of \s+(?!\S)|\s+ from p, which is a space: of several spaces before something else, the
-  // last one is left to that.
+  // The end of \s+(?!\S)|\s+ from p, which is at a space. If several spaces precede something else,
+  // the last one is left to it.
   const char* skip_spaces(const char* p) const {
     const char* last = p;
     const char* after = p;
@@ -94,8 +95,9 @@ class Scanner {
     return after == end_ || last == p ? after : last;
   }
 
-  // The end of \s*[\r\n]+ from p, or p where it does not match: all up to the last line break of
-  // the spaces there.
+  // The end of \s*[\r
+  // ]+ from p, or p if it does not match: everything up to the last line break in this run of
+  // spaces.
   const char* skip_to_newline(const char* p) const {
     const char* found = p;
     for (Char c = at(p); c.bytes > 0 && c.kind == kSpace; c = at(p)) {
@@ -105,8 +107,9 @@ class Scanner {
     return found;
   }
 
-  // The end of 's|'t|'re|'ve|'m|'ll|'d from p, which is an apostrophe, or p. With `any_case` also
-  // of capitals, and of the long s, which is an s for a regular expression.
+  // The end of 's|'t|'re|'ve|'m|'ll|'d from p, which is at an apostrophe; p if it does not match.
+  // With `any_case` it also matches capitals and the long s (U+017F), which a case-insensitive
+  // regex treats as an s.
   const char* skip_contraction(const char* p, bool any_case) const {
     const auto letter = [&](int i) {
       if (end_ - p <= i) return '\0';
@@ -138,7 +141,7 @@ const char* gpt2_word(const Scanner& text, const char* p) {
   return text.skip_spaces(p);
 }
 
-template <int kMostNumbers>
+template <int kMaxNumbers>
 const char* llama3_word(const Scanner& text, const char* p) {
   if (*p == '\'') {
     const char* end = text.skip_contraction(p, true);
@@ -146,7 +149,7 @@ const char* llama3_word(const Scanner& text, const char* p) {
   }
   const Char c = text.at(p);
   if (c.kind == kLetter) return text.skip(p + c.bytes, kLetter);
-  if (c.kind == kNumber) return text.skip_numbers(p, kMostNumbers);
+  if (c.kind == kNumber) return text.skip_numbers(p, kMaxNumbers);
   if (*p != '\r' && *p != '\n' && text.at(p + c.bytes).kind == kLetter)
     return text.skip(p + c.bytes, kLetter);
   const char* word = *p == ' ' ? p + 1 : p;
@@ -156,9 +159,9 @@ const char* llama3_word(const Scanner& text, const char* p) {
   return lines != p ? lines : text.skip_spaces(p);
 }
 
-// The end of U*L+ from p, or p where it does not match: U is a capital, mark or letter without
-// case, L a small letter, mark or letter without case. Where no L follows all the U there are, the
-// last of these that is an L, too, is the L.
+// The end of U*L+ from p, or p if it does not match. U is a capital, mark or caseless letter; L is
+// a small letter, mark or caseless letter. If no L follows the run of U, the last U in it that is
+// also an L ends the match.
 const char* skip_to_small(const Scanner& text, const char* p) {
   const char* found = p;
   const char* q = p;
@@ -167,14 +170,14 @@ const char* skip_to_small(const Scanner& text, const char* p) {
   return text.is(q, kLowerOrMark) ? text.skip_classes(q, kLowerOrMark) : found;
 }
 
-// The end of U+L* from p, or p.
+// The end of U+L* from p, or p if it does not match.
 const char* skip_from_capital(const Scanner& text, const char* p) {
   const char* q = text.skip_classes(p, kUpperOrMark);
   return q == p ? p : text.skip_classes(q, kLowerOrMark);
 }
 
-// Both first without and then with less in small letters, each with and then without a character
-// before the word that is no letter, number or line break; p where there is no word.
+// Tries U*L+ and then U+L*, each first with and then without one character before the word that is
+// no letter, number or line break. Returns p if there is no word.
 const char* skip_cased_word(const Scanner& text, const char* p) {
   const Char c = text.at(p);
   const bool may_precede = c.kind != kLetter && c.kind != kNumber && *p != '\r' && *p != '\n';
@@ -188,12 +191,12 @@ const char* skip_cased_word(const Scanner& text, const char* p) {
   return p;
 }
 
-template <int kMostNumbers, bool kContractions>
+template <int kMaxNumbers, bool kContractions>
 const char* o200k_word(const Scanner& text, const char* p) {
   if (const char* end = skip_cased_word(text, p); end != p)
     return kContractions && !text.at_end(end) && *end == '\'' ? text.skip_contraction(end, true)
                                                               : end;
-  if (text.at(p).kind == kNumber) return text.skip_numbers(p, kMostNumbers);
+  if (text.at(p).kind == kNumber) return text.skip_numbers(p, kMaxNumbers);
   const char* word = *p == ' ' ? p + 1 : p;
   if (const Char first = text.at(word); first.bytes > 0 && first.kind == kOther) {
     const char* end = text.skip(word, kOther);

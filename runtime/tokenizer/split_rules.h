@@ -1,6 +1,7 @@
 #pragma once
-// The regular expressions by which byte-level tokenizers cut a text into words, each known by its
-// exact text and matched by hand: some thirty times as fast as an engine.
+// The regular expressions by which byte-level tokenizers split a text into words. Each is
+// recognised by its exact text and matched by hand-written code, about thirty times as fast as a
+// regex engine.
 
 #include <optional>
 #include <string>
@@ -11,16 +12,16 @@
 
 namespace lockstep {
 
-// Passes the matches on: they cover the whole piece, which is valid UTF-8.
+// Passes the matches on. They cover the whole piece, which must be valid UTF-8.
 using SplitRule = void (*)(TextPiece piece, PieceSink& next);
 
-// GPT-2's, which ByteLevel uses.
+// GPT-2's rule, which ByteLevel uses.
 void split_as_gpt2(TextPiece piece, PieceSink& next);
 
-// The rule of that regular expression, or null.
+// The rule for that regular expression; null if it is not supported.
 SplitRule split_rule_of(std::string_view regex);
 
-// What the expressions are called, for messages.
+// The names of the expressions, for messages.
 std::string known_split_rules();
 
 }  // namespace lockstep

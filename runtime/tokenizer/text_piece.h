@@ -1,17 +1,17 @@
 #pragma once
-// Pieces of a text on their way from the whole to words.
+// Pieces of a text on their way through the pre-tokenizer's steps.
 
 #include <string_view>
 
 namespace lockstep {
 
-// Valid UTF-8, but after the last step of a byte-level tokenizer, where a piece is any bytes.
+// Valid UTF-8, except after the last step of a byte-level tokenizer: then a piece may be any bytes.
 struct TextPiece {
   std::string_view text;
-  bool at_start = false;  // it begins where the whole text begins
+  bool at_start = false;  // whether it begins at the start of the text
 };
 
-// What takes pieces, in the order of the text.
+// Receives pieces in the order of the text.
 class PieceSink {
  public:
   virtual void take(TextPiece piece) = 0;

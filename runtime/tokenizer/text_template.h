@@ -1,5 +1,5 @@
 #pragma once
-// What a tokenizer makes of one text, or of a pair: special tokens around it, and segments.
+// The form of one encoded text, or of a pair: special tokens and segments.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,22 +10,22 @@ namespace lockstep {
 struct TemplatePart {
   static constexpr int kSpecial = -1;
 
-  int text = kSpecial;        // 0: the first text stands here, 1: the second
+  int text = kSpecial;        // 0: the first text, 1: the second
   uint32_t segment = 0;       // of the part's tokens
-  std::vector<uint32_t> ids;  // of special tokens
+  std::vector<uint32_t> ids;  // of the special tokens
 };
 
-// In the order in which they follow each other; each text stands once.
+// The parts in order. Each text occurs once.
 using TextTemplate = std::vector<TemplatePart>;
 
-// How many special tokens there are.
+// The number of special tokens.
 inline int64_t special_tokens_of(const TextTemplate& parts) {
   int64_t count = 0;
   for (const TemplatePart& part : parts) count += static_cast<int64_t>(part.ids.size());
   return count;
 }
 
-// The largest id of its special tokens; 0 where there are none.
+// The largest id of the special tokens; 0 if there are none.
 inline uint32_t largest_id_of(const TextTemplate& parts) {
   uint32_t largest = 0;
   for (const TemplatePart& part : parts)

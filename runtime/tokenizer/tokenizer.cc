@@ -2,14 +2,14 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/json_node.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBytes = size_t{256} << 20;  // of a tokenizer's file
+constexpr size_t kMaxBytes = size_t{256} << 20;  // max size of a tokenizer's file
 
 fs::path file_in(const fs::path& path) {
   if (!is_folder(path)) return path;
@@ -20,13 +20,13 @@ fs::path file_in(const fs::path& path) {
 
 std::string read_bytes(const fs::path& file) {
   try {
-    return read_file(file, kMostBytes);
+    return read_file(file, kMaxBytes);
   } catch (const IoError& error) {
     throw DataError("{}", error.what());
   }
 }
 
-// What a tokenizer_config.json beside a vocab.txt says of it; others do without.
+// The options in a tokenizer_config.json beside a vocab.txt; defaults if there is none.
 BertVocabularyOptions options_beside(const fs::path& vocabulary) {
   BertVocabularyOptions options;
   const fs::path file = vocabulary.parent_path() / "tokenizer_config.json";
@@ -37,14 +37,14 @@ BertVocabularyOptions options_beside(const fs::path& vocabulary) {
   } catch (const JsonError& error) {
     throw DataError("{}: {}", file.string(), error.what());
   }
-  const JsonPlace place(json, file.string());
+  const JsonNode node(json, file.string());
   const auto flag = [&](const char* name) -> std::optional<bool> {
-    const JsonPlace member = place.find(name);
+    const JsonNode member = node.find(name);
     return member.is_null() ? std::nullopt : std::optional(member.flag());
   };
   options.lower_case = flag("do_lower_case");
   options.strip_accents = flag("strip_accents");
-  options.split_chinese = place.flag_or("tokenize_chinese_chars", true);
+  options.split_chinese = node.flag_or("tokenize_chinese_chars", true);
   return options;
 }
 
@@ -55,7 +55,7 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   const std::string bytes = read_bytes(file);
   if (file.extension() == ".txt")
     return parse_bert_vocabulary(bytes, file.string(), options_beside(file));
-  // A .model is a protobuf message, which does not begin like an object of JSON.
+  // A .model is a protobuf message, which does not begin like a JSON object.
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   if (file.extension() == ".json" || (first != std::string::npos && bytes[first] == '{'))
     return parse_tokenizer_json(bytes, file.string());

@@ -56,13 +56,14 @@ std::vector<uint16_t> make_classes() {
   add(0x2000, 0x200A, kSpace);
   for (const char c : std::string_view("$+<=>^`|~"))
     classes[static_cast<size_t>(c)] |= kPunctuation;
-  // Letters in circles and squares, and the two joiners.
+  // Circled and squared letters, and the two joiners.
   add(0x24B6, 0x24E9, kWord);
   add(0x1F130, 0x1F149, kWord);
   add(0x1F150, 0x1F169, kWord);
   add(0x1F170, 0x1F189, kWord);
   add(0x200C, 0x200D, kWord);
-  // Just before the final consonants of Hangul; utf8proc composes it with a syllable, to nothing.
+  // The code point just before the final Hangul consonants. utf8proc would compose it with a
+  // syllable and lose it.
   add(0x11A7, 0x11A7, kInert);
   for (const char c : {'\t', '\n', '\r'}) classes[static_cast<size_t>(c)] &= ~kControl;
   for (const CorrectedClass& range : kCorrectedClasses)
@@ -70,8 +71,8 @@ std::vector<uint16_t> make_classes() {
   return classes;
 }
 
-// How many bytes of a valid character begin a text, or 0; `*partial` is how many bytes belong to
-// the beginning of one where there is none.
+// The length of the valid character at the beginning of a text, or 0 if there is none. Then
+// `*partial` is the length of the maximal part of a character there.
 size_t valid_char_bytes(std::string_view text, size_t* partial) {
   const auto at = [text](size_t i) { return static_cast<uint8_t>(text[i]); };
   *partial = 1;
@@ -79,7 +80,7 @@ size_t valid_char_bytes(std::string_view text, size_t* partial) {
   if (lead < 0x80) return 1;
   if (lead < 0xC2 || lead > 0xF4) return 0;
   const size_t size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // Of the second byte some values are those of longer forms, surrogates or past U+10FFFF.
+  // Some values of the second byte would be overlong forms, surrogates or beyond U+10FFFF.
   const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (size_t i = 1; i < size; ++i) {
@@ -90,7 +91,7 @@ size_t valid_char_bytes(std::string_view text, size_t* partial) {
   return size;
 }
 
-// Text without inert characters.
+// `text` must not have inert characters.
 void append_normal_form(std::string* out, std::string_view text, NormalForm form) {
   if (text.empty()) return;
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
@@ -151,7 +152,7 @@ void append_as_utf8(std::string* out, std::string_view bytes) {
 }
 
 void append_lowercase(std::string* text, uint32_t code) {
-  if (code == 0x130) {  // the one whose lower case is two code points
+  if (code == 0x130) {  // the only one whose lower case is two code points
     text->append("i\xCC\x87");
     return;
   }
@@ -166,10 +167,10 @@ std::string normal_form(std::string_view text, NormalForm form) {
   const uint16_t* classes = char_class_table();
   std::string out;
   out.reserve(text.size());
-  size_t begin = 0;  // of what is not yet appended
+  size_t begin = 0;  // of the text that is not yet appended
   size_t i = 0;
   while (i < text.size()) {
-    // ASCII is as it should be, but the last of it may be composed with what follows.
+    // ASCII needs no change, but its last character may be composed with the next one.
     const size_t ascii = i;
     while (i < text.size() && static_cast<uint8_t>(text[i]) < 0x80) ++i;
     if (i - ascii > 1) {

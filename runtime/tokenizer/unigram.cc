@@ -1,6 +1,22 @@
-// Unigram: of all ways to cut a word into tokens the one whose scores (log probabilities) add up to
-// the most. From left to right, each byte remembers the best way that ends there. A character that
-// is no token costs more than any token; neighbours of that kind are one unknown.
+// The unigram language model (Kudo 2018).
+//
+// Each token has a score, its log probability. A word becomes the sequence of tokens with the
+// greatest sum of scores. find_paths() computes it by dynamic programming (the Viterbi algorithm):
+//
+//   paths[i]   the best way to split word[0, i): its score, and the begin and id of its last token
+//   paths[begin + bytes].score = max of paths[begin].score + score of a token of `bytes` bytes
+//
+// `begin` moves from left to right, one character at a time. One walk down the trie tokens_ finds
+// all tokens with which the rest of the word begins. If no token is exactly the next character, the
+// character is offered as unknown, with a score that is kUnknownPenalty below the worst token's. So
+// every character's end can be reached, and paths[word.size()] is always valid. If two ways have
+// equal sums, the one found first stays, which is the one with the longer last token.
+//
+// encode() then follows the begins back from the end of the word. Consecutive unknown characters
+// are fused into one text, which becomes a token with exactly that text, the tokens of its bytes
+// (byte_fallback), or one unknown token. Sums are in double precision, as in the `tokenizers`
+// package; the sentencepiece library uses float32 (sentencepiece.cc), and ties may depend on it.
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -19,7 +35,7 @@ constexpr double kUnknownPenalty = 10;
 
 class Unigram final : public TokenModel {
  public:
-  // `name`: where it stands, for messages.
+  // `name`: the path of the model's JSON node, for messages.
   Unigram(Vocabulary vocabulary,
           std::vector<double> scores,
           std::optional<uint32_t> unknown,
@@ -33,9 +49,9 @@ class Unigram final : public TokenModel {
     this->vocabulary().for_each(
         [&](std::string_view token, uint32_t id) { entries.emplace_back(token, id); });
     tokens_ = ByteTrie(std::move(entries));
-    double least = std::numeric_limits<double>::infinity();
-    for (const double score : scores_) least = std::min(least, score);
-    unknown_score_ = least - kUnknownPenalty;
+    double min_score = std::numeric_limits<double>::infinity();
+    for (const double score : scores_) min_score = std::min(min_score, score);
+    unknown_score_ = min_score - kUnknownPenalty;
     if (!byte_fallback) return;
     for (int byte = 0; byte < 256; ++byte)
       byte_ids_.push_back(this->vocabulary().id_of(fmt::format("<0x{:02X}>", byte)));
@@ -45,7 +61,8 @@ class Unigram final : public TokenModel {
               ModelScratch& scratch,
               std::vector<uint32_t>* ids) const override {
     find_paths(word, scratch);
-    // From the end back; unknown characters in a row end where the first of them was met.
+    // Follows the best path from the end of the word. A run of unknown characters becomes one
+    // piece: unknown_end is where it ends, and it is added at the first known token before it.
     const size_t before = ids->size();
     size_t unknown_end = 0;
     for (size_t end = word.size(); end > 0;) {
@@ -91,7 +108,7 @@ class Unigram final : public TokenModel {
     }
   }
 
-  // In reverse order.
+  // Appends ids in reverse order.
   void add_unknown(std::string_view text, std::vector<uint32_t>* ids) const {
     if (const auto id = vocabulary().id_of(text)) return ids->push_back(*id);
     const auto has_token = [this](char c) {
@@ -103,7 +120,7 @@ class Unigram final : public TokenModel {
       ids->push_back(*byte_ids_[static_cast<uint8_t>(text[i])]);
   }
 
-  std::vector<double> scores_;  // of each id
+  std::vector<double> scores_;  // for each id
   ByteTrie tokens_;
   std::optional<uint32_t> unknown_;
   double unknown_score_;
@@ -119,8 +136,8 @@ bool is_number(const Json& value) {
 
 }  // namespace
 
-std::unique_ptr<TokenModel> make_unigram(const JsonPlace& place) {
-  const JsonPlace tokens = place.at("vocab");
+std::unique_ptr<TokenModel> make_unigram(const JsonNode& node) {
+  const JsonNode tokens = node.at("vocab");
   Vocabulary vocabulary;
   std::vector<double> scores;
   for (size_t i = 0; i < tokens.elements(); ++i) {
@@ -132,15 +149,15 @@ std::unique_ptr<TokenModel> make_unigram(const JsonPlace& place) {
     scores.push_back(token[1].get<double>());
   }
   std::optional<uint32_t> unknown;
-  if (const JsonPlace id = place.find("unk_id"); !id.is_null()) {
+  if (const JsonNode id = node.find("unk_id"); !id.is_null()) {
     unknown = id.id();
     if (*unknown >= scores.size()) id.refuse(fmt::format("an id below {}", scores.size()));
   }
   return std::make_unique<Unigram>(std::move(vocabulary),
                                    std::move(scores),
                                    unknown,
-                                   place.flag_or("byte_fallback", false),
-                                   place.name());
+                                   node.flag_or("byte_fallback", false),
+                                   node.name());
 }
 
 }  // namespace lockstep

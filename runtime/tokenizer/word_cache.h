@@ -1,6 +1,6 @@
 #pragma once
-// Remembers what words become. Of one thread, and of a fixed size: a word that meets another one in
-// its place takes it.
+// Caches the ids of words. Used by one thread. Has a fixed size: a word replaces the one in its
+// slot.
 
 #include <cstdint>
 #include <cstring>
@@ -12,23 +12,23 @@ namespace lockstep {
 
 class WordCache {
  public:
-  static constexpr size_t kMostBytes = 24;  // of a word
-  static constexpr size_t kMostIds = 8;
+  static constexpr size_t kMaxBytes = 24;  // max length of a word
+  static constexpr size_t kMaxIds = 8;
 
   WordCache() : slots_(kSlots) {}
 
-  // A word as it is looked up.
+  // A word in the form that lookups use.
   struct Key {
-    uint64_t parts[3];  // its bytes, then zeros
+    uint64_t parts[3];  // its bytes, padded with zeros
     uint32_t bytes;
     uint32_t hash;
   };
 
-  // Of a word of 1 to kMostBytes bytes. `readable_end`: bytes up to there may be read.
+  // `word` has 1 to kMaxBytes bytes. `readable_end`: memory up to there may be read.
   static Key key_of(std::string_view word, const char* readable_end) {
     Key key{{0, 0, 0}, static_cast<uint32_t>(word.size()), 0};
-    if (readable_end - word.data() >= static_cast<ptrdiff_t>(kMostBytes)) {
-      std::memcpy(key.parts, word.data(), kMostBytes);
+    if (readable_end - word.data() >= static_cast<ptrdiff_t>(kMaxBytes)) {
+      std::memcpy(key.parts, word.data(), kMaxBytes);
       for (size_t part = 0; part < 3; ++part) {
         const size_t before = 8 * part;
         const size_t kept = word.size() > before ? word.size() - before : 0;
@@ -44,7 +44,7 @@ class WordCache {
     return key;
   }
 
-  // The ids of a word, of which there is at least one; empty where it is not known.
+  // The ids of a word; empty if the word is not in the cache.
   std::span<const uint32_t> find(const Key& key) const {
     const Slot& slot = slots_[key.hash % kSlots];
     const bool same = slot.parts[0] == key.parts[0] && slot.parts[1] == key.parts[1] &&
@@ -52,7 +52,7 @@ class WordCache {
     return {slot.ids, same ? slot.count : size_t{0}};
   }
 
-  // At most kMostIds ids, at least one.
+  // Stores 1 to kMaxIds ids.
   void put(const Key& key, std::span<const uint32_t> ids) {
     Slot& slot = slots_[key.hash % kSlots];
     std::memcpy(slot.parts, key.parts, sizeof(slot.parts));
@@ -64,11 +64,11 @@ class WordCache {
  private:
   static constexpr size_t kSlots = size_t{1} << 15;
 
-  // One line of the processor's cache.
+  // Fills one cache line of the processor.
   struct alignas(64) Slot {
     uint64_t parts[3] = {};
-    uint32_t ids[kMostIds] = {};
-    uint8_t bytes = 0;  // of the word; 0: none
+    uint32_t ids[kMaxIds] = {};
+    uint8_t bytes = 0;  // length of the word; 0: empty slot
     uint8_t count = 0;
   };
   static_assert(sizeof(Slot) == 64);

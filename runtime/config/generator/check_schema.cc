@@ -62,7 +62,7 @@ void check_limit(const FieldDescriptor& field, const proto::FieldNote& note) {
     require(!note.has_above() && !note.has_below(), field, "above and below are not for an int64");
     require(note.min() == std::floor(note.min()) && note.max() == std::floor(note.max()),
             field,
-            "its limit is not of whole numbers");
+            "its limits are not whole numbers");
   }
   require(!(note.has_min() && note.has_above()), field, "has both min and above");
   require(!(note.has_max() && note.has_below()), field, "has both max and below");
@@ -125,8 +125,8 @@ void check_enum(const EnumDescriptor& type) {
   }
 }
 
-// `seen`: the messages above and before. A section has one path, and a variant's alternatives are
-// told apart by type: so no two fields have the same.
+// `seen` has the messages visited before. A section must have one path, and the alternatives of a
+// variant are distinguished by type. So no two fields may have the same message type.
 void check_section(const Descriptor& section, std::set<const Descriptor*>& seen) {
   require(seen.insert(&section).second, section, "is the type of two fields");
   for (int i = 0; i < section.field_count(); ++i) {

@@ -4,8 +4,9 @@
 
 namespace lockstep {
 
-// Checks that `root` and the messages below it say of each field what options.proto asks for, and
-// nothing that has no meaning there. Throws std::runtime_error: "MESSAGE.FIELD: what is wrong".
+// Checks that the fields of `root` and of the messages below it have the notes that options.proto
+// asks for, and none that have no meaning there. Throws std::runtime_error: "MESSAGE.FIELD: what is
+// wrong".
 void check_schema(const google::protobuf::Descriptor& root);
 
 }  // namespace lockstep

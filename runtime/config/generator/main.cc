@@ -1,6 +1,6 @@
-// generate_config SCHEMA FOLDER: the C++ files that the schema of the configuration becomes.
-// SCHEMA is what `protoc --include_imports --descriptor_set_out` writes. A file whose text is there
-// already is left as it is, so that nothing is compiled again for it.
+// generate_config SCHEMA FOLDER: generates C++ files from the schema of the configuration. SCHEMA
+// is the output of `protoc --include_imports --descriptor_set_out`. A file whose text would not
+// change is not written, so that nothing is recompiled because of it.
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
@@ -32,7 +32,7 @@ void write(const std::string& path, const std::string& text) {
 void generate(const std::string& schema_path, const std::string& folder) {
   const std::string schema = read(schema_path);
   google::protobuf::FileDescriptorSet files;
-  if (!files.ParseFromString(schema)) throw std::runtime_error(schema_path + ": no schema");
+  if (!files.ParseFromString(schema)) throw std::runtime_error(schema_path + ": not a schema");
   google::protobuf::DescriptorPool pool;
   for (const auto& file : files.file())
     if (pool.BuildFile(file) == nullptr) throw std::runtime_error(schema_path + ": incomplete");

@@ -20,19 +20,19 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::OneofDescriptor;
 
 constexpr const char* kOrigin =
-    "// Made from runtime/config/schema/ by runtime/config/generator/ when the program is built.\n";
+    "// Generated from runtime/config/schema/ by runtime/config/generator/ during the build.\n";
 
 const proto::FieldNote& note_of(const FieldDescriptor& field) {
   return field.options().GetExtension(proto::field);
 }
 
-// A message, and the field that has it; none for the root.
+// A message and the field that has it as its type; null for the root.
 struct Section {
   const Descriptor* type;
   const FieldDescriptor* field;
 };
 
-// The types below a message, each enum once, and sections before those that they lie in.
+// The types below a message: each enum once, and sections before those that contain them.
 struct Types {
   std::vector<const EnumDescriptor*> enums;
   std::vector<Section> sections;
@@ -55,7 +55,7 @@ Types types_below(const Descriptor& root) {
   return types;
 }
 
-// The words of `text` as lines of comment of at most 100 columns.
+// Formats `text` as comment lines of at most 100 columns.
 std::string comment(const std::string& text, const std::string& indent) {
   constexpr size_t kColumns = 100;
   std::istringstream words(text);
@@ -87,14 +87,14 @@ std::string scoped_name(const EnumDescriptor& type) {
   return section == nullptr ? type.name() : section->name() + "::" + type.name();
 }
 
-// A string literal of any bytes.
+// A string literal for arbitrary bytes.
 std::string literal(const std::string& bytes) {
   std::string result = "\"";
   for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x20 && byte < 0x7f && c != '"' && c != '\\' && c != '?') {
       result += c;
-    } else {  // three digits: what follows is none of them
+    } else {  // three digits: the next character cannot extend them
       for (const int shift : {6, 3, 0}) {
         if (shift == 6) result += '\\';
         result += static_cast<char>('0' + ((byte >> shift) & 7));
@@ -104,14 +104,14 @@ std::string literal(const std::string& bytes) {
   return result + "\"";
 }
 
-// The shortest digits that give the same number; 1e-08f, 0.5f, 2.
+// The shortest digits that read back as the same number: 1e-08f, 0.5f, 2.
 template <typename Number>
 std::string digits(Number number) {
   std::array<char, 32> text;
   const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
   std::string result(text.data(), end);
-  const bool whole = result.find_first_of(".e") == std::string::npos;
-  return !whole && std::is_same_v<Number, float> ? result + "f" : result;
+  const bool is_integer = result.find_first_of(".e") == std::string::npos;
+  return !is_integer && std::is_same_v<Number, float> ? result + "f" : result;
 }
 
 // ---- structs ---------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ std::string element(const FieldDescriptor& field, const std::string& text) {
   return field.cpp_type() == FieldDescriptor::CPPTYPE_FLOAT ? digits(std::stof(text)) : text;
 }
 
-// " = 8", "{1, 2}", or nothing where the type says enough.
+// " = 8", "{1, 2}", or nothing if the type's own default is right.
 std::string initializer(const FieldDescriptor& field) {
   if (field.is_repeated()) {
     std::string list;
@@ -183,7 +183,7 @@ std::string enum_definition(const EnumDescriptor& type, const std::string& inden
   return text + indent + "};\n";
 }
 
-// What the schema calls each value.
+// A function that returns the schema's name of each value.
 std::string enum_names(const EnumDescriptor& type) {
   const std::string name = scoped_name(type);
   std::string text = "inline const char* name_of(" + name + " value) {\n  switch (value) {\n";
@@ -193,10 +193,11 @@ std::string enum_names(const EnumDescriptor& type) {
   return text + "  }\n  return \"\";\n}\n\n";
 }
 
-// Whether structs have the field: what a config's text alone has is gone when they are made.
+// Whether structs have the field. Fields that exist only in a config's text are expanded before
+// structs are made.
 bool in_structs(const FieldDescriptor& field) { return !note_of(field).expanded(); }
 
-// Whether a message is nothing but a choice: then the variant itself stands for it.
+// Whether a message has nothing but a choice. Then the variant itself represents it.
 bool is_choice(const Descriptor& type) {
   int fields = 0;
   for (int i = 0; i < type.field_count(); ++i) fields += in_structs(*type.field(i));
@@ -229,8 +230,8 @@ std::string struct_definition(const Section& section) {
 // ---- visits ----------------------------------------------------------------------------------
 
 // v.field("lanes", c.lanes);
-std::string visit_call(const std::string& function, const std::string& name, bool whole) {
-  return "  v." + function + "(\"" + name + "\", c" + (whole ? "" : "." + name) + ");\n";
+std::string visit_call(const std::string& function, const std::string& name, bool is_root) {
+  return "  v." + function + "(\"" + name + "\", c" + (is_root ? "" : "." + name) + ");\n";
 }
 
 std::string visit_function(const Descriptor& type) {
@@ -262,7 +263,7 @@ std::string write_structs(const Descriptor& root) {
   for (const EnumDescriptor* type : types.enums)
     if (type->containing_type() == nullptr) text += enum_definition(*type, "") + "\n";
   for (const Section& section : types.sections) text += struct_definition(section);
-  text += "// What a config calls the values.\n";
+  text += "// The names of the values in a config.\n";
   for (const EnumDescriptor* type : types.enums) text += enum_names(*type);
   return text + "}  // namespace lockstep\n";
 }

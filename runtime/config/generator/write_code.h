@@ -1,6 +1,6 @@
 #pragma once
-// The C++ that the schema of the configuration becomes. Each function returns the text of a whole
-// file; `root` is the message of the whole configuration, checked by check_schema().
+// Generates C++ from the schema of the configuration. Each function returns the text of a file.
+// `root` is the message of the whole configuration, which check_schema() has accepted.
 
 #include <google/protobuf/descriptor.h>
 
@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-// Plain structs and enums, with defaults and comments: a section is a struct, a oneof a
-// std::variant of its members in their order, an enum value GELU_TANH is kGeluTanh.
+// Plain structs and enums, with defaults and comments. A section becomes a struct, a oneof a
+// std::variant of its members in order, and an enum value GELU_TANH becomes kGeluTanh.
 std::string write_structs(const google::protobuf::Descriptor& root);
 
-// For each struct a function that shows a visitor every field and its name in the schema.
+// For each struct, a function that passes every field and its name in the schema to a visitor.
 std::string write_visits(const google::protobuf::Descriptor& root);
 
 // The bytes of `schema` as a constant.

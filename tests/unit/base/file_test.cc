@@ -101,7 +101,7 @@ TEST_F(FileTest, NothingIsWrittenThroughLinksAndPipes) {
   for (const char* name : {"link", "loop", "dangling"})
     EXPECT_EQ(refused(name),
               "cannot write '" + (folder_ / name).string() +
-                  "': it is a link, and a run writes through none; remove it");
+                  "': it is a link, and a run does not write through links; remove it");
   EXPECT_NE(refused("pipe").find("it is a pipe, not a regular file"), std::string::npos);
   EXPECT_NE(refused(".").find("Is a directory"), std::string::npos);
   EXPECT_NE(refused("mine/below").find("Not a directory"), std::string::npos);

@@ -33,7 +33,7 @@ TEST_F(Flight, TheNewestIsThereAndTheOldestGoes) {
   EXPECT_FALSE(reader->now().last.has_value());
   recorder.begin_phase(FlightPhase::kTraining);
   recorder.begin_step(41);
-  recorder.about_bucket(7);
+  recorder.set_bucket(7);
   uint64_t number = 0;
   for (size_t bytes = 1; bytes <= 2000; ++bytes)
     number = recorder.begin(FlightOp::kExchange, bytes);
@@ -54,7 +54,7 @@ TEST_F(Flight, TheNewestIsThereAndTheOldestGoes) {
     EXPECT_EQ(entries[i].collective, entries[i - 1].collective + 1);
   recorder.end(number, FlightOp::kExchange, 2000);
   EXPECT_FALSE(reader->now().waiting);
-  recorder.about_bucket(-1);
+  recorder.set_bucket(-1);
 }
 
 TEST_F(Flight, SignsOfWorkAndLifeAreCounted) {
@@ -134,7 +134,7 @@ TEST_F(Flight, StartsOfLongAgoAreGone) {
 TEST_F(Flight, AFindingIsTold) {
   const auto reader = FlightReader::open(flight_path(folder_, 3));
   EXPECT_FALSE(reader->finding().has_value());
-  FlightRecorder::here().tell({5, std::string(5000, 'x')});  // longer than there is room
+  FlightRecorder::here().report({5, std::string(5000, 'x')});  // longer than there is room
   ASSERT_TRUE(reader->finding().has_value());
   EXPECT_EQ(reader->finding()->rank, 5);
   EXPECT_EQ(reader->finding()->text.substr(0, 2000), std::string(2000, 'x'));
@@ -153,8 +153,8 @@ TEST_F(Flight, OtherFilesAreNotRead) {
 }
 
 TEST_F(Flight, OneTells) {
-  EXPECT_TRUE(FlightRecorder::here().claim_last_word());
-  EXPECT_FALSE(FlightRecorder::here().claim_last_word());
+  EXPECT_TRUE(FlightRecorder::here().claim_report());
+  EXPECT_FALSE(FlightRecorder::here().claim_report());
   EXPECT_EQ(last_seen(5), "");
   EXPECT_EQ(last_seen(3).substr(0, 20), "; it was at step 0, ");
 }

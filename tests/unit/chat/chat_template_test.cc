@@ -26,7 +26,7 @@ std::string refusal(const std::string& source) {
 TEST(ChatTemplate, RefusesAFunctionUnderAnotherName) {
   EXPECT_EQ(refusal("{% set f = range %}\n{{ f(3) }}"),
             "t.jinja:2: the chat template: f is called, which is a function under another name; "
-            "it is not known here");
+            "that is not supported");
   EXPECT_EQ(rendered("{{ range is callable }}"), "True");
 }
 
@@ -50,9 +50,8 @@ TEST(ChatTemplate, RefusesTextsThatTakeTooLong) {
                           "{{ t.strip('b' * 1000 ~ 'a') }}",
                           "{% for i in range(1000) %}{{ t | length }}{% endfor %}",
                           "{% for i in range(1000) %}{{ t == t }}{% endfor %}"})
-    EXPECT_EQ(
-        refusal(set + use),
-        "t.jinja:1: the chat template: more than 5000000 steps; the template goes on too long")
+    EXPECT_EQ(refusal(set + use),
+              "t.jinja:1: the chat template: more than 5000000 steps; the template takes too long")
         << use;
   EXPECT_EQ(refusal("{% set t = 'a' * 9000000 %}{{ [t, t, t, t, t, t, t, t, 1] | tojson }}"),
             "t.jinja:1: the chat template: a text of more than 64 MiB");
@@ -66,7 +65,7 @@ TEST(ChatTemplate, RefusesMappingsThatTakeTooLong) {
     return text;
   };
   const std::string too_long =
-      "t.jinja:1: the chat template: more than 5000000 steps; the template goes on too long";
+      "t.jinja:1: the chat template: more than 5000000 steps; the template takes too long";
   EXPECT_EQ(refusal("{% set d = {" + members("'", "':0,", 12000) + "} %}"), too_long);
   EXPECT_EQ(refusal("{% set d = dict(" + members("", "=0,", 12000) + "z=0) %}"), too_long);
   EXPECT_EQ(refusal(members("{% set ", " = 0 %}", 12000)), too_long);
@@ -104,12 +103,12 @@ TEST(ChatTemplate, ReadsWholeNumbersExactly) {
                      "{{ 'x' | int(5) }} {{ '2.9' | int }}"),
             "9007199254740993 7 1000 5 2");
   EXPECT_EQ(refusal("{{ 1e19 | int }}"),
-            "t.jinja:1: the chat template: a whole number of more than 64 bits");
+            "t.jinja:1: the chat template: an integer of more than 64 bits");
 }
 
 TEST(ChatTemplate, RefusesToLeaveALoopOutOfASetBlock) {
   EXPECT_EQ(refusal("{% for i in [1] %}{% set x %}{% break %}{% endset %}{% endfor %}"),
-            "t.jinja:1: the chat template: a loop is left within a set block");
+            "t.jinja:1: the chat template: leaving a loop within a set block is not supported");
 }
 
 TEST(ChatTemplate, SortsAndFindsWhatIsUnique) {

@@ -139,9 +139,9 @@ TEST_F(BadState, FileOutsideTheFolder) {
 }
 TEST_F(BadState, LayoutOutsideTheBuffer) {
   EXPECT_CONTAINS(verified([](CheckpointState& s) { s.layout[0].offset = INT64_MAX - 1; }),
-                  "does not lie in a flat buffer");
+                  "does not fit into a flat buffer");
   EXPECT_CONTAINS(verified([](CheckpointState& s) { s.layout[0].offset = -1; }),
-                  "does not lie in a flat buffer");
+                  "does not fit into a flat buffer");
 }
 TEST_F(BadState, ModelWithoutAParameterOfTheLayout) {
   EXPECT_CONTAINS(verified([](CheckpointState& s) { s.layout.pop_back(); }), "not in the layout");

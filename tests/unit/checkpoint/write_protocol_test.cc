@@ -166,7 +166,7 @@ TEST_F(WriteProtocol, GenerationsDoNotShareFilesAndTheEarlierOnePublishesNothing
                                             run_.write_shard(earlier, 0, 2),
                                             run_.write_shard(earlier, 1, 2)});
   EXPECT_TRUE(fs::exists(root_ / "step-00000002.g3.tmp"));
-  earlier.check_with([] { throw CheckpointError("given up"); });
+  earlier.call_before_commit([] { throw CheckpointError("given up"); });
   EXPECT_CONTAINS(error_of([&] { earlier.commit(state); }), "given up");
   expect_only_step(1);
   const CheckpointWriter later =

@@ -129,8 +129,8 @@ TEST(Differences, RulesComeFromTheFieldOrItsSection) {
   };
   EXPECT_EQ(rule_of("model.mlp.activation", "TANH"), ChangeRule::kDecides);
   EXPECT_EQ(rule_of("comm.wire_dtype", "BF16"), ChangeRule::kDecides);
-  EXPECT_EQ(rule_of("schedule.lr", "0.5"), ChangeRule::kTold);
-  EXPECT_EQ(rule_of("optimizer.sgd.momentum", "0.5"), ChangeRule::kTold);
+  EXPECT_EQ(rule_of("schedule.lr", "0.5"), ChangeRule::kLogged);
+  EXPECT_EQ(rule_of("optimizer.sgd.momentum", "0.5"), ChangeRule::kLogged);
   EXPECT_EQ(rule_of("comm.zero_stage", "2"), ChangeRule::kFree);
   EXPECT_EQ(rule_of("checkpoint.every", "2"), ChangeRule::kFree);
 }

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/config/parse.h"
-#include "runtime/data/check_data.h"
+#include "runtime/run/config_checks.h"
 
 namespace lockstep {
 
@@ -27,11 +26,9 @@ optimizer { adamw {} }
 
 inline RunConfig parse_good(const std::string& text,
                             const std::vector<std::string>& overrides = {}) {
-  const RunConfig config = parse_config(text, "run.textproto", overrides);
-  check_data(config);
-  check_model(config);
-  check_data_for_model(config.data, traits_of(config.model));
-  return config;
+  const OpenedConfig opened = open_config(parse_config(text, "run.textproto", overrides));
+  check_config(opened);
+  return opened.config;
 }
 
 // The message with which the input is refused; a test failure and "" when it is not refused, when

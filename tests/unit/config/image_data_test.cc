@@ -24,7 +24,7 @@ TEST_P(ImageRefusal, NamesFieldValueAndAllowed) { expect_refused(GetParam()); }
 const BadCase kCases[] = {
     {"cifar_files", kCifar, {"data.cifar.train="}, "data.cifar.train", "missing", "CIFAR"},
     {"cifar_classes", kCifar, {"data.cifar.classes=20"}, "data.cifar.classes", "20", "10 (CIFAR"},
-    {"coarse", kCifar, {"data.cifar.coarse=true"}, "data.cifar.coarse", "true", "classes 100"},
+    {"coarse", kCifar, {"data.cifar.coarse=true"}, "data.cifar.coarse", "true", "classes is 100"},
     {"folder", kFolder, {"data.image_folder.train="}, "data.image_folder.train", "missing", "per"},
     {"no_size", kFolder, {"data.image.size=0"}, "data.image.size", "missing", "1..8192"},
     {"no_size_records", kRecords, {"data.image.size=0"}, "data.image.size", "missing", "1..8192"},

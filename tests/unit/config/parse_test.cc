@@ -205,8 +205,8 @@ TEST_F(LoadConfig, NamesTheFileInErrors) {
 
 TEST_F(LoadConfig, RefusesWhatItCannotRead) {
   const auto missing = folder_ / "missing.textproto";
-  expect_contains(refusal_of(missing), {missing.string(), "No such file", "allowed: "});
-  expect_contains(refusal_of(folder_), {folder_.string(), "directory", "allowed: "});
+  expect_contains(refusal_of(missing), {missing.string(), "No such file"});
+  expect_contains(refusal_of(folder_), {folder_.string(), "directory"});
   expect_contains(refusal_of(write(std::string((1 << 20) + 1, '#'))), {"1048576 bytes"});
 }
 

@@ -47,7 +47,7 @@ TEST(Reference, SaysWhatTheSchemaSays) {
   EXPECT_EQ(gamma.when, "only with schedule.kind STEP");
   EXPECT_EQ(gamma.limit, "a finite number > 0");
   EXPECT_EQ(gamma.default_value, "0.1");
-  EXPECT_EQ(gamma.on_change, "another value is named in the log, and the run goes on with it");
+  EXPECT_EQ(gamma.on_change, "another value is reported in the log, and the run resumes with it");
   EXPECT_EQ(find_references("comm.zero_stage")[0].on_change, "another value changes no bit");
   const FieldReference train = find_references("data.text.train")[0];
   EXPECT_EQ(train.required, "the path of a text file");

@@ -2,10 +2,31 @@
 // off by one or inverted, and a message that does not say which field, which value and what is
 // allowed.
 
+#include "runtime/data/format.h"
 #include "tests/unit/config/bad_case.h"
 
 namespace lockstep {
 namespace {
+
+// The names of the alternatives of a choice, in the order of the schema: "sgd, adam, adamw".
+template <typename... Members>
+std::string names_of(const std::variant<Members...>& /*choice*/) {
+  std::string names;
+  ((names += std::string(names.empty() ? "" : ", ") + Members::kName), ...);
+  return names;
+}
+
+// The formats of data that the model of a good config takes.
+std::string formats_for_mlp() {
+  return formats_for(open_model(parse_good(kMlpText).model)->traits());
+}
+std::string formats_for_gpt() {
+  return formats_for(open_model(parse_good(kGptText).model)->traits());
+}
+
+std::string families_with_blocks() {
+  return sections_where([](const ModelTraits& model) { return model.has_blocks; }, "model.");
+}
 
 class Refusal : public testing::TestWithParam<BadCase> {};
 
@@ -17,9 +38,9 @@ const BadCase kDataCases[] = {
      {"data.table.train=a", "data.table.target=y"},
      "data",
      "data.table",
-     "data.text, data.tokens, data.synthetic"},
-    {"mlp_on_text", kMlpText, {"data.text.train=a"}, "data", "data.text", "data.idx, data.table"},
-    {"mlp_on_tokens", kMlpText, {"data.tokens.train=a"}, "data", "data.tokens", "data.idx"},
+     formats_for_gpt},
+    {"mlp_on_text", kMlpText, {"data.text.train=a"}, "data", "data.text", formats_for_mlp},
+    {"mlp_on_tokens", kMlpText, {"data.tokens.train=a"}, "data", "data.tokens", formats_for_mlp},
     {"idx_no_images",
      kMlpText,
      {"data.idx.train_labels=l"},
@@ -61,7 +82,7 @@ const BadCase kDataCases[] = {
      {"data.npy.train_inputs=i", "data.npy.train_labels=l"},
      "data",
      "data.npy",
-     "data.text"},
+     formats_for_gpt},
     {"idx_std", kMlpText, {"data.idx.std=0"}, "data.idx.std", "0", "> 0"},
     {"idx_mean", kMlpText, {"data.idx.mean=-inf"}, "data.idx.mean", "-inf", "finite"},
     {"table_no_train", kMlpText, {"data.table.train="}, "data.table.train", "missing", "path"},
@@ -260,31 +281,31 @@ const BadCase kRunCases[] = {
     {"lamb_epsilon", kMlpText, {"optimizer.lamb.epsilon=0"}, "optimizer.lamb.epsilon", "0", "> 0"},
     {"ema_decay", kMlpText, {"train.ema_decay=1"}, "train.ema_decay", "1", "[0, 1)"},
     {"clip_norm", kMlpText, {"optimizer.clip_norm=-1"}, "optimizer.clip_norm", "-1", ">= 0"},
-    {"eval_without_data", kMlpText, {"eval.every=10"}, "eval.every", "10", "with evaluation data"},
+    {"eval_without_data", kMlpText, {"eval.every=10"}, "eval.every", "10", "no evaluation data"},
     {"eval_of_idx_without_data",
      kMlpText,
      {"data.idx.train_images=i", "data.idx.train_labels=l", "eval.every=10"},
      "eval.every",
      "10",
-     "with evaluation data"},
+     "no evaluation data"},
     {"eval_of_text_without_data",
      kGptText,
      {"eval.every=10"},
      "eval.every",
      "10",
-     "with evaluation data"},
+     "no evaluation data"},
     {"eval_of_tokens_without_data",
      kGptText,
      {"data.tokens.train=t", "eval.every=10"},
      "eval.every",
      "10",
-     "with evaluation data"},
+     "no evaluation data"},
     {"eval_of_synthetic_data",
      kMlpText,
      {"data.synthetic={}", "eval.every=10"},
      "eval.every",
      "10",
-     "with evaluation data"},
+     "no evaluation data"},
     {"patience",
      kMlpText,
      {"eval.early_stop_patience=3"},
@@ -317,7 +338,12 @@ const BadCase kRunCases[] = {
      "execution.bf16x3",
      "true",
      "FP32"},
-    {"recompute", kMlpText, {"execution.recompute=BLOCKS"}, "execution.recompute", "BLOCKS", "gpt"},
+    {"recompute",
+     kMlpText,
+     {"execution.recompute=BLOCKS"},
+     "execution.recompute",
+     "BLOCKS",
+     families_with_blocks},
     {"loss_scale", kMlpText, {"execution.loss_scale=2"}, "execution.loss_scale", "2", "FP16"},
     {"loss_scale_growth",
      kMlpText,
@@ -453,17 +479,23 @@ INSTANTIATE_TEST_SUITE_P(Run, Refusal, testing::ValuesIn(kRunCases), label_of);
 INSTANTIATE_TEST_SUITE_P(Schedule, Refusal, testing::ValuesIn(kScheduleCases), label_of);
 
 TEST(Missing, ModelDataAndOptimizerAreRequired) {
-  EXPECT_EQ(refusal(""),
-            "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet, mobilenet_v2, "
-            "llama, vit, bert, onnx, dit");
+  const std::string models = names_of(ModelConfig());
+  EXPECT_TRUE(models.starts_with("mlp, gpt, ")) << models;
+  EXPECT_EQ(refusal(""), "model: missing; allowed: one of " + models);
   EXPECT_EQ(refusal("model { mlp {} }"),
-            "data: missing; allowed: one of idx, table, text, tokens, synthetic, cifar, "
-            "image_folder, tar_shards, records, npy, labelled_text, conversations, tagged_text");
+            "data: missing; allowed: one of " + names_of(DataConfig().source));
   EXPECT_EQ(refusal("model { mlp {} } data { synthetic {} dir: '/d' }"),
-            "optimizer: missing; allowed: one of sgd, adam, adamw, lars, lamb, lion, muon");
+            "optimizer: missing; allowed: one of " + names_of(OptimizerConfig().kind));
   EXPECT_EQ(refusal("model {} data { synthetic {} } optimizer { sgd {} } train { steps: 1 }"),
-            "model: missing; allowed: one of mlp, gpt, resnet, vgg, alexnet, lenet, mobilenet_v2, "
-            "llama, vit, bert, onnx, dit");
+            "model: missing; allowed: one of " + models);
+}
+
+// The derived lists are those of the right models.
+TEST(Missing, FormatsAreThoseOfTheModel) {
+  EXPECT_NE(formats_for_mlp().find("data.table"), std::string::npos) << formats_for_mlp();
+  EXPECT_EQ(formats_for_mlp().find("data.text"), std::string::npos) << formats_for_mlp();
+  EXPECT_NE(formats_for_gpt().find("data.tokens"), std::string::npos) << formats_for_gpt();
+  EXPECT_EQ(formats_for_gpt().find("data.idx"), std::string::npos) << formats_for_gpt();
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/generate/image_denoiser.h"
+#include "tests/reference/opened_models.h"
 
 namespace lockstep {
 namespace {
@@ -48,10 +49,10 @@ Images sample(const DitConfig& config,
   io.height = 8;
   io.width = 4;
   io.channels = 3;
-  ImageDenoiser denoiser(cpu::make_backend(), config, io, rows, fill_parameters);
+  ImageDenoiser denoiser(cpu::make_backend(), *open_model(config), io, rows, fill_parameters);
   int64_t done = 0;
-  Images images =
-      sample_images(denoiser, traits_of(config), classes, options, [&](int64_t step, int64_t all) {
+  Images images = sample_images(
+      denoiser, testing::traits_of(config), classes, options, [&](int64_t step, int64_t all) {
         EXPECT_EQ(step, ++done);
         EXPECT_LE(step, all);
       });

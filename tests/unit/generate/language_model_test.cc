@@ -36,7 +36,8 @@ void fill_parameters(const std::vector<NamedSlice>& slices, float* flat) {
 }
 
 LanguageModel cached_model(const ModelConfig& config, int64_t sequences) {
-  return {cpu::make_backend(), config, kVocabulary, sequences, kContext, fill_parameters};
+  return {
+      cpu::make_backend(), *open_model(config), kVocabulary, sequences, kContext, fill_parameters};
 }
 
 // After the last token of a sequence, by the whole window at once.

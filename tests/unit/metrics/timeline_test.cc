@@ -131,10 +131,11 @@ TEST(TimelineTrace, OpsLieAmongTheStepsAndAreKeptApart) {
 // for one of other ranks; and a rank that is named though one that was not asked may be later.
 TEST(TimelineTrace, NamesWhoCameLast) {
   Timeline whole(16), newest(3), others(16);
-  const auto meet = [](Timeline& timeline, const char* name, double start_ms, MeetingGroup group) {
-    timeline.record(name, "exchange", Track::kExchanges, start_ms, 100, group);
-  };
-  const MeetingGroup pair = {0, 2};
+  const auto meet =
+      [](Timeline& timeline, const char* name, double start_ms, CollectiveGroup group) {
+        timeline.record(name, "exchange", Track::kExchanges, start_ms, 100, group);
+      };
+  const CollectiveGroup pair = {0, 2};
   for (double start : {1.0, 11.0, 21.0}) meet(whole, "a", start, pair);
   meet(whole, "b", 30, pair);
   meet(whole, "unknown", 31, {0, 3});
@@ -143,13 +144,13 @@ TEST(TimelineTrace, NamesWhoCameLast) {
   meet(newest, "a", 1020.5, pair);
   meet(newest, "b", 1030.25, pair);
   meet(others, "b", 500, {2, 2});
-  const std::vector<MeetingArrival> mine = whole.arrivals(0);
-  Meetings meetings(mine);
-  meetings.add(0, mine);
-  meetings.add(1, newest.arrivals(-1000));
-  meetings.add(2, others.arrivals(0));
+  const std::vector<CollectiveArrival> mine = whole.arrivals(0);
+  CollectiveArrivals arrivals(mine);
+  arrivals.add(0, mine);
+  arrivals.add(1, newest.arrivals(-1000));
+  arrivals.add(2, others.arrivals(0));
   std::map<double, Json> by_start;
-  for (const Json& event : events_of(whole.events_text(0, "ada", 0, meetings))) {
+  for (const Json& event : events_of(whole.events_text(0, "ada", 0, arrivals))) {
     if (event["ph"] == "X") by_start[event["ts"].get<double>() / 1e3] = event;
   }
   ASSERT_EQ(by_start.size(), 5u);

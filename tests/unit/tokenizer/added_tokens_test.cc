@@ -61,23 +61,23 @@ TEST(AddedTokens, RefusesWhatIsFoundNowhereOrHasAnotherTokensId) {
                           R"("normalizer":{"type":"Strip","strip_left":true,"strip_right":true},)"),
                "a");
       }),
-      "t.json: added_tokens[0].content: nothing is left of it once it is normalized; allowed: a "
-      "token that is found in such text, or normalized: false");
+      "t.json: added_tokens[0].content: is empty after normalization; allowed: a token that is "
+      "not, or normalized: false");
   EXPECT_EQ(data_error_of([] {
               ids_of(with_added(R"({"id":4,"content":"AB"},{"id":5,"content":"Ab"})",
                                 R"("normalizer":{"type":"Lowercase"},)"),
                      "a");
             }),
-            "t.json: added_tokens[1].content: is 'ab' once it is normalized, as a token before it; "
-            "allowed: tokens that differ then");
+            "t.json: added_tokens[1].content: is normalized to 'ab', like an earlier token; tokens "
+            "must differ after normalization");
   EXPECT_EQ(
       data_error_of([] {
         ids_of(R"({"model":{"type":"BPE","vocab":{"a":0,"b":2},"merges":[]},)"
                R"("added_tokens":[{"id":3,"content":"n"}]})",
                "a");
       }),
-      "t.json: added_tokens[0].content: gets the next id, 2, which 'b' has in the vocabulary; "
-      "allowed: new tokens where the vocabulary's ids have no holes");
+      "t.json: added_tokens[0].content: needs the next id, 2, which 'b' has in the vocabulary; "
+      "new tokens are allowed only if the vocabulary's ids have no gaps");
 }
 
 TEST(AddedTokens, GetTheNextFreeIds) {
@@ -108,8 +108,8 @@ TEST(PostProcessors, PutTokensAroundATextWhereAsked) {
   EXPECT_EQ(
       data_error_of(
           [&] { ids(R"({"type":"Sequence","processors":[)" + bert + "," + tagged + "]}"); }),
-      "t.json: post_processor.processors[1]: adds tokens, as one before it does; allowed: one "
-      "that does in a Sequence");
+      "t.json: post_processor.processors[1]: adds tokens, like an earlier one; at most one in a "
+      "Sequence may add tokens");
   EXPECT_EQ(ids_of(with_added("", R"("post_processor":)" + bert + ","), "a", false), (Ids{1}));
   EXPECT_EQ(data_error_of([&] { ids(R"({"type":"Other"})"); }),
             "t.json: post_processor.type: value is \"Other\"; allowed: BertProcessing, ByteLevel, "

@@ -243,7 +243,7 @@ TEST(Growth, StepsBeyondCount) {
 TEST(Growth, RealGrowthIsAllowed) {
   GrowthLimit limit = GrowthLimit::of_text(3);
   const Json nfkc = Json::parse(R"({"type":"NFKC"})");
-  EXPECT_EQ(Normalizer(JsonPlace(nfkc, "t.json")).apply("\uFDFA", limit).size(), 33u);
+  EXPECT_EQ(Normalizer(JsonNode(nfkc, "t.json")).apply("\uFDFA", limit).size(), 33u);
   const std::string text = times(100000, "\uFDFA");
   const std::string whole =
       R"("normalizer":)" +

@@ -103,8 +103,10 @@ TEST(Bpe, WrongFilesAreRefused) {
   EXPECT_EQ(
       error(R"({"type":"BPE","vocab":{"a":0},"merges":["a"]})"),
       "t.json: model.merges[0]: value is \"a\"; allowed: two tokens, or a text with a space between them");
-  EXPECT_EQ(error(R"({"type":"BPE","dropout":0.1,"vocab":{},"merges":[]})"),
-            "t.json: model.dropout: value is 0.1; allowed: null, 0: a text is encoded in one way");
+  EXPECT_EQ(
+      error(R"({"type":"BPE","dropout":0.1,"vocab":{},"merges":[]})"),
+      "t.json: model.dropout: value is 0.1; allowed: null, 0, because a text is always encoded "
+      "in the same way");
   EXPECT_EQ(error(R"({"type":"BPE","unk_token":"u","vocab":{},"merges":[]})"),
             "t.json: model.unk_token: value is \"u\"; allowed: a token of model.vocab");
   EXPECT_EQ(error(R"({"type":"WordLevel"})"),

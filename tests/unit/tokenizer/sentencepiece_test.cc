@@ -94,11 +94,11 @@ TEST(SentencePiece, BytesForWhatIsUnknown) {
     const auto tokenizer = parse_sentencepiece(model, "t.model");
     EXPECT_EQ(tokenizer->decode(Ids{11 + 0xC3, 10, 999}, true), "\ufffdc");
   }
-  EXPECT_EQ(
-      data_error_of(
-          [] { parse_sentencepiece(special() + letters() + trainer(1, field(35, 1)), "t.model"); }),
-      "t.model: trainer_spec.byte_fallback: value is true; allowed: where there are pieces of "
-      "all 256 bytes");
+  EXPECT_EQ(data_error_of([] {
+              parse_sentencepiece(special() + letters() + trainer(1, field(35, 1)), "t.model");
+            }),
+            "t.model: trainer_spec.byte_fallback: value is true; that is allowed only if there are "
+            "pieces for all 256 bytes");
 }
 
 TEST(SentencePiece, UserDefinedPiecesAreNeverCut) {
@@ -132,12 +132,12 @@ TEST(SentencePiece, WrongFilesAreRefused) {
   const auto error = [](const std::string& bytes) {
     return data_error_of([&] { parse_sentencepiece(bytes, "t.model"); });
   };
-  const std::string refused = "t.model: neither a tokenizer.json nor a model of SentencePiece: ";
-  EXPECT_EQ(error("no model"), refused + "no protobuf message");
-  EXPECT_EQ(error(special().substr(0, 20)), refused + "cut off");
+  const std::string refused = "t.model: neither a tokenizer.json nor a SentencePiece model: ";
+  EXPECT_EQ(error("no model"), refused + "not a protobuf message");
+  EXPECT_EQ(error(special().substr(0, 20)), refused + "truncated");
   EXPECT_EQ(error(letters()), refused + "0 unknown pieces instead of one");
   EXPECT_EQ(error(""), refused + "0 unknown pieces instead of one");
-  EXPECT_EQ(error(special() + piece("\xff", 0)), refused + "a text is no UTF-8");
+  EXPECT_EQ(error(special() + piece("\xff", 0)), refused + "a text is not UTF-8");
   EXPECT_EQ(error(special() + trainer(3)),
             "t.model: trainer_spec.model_type: value is WORD; allowed: UNIGRAM, BPE");
   EXPECT_EQ(error(special() + field(3, field(2, "abc"))),

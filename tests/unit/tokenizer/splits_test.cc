@@ -28,7 +28,7 @@ class Joined final : public PieceSink {
 // The pieces with | between them.
 std::string pieces(const std::string& json, const std::string& text) {
   const Json value = Json::parse(json);
-  const PreTokenizer splitter(JsonPlace(value, "t.json"), /*bytes_wanted=*/true);
+  const PreTokenizer splitter(JsonNode(value, "t.json"), /*bytes_wanted=*/true);
   Joined joined;
   GrowthLimit limit = GrowthLimit::of_text(text.size());
   PreTokenizer::Run run(splitter, joined);

@@ -14,13 +14,13 @@ namespace {
 std::string normalized(const std::string& json, std::string_view text) {
   const Json value = Json::parse(json);
   GrowthLimit limit = GrowthLimit::of_text(text.size());
-  return Normalizer(JsonPlace(value, "t.json")).apply(text, limit);
+  return Normalizer(JsonNode(value, "t.json")).apply(text, limit);
 }
 
 std::string decoded(const std::string& json, std::vector<std::string> tokens) {
   const Json value = Json::parse(json);
   GrowthLimit limit = GrowthLimit::of_ids(tokens.size());
-  return Decoder(JsonPlace(value, "t.json")).decode(std::move(tokens), limit);
+  return Decoder(JsonNode(value, "t.json")).decode(std::move(tokens), limit);
 }
 
 TEST(Normalizers, Bert) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/tokenizer/json_place.h"
+#include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 namespace lockstep::test {

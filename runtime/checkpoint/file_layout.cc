@@ -1,9 +1,10 @@
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 
 namespace lockstep {
 namespace {
 
-// (O, P, D, C) in memory, (O, C, D, P) in the file; D is 1 where there is no depth.
+// (O, P, D, C) in memory, (O, C, D, P) in the file. P is the number of positions of the other axes;
+// D is 1 if there is no depth.
 struct Order {
   int64_t outputs, pixels, depth, channels;
 
@@ -33,7 +34,7 @@ void each_element(const Shape& channels_last, Body&& body) {
 
 std::vector<int64_t> file_extents(const NamedSlice& slice) {
   const Shape& order = slice.channels_last;
-  // A linear layer's columns keep their number.
+  // A linear layer keeps its number of columns.
   if (slice.shape.rank() == 4) {
     if (order.rank() == 3) return {order[0], order[2], order[1]};
     if (order.rank() == 4) return {order[0], order[3], order[1], order[2]};

@@ -1,6 +1,6 @@
 // Catches: weights of images that other programs would read in the wrong order, and a checkpoint
 // that brings them back in another order than it was given.
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 
 #include <numeric>
 
@@ -91,7 +91,7 @@ TEST(FileForm, MismatchesAreListedOneByOne) {
   const std::vector<std::string> lines = list_mismatches(found, expected);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_NE(lines[0].find("'bias' of shape (2) is missing"), std::string::npos) << lines[0];
-  EXPECT_NE(lines[1].find("(2, 2, 1, 3) where the model needs (2, 3, 2, 1)"), std::string::npos);
+  EXPECT_NE(lines[1].find("(2, 2, 1, 3), but the model needs (2, 3, 2, 1)"), std::string::npos);
   EXPECT_NE(lines[2].find("no tensor 'extra'"), std::string::npos) << lines[2];
   EXPECT_TRUE(is_bookkeeping("layer1.0.bn1.num_batches_tracked"));
   EXPECT_FALSE(is_bookkeeping("layer1.0.bn1.running_mean"));

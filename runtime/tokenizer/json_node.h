@@ -1,5 +1,5 @@
 #pragma once
-// A value in a JSON file and where it stands, so that errors name it.
+// A value in a JSON file and its path, for error messages.
 
 #include <cstdint>
 #include <initializer_list>
@@ -10,32 +10,32 @@
 
 namespace lockstep {
 
-// Refers to the value, which must live as long. All that throws, throws DataError.
-class JsonPlace {
+// Refers to the value, which must outlive it. All errors are DataError.
+class JsonNode {
  public:
-  JsonPlace(const Json& value, std::string file) : value_(&value), file_(std::move(file)) {}
+  JsonNode(const Json& value, std::string file) : value_(&value), file_(std::move(file)) {}
 
   const Json& value() const { return *value_; }
   bool is_null() const { return value_->is_null(); }
 
-  // The member of that name; throws where there is none. A null counts as a member.
-  JsonPlace at(std::string_view name) const;
-  // The member of that name, or a null where there is none.
-  JsonPlace find(std::string_view name) const;
-  // A member of that name, whose value is known.
-  JsonPlace member(std::string_view name, const Json& value) const;
-  JsonPlace element(size_t index) const;
-  // How many elements an array has. Throws on what is none.
+  // The member of that name. Throws if there is none; a null counts as a member.
+  JsonNode at(std::string_view name) const;
+  // The member of that name, or null if there is none.
+  JsonNode find(std::string_view name) const;
+  // A member of that name whose value is already known.
+  JsonNode member(std::string_view name, const Json& value) const;
+  JsonNode element(size_t index) const;
+  // The number of elements. Throws if the value is not an array.
   size_t elements() const;
 
   bool flag() const;
   std::string text() const;
-  // The one code point of a text.
+  // A string of exactly one code point.
   std::string one_char() const;
   double number() const;
   uint32_t id() const;  // in [0, 2^31)
 
-  // Members that may be missing or null.
+  // Members that may be absent or null.
   bool flag_or(std::string_view name, bool otherwise) const;
   std::string text_or(std::string_view name, std::string otherwise) const;
 
@@ -51,7 +51,7 @@ class JsonPlace {
   [[noreturn]] void fail(std::string_view problem) const;
 
  private:
-  JsonPlace(const Json& value, std::string file, std::string path)
+  JsonNode(const Json& value, std::string file, std::string path)
       : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
 
   const Json* value_;
