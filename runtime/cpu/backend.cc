@@ -25,14 +25,14 @@
 namespace lockstep::cpu {
 namespace {
 
-// Memory straight from the kernel, on huge pages where there are any: large products touch
-// thousands of pages otherwise. Every page is touched here, so that memory that does not exist is
-// missed now and not in the middle of a run.
+// Memory from mmap(), on huge pages if available, because large products touch thousands of pages.
+// Every page is touched here, so that a lack of memory is found at the start and not in the middle
+// of a run.
 class Mapping {
  public:
   Mapping(size_t bytes, const char* what)
       : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
-    // One huge page more, to begin on a huge page.
+    // One huge page extra, so that the memory can begin at a huge-page boundary.
     mapped_ = bytes_ + kHugePage;
     base_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base_ == MAP_FAILED) throw MemoryError("cannot allocate {} bytes for {}", bytes, what);
@@ -64,7 +64,7 @@ class Mapping {
   size_t mapped_ = 0;
 };
 
-// Nothing is gained by a record.
+// Runs the work anew each time, because recording brings no gain on the CPU.
 class PlainWork final : public RepeatedWork {
  public:
   void run(const std::function<void()>& work) override { work(); }
@@ -83,7 +83,7 @@ class PlainUpdate final : public FlatUpdate {
   std::vector<OptimizerSlice> slices_;
 };
 
-// A device that reads the host's memory needs none; the copies are made at once.
+// The CPU reads the host's memory directly, so copies are made at once.
 class PlainUploads final : public BatchUploads {
  public:
   void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
@@ -155,8 +155,9 @@ class CpuBackend final : public Backend {
     cpu::add_squares(x, n, sum, bits);
   }
   void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) override {
-    *bits += size_of(dtype) == sizeof(uint16_t) ? bit_sum(reinterpret_cast<const uint16_t*>(x), n)
-                                                : bit_sum(reinterpret_cast<const float*>(x), n);
+    *bits += size_of(dtype) == sizeof(uint16_t)
+                 ? bit_checksum(reinterpret_cast<const uint16_t*>(x), n)
+                 : bit_checksum(reinterpret_cast<const float*>(x), n);
   }
 
  private:

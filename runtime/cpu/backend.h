@@ -7,10 +7,10 @@
 
 namespace lockstep::cpu {
 
-// What the CPU can run.
+// The op kernels of the CPU.
 const OpSet& op_set();
 
-// The backend that computes in this process, on compute_threads() threads.
+// Returns a backend that computes in this process, on compute_threads() threads.
 std::unique_ptr<Backend> make_backend();
 
 }  // namespace lockstep::cpu

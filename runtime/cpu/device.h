@@ -7,7 +7,7 @@ namespace lockstep::cpu {
 
 std::unique_ptr<Device> make_device();
 
-// Whether this processor has a unit for products of bfloat16, which execution.bf16x3 is meant for.
+// Whether this processor has a matrix unit for bfloat16, for which execution.bf16x3 is meant.
 bool has_bf16_unit();
 
 }  // namespace lockstep::cpu

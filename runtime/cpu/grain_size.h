@@ -1,14 +1,14 @@
 #pragma once
-// How much work is worth a thread.
+// How much work is worth starting a thread.
 
 #include <algorithm>
 #include <cstdint>
 
 namespace lockstep::cpu {
 
-// Elements that one thread should at least have: some ten microseconds of a memory-bound kernel. To
-// wake a thread that sleeps takes 4 to 11 us of the one that wakes it, and 20 to 30 us until it
-// runs; a thread that still spins begins within 0.3 us (two vCPUs of a Zen, medians).
+// Minimum number of elements per thread: some ten microseconds of a memory-bound kernel. Waking a
+// sleeping thread costs the waker 4 to 11 us, and the thread starts after 20 to 30 us; a spinning
+// thread starts within 0.3 us (two vCPUs of a Zen, medians).
 inline constexpr int64_t kGrainElements = 16384;
 
 // The same for products, in multiply-adds.
@@ -19,7 +19,7 @@ inline int64_t grain_rows(int64_t columns) {
   return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, columns));
 }
 
-// How many of the threads so many multiply-adds pay for, at least one.
+// How many of `threads` threads are worth using for `multiply_adds` multiply-adds, at least one.
 constexpr int64_t threads_worth(int64_t threads, int64_t multiply_adds) {
   return std::clamp<int64_t>(multiply_adds / kGrainMultiplyAdds, 1, threads);
 }

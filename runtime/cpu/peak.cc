@@ -7,15 +7,15 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/peak.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h.
+// Must follow foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve independent chains hide the latency of the multiply-add on every core of today. Each
-// begins elsewhere: the compiler would make one of equal ones. All numbers stay normal.
+// Twelve independent chains hide the latency of the multiply-add on every current core. Each has
+// another start value, because the compiler would merge equal ones. All numbers stay normal.
 double fma_chains(int iterations, float start) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;

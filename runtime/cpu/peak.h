@@ -1,10 +1,10 @@
 #pragma once
-// The denominator of MFU on a CPU.
+// The denominator of MFU (model FLOPs utilization) on a CPU.
 
 namespace lockstep::cpu {
 
-// Floating-point operations a second of one core in fp32 multiply-adds, as measured in a few
-// milliseconds; the best of several tries, kept for later calls.
+// Returns the floating-point operations per second of one core in fp32 multiply-adds. Measures for
+// a few milliseconds, takes the best of several tries and caches it for later calls.
 double measure_peak_flops();
 
 }  // namespace lockstep::cpu

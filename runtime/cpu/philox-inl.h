@@ -1,4 +1,4 @@
-// Random words of rng.h, as many at once as a vector holds, compiled once per instruction set: see
+// Random words of rng.h, as many at once as a vector holds. Compiled once per instruction set: see
 // simd-inl.h.
 
 // Include guard, toggled so that each instruction set includes the body once.
@@ -23,7 +23,7 @@ using U64 = hn::Repartition<uint64_t, F32>;
 using Vec64 = hn::Vec<U64>;
 
 constexpr size_t kBlocksAtOnce = kVecLanes / 2;     // Philox blocks in a vector of 64-bit lanes
-constexpr size_t kWordsAtOnce = 4 * kBlocksAtOnce;  // random words they give: two vectors
+constexpr size_t kWordsAtOnce = 4 * kBlocksAtOnce;  // random words that they yield: two vectors
 static_assert(kWordsAtOnce == 2 * kVecLanes);
 
 // The ten round keys, broadcast once for all blocks.
@@ -45,13 +45,13 @@ struct Words {
 };
 
 // The words of the blocks index, index + 1, ...: philox() of rng.h with one block in each 64-bit
-// lane. Only the low half of a lane counts; MulEven reads no other, and what the exclusive ors
-// leave in the high half is masked away at the end.
+// lane. Only the low half of a lane is significant: MulEven reads no other, and the garbage that
+// the exclusive ors leave in the high half is masked at the end.
 HWY_INLINE Words philox_words(const RngStream& stream, const RoundKeys& keys, uint64_t index) {
   const U64 d64;
   const U32 d32;
-  // InterleaveLower and -Upper below take the even and the odd lanes of their operands: the even
-  // lanes get the first half of the blocks, so that the words come out in order.
+  // InterleaveLower and InterleaveUpper below take the even and the odd lanes of their operands.
+  // The even lanes get the first half of the blocks, so that the words come out in order.
   alignas(64) uint64_t offsets[kBlocksAtOnce];
   for (size_t k = 0; k < kBlocksAtOnce; ++k) offsets[k] = k / 2 + (k % 2) * (kBlocksAtOnce / 2);
   const Vec64 blocks = hn::Add(hn::Set(d64, index), hn::Load(d64, offsets));
@@ -81,8 +81,8 @@ struct RoundKeys {
 };
 #endif
 
-// What `count` elements are multiplied by, dropped or not, whose words of the stream begin at number
-// `first`, a multiple of 4. `to` has room for two vectors more than needed, up to a multiple of them.
+// Writes the factors of `count` elements, 0 if dropped, whose words of the stream begin at index
+// `first`, a multiple of 4. `to` needs room for count rounded up to a multiple of two vectors.
 HWY_INLINE void dropout_factors(const RngStream& stream,
                                 [[maybe_unused]] const RoundKeys& keys,
                                 uint64_t first,

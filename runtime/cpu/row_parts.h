@@ -9,12 +9,12 @@
 
 namespace lockstep::cpu {
 
-// Rows divided into parts whose sums are formed by themselves, on whatever threads, and then added
-// in the order of the parts: how many there are depends on the rows alone.
+// A division of rows into parts. Each part is summed separately, on any thread, and the sums are
+// then added in the order of the parts. The number of parts depends on the number of rows alone.
 struct RowParts {
-  RowParts(int64_t rows, int64_t most, int64_t least_rows)
+  RowParts(int64_t rows, int64_t max_parts, int64_t min_rows)
       : rows(rows),
-        rows_each(std::max(least_rows, (rows + most - 1) / most)),
+        rows_each(std::max(min_rows, (rows + max_parts - 1) / max_parts)),
         count(std::max<int64_t>(1, (rows + rows_each - 1) / rows_each)) {}
   int64_t rows;
   int64_t rows_each;
@@ -34,10 +34,10 @@ void for_each_part(const RowParts& parts, int64_t columns, Body&& body) {
       });
 }
 
-// Of the backward pass of a norm of rows.
+// The parts for the backward pass of a norm of rows.
 inline RowParts row_norm_parts(int64_t rows) {
-  constexpr int64_t kMostParts = 128, kLeastRows = 16;
-  return {rows, kMostParts, kLeastRows};
+  constexpr int64_t kMaxParts = 128, kMinRows = 16;
+  return {rows, kMaxParts, kMinRows};
 }
 
 // sum (columns) = the parts' sums, `stride` floats apart in `partial`, added in the order of the

@@ -1,8 +1,8 @@
-// Vector helpers of the CPU kernels, compiled once per instruction set (include it only from a .cc
-// file that Highway's foreach_target.h includes repeatedly). Everything here gives the same bits on
-// AVX2 and AVX-512: elementwise functions use the same operations in the same order, and sums over
-// a row use 16 virtual lanes whatever the vector width. Plain x86-64 has no fused multiply-add and
-// differs in the last bits.
+// Vector helpers of the CPU kernels. Compiled once per instruction set: include it only from a .cc
+// file that Highway's foreach_target.h includes repeatedly. All results have the same bits on AVX2
+// and AVX-512: elementwise functions use the same operations in the same order, and sums over a row
+// use 16 virtual lanes for any vector width. Plain x86-64 has no fused multiply-add and differs in
+// the last bits.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -41,8 +41,8 @@ HWY_INLINE Vec set(float value) { return hn::Set(F32(), value); }
 
 // ---- Walking over arrays ----
 
-// How a loop body reads and writes one vector: all of it, or its first `count` lanes at the end of
-// an array. Never touches memory beyond those lanes.
+// How a loop body reads and writes one vector: all of it, or, at the end of an array, its first
+// `count` lanes. Never accesses memory beyond those lanes.
 struct FullVector {
   HWY_INLINE Vec load(const float* from) const { return hn::LoadU(F32(), from); }
   HWY_INLINE Vec load_or(const float* from, float /*fallback*/) const { return load(from); }
@@ -71,12 +71,13 @@ struct PartialVector {
     hn::Store(v, F32(), lanes);
     for (size_t k = 0; k < count; ++k) to[k] = lanes[k];
   }
-  // Zeroes the lanes past the end: before adding computed values to a sum.
+  // Zeroes the lanes past the end, before computed values are added to a sum.
   HWY_INLINE Vec keep(Vec v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }
 
  private:
-  // The masked loads and stores of AVX2 and AVX-512 leave the memory of other lanes alone. Highway
-  // emulates them elsewhere by touching the whole vector, which may lie beyond the array.
+  // The masked loads and stores of AVX2 and AVX-512 do not access the memory of other lanes. On
+  // other targets, Highway emulates them by accessing the whole vector, which may extend beyond the
+  // array.
   static constexpr bool kMaskedMemory = HWY_TARGET <= HWY_AVX2;
 };
 
@@ -97,9 +98,9 @@ HWY_INLINE void each_part(Body&& body) {
   }
 }
 
-// The same for row reductions: body(i, part, access), where `part` (a constant) says which vector
-// of the virtual lanes the elements i, i+1, ... belong to: element e of the row is in virtual lane
-// e % 16.
+// The same for row reductions: body(i, part, access). `part` (a compile-time constant) is the index
+// of the vector of virtual lanes to which the elements i, i+1, ... belong: element e of the row is
+// in virtual lane e % 16.
 template <typename Body>
 HWY_INLINE void for_each_row_vector(size_t n, Body&& body) {
   size_t i = 0;
@@ -116,7 +117,7 @@ HWY_INLINE void for_each_row_vector(size_t n, Body&& body) {
   });
 }
 
-// A sum over a row in 16 virtual lanes, combined by one fixed tree: lane k + lane k+8, then +4, +2,
+// A sum over a row in 16 virtual lanes, combined by a fixed tree: lane k + lane k+8, then +4, +2,
 // +1.
 class RowSum {
  public:
@@ -146,7 +147,7 @@ class RowSum {
   Vec parts_[kParts];
 };
 
-// The largest element of a row; elements that are NaN are passed over. -infinity for an empty row.
+// The largest element of a row; NaN elements are ignored. -infinity for an empty row.
 class RowMax {
  public:
   static constexpr float kNone = -std::numeric_limits<float>::infinity();
@@ -196,8 +197,8 @@ HWY_INLINE float row_max(const float* x, size_t n) {
 
 // ---- Elementary functions ----
 
-// Clamps to a bound from one side, letting NaN through. The min and max of AVX2 and AVX-512 return
-// the second operand when either is NaN; elsewhere Highway may pass NaN over instead.
+// Clamps to a bound from one side and keeps NaN. The min and max of AVX2 and AVX-512 return the
+// second operand if either is NaN; on other targets, Highway may ignore NaN.
 HWY_INLINE Vec at_most(float bound, Vec x) {
   if constexpr (HWY_TARGET <= HWY_AVX2) return hn::Min(set(bound), x);
   return hn::IfThenElse(hn::Gt(x, set(bound)), set(bound), x);
@@ -208,7 +209,7 @@ HWY_INLINE Vec at_least(float bound, Vec x) {
 }
 
 // e^x, within 2 ulp; 0 below x = -86.6 (no denormal results), infinity above 88.7; NaN stays NaN.
-// Written here because Highway's Exp turns NaN into 0, which would hide a diverged run.
+// Highway's Exp is not used because it turns NaN into 0, which would hide a diverged run.
 //   e^x = 2^k e^r, k = round(x / ln 2), |r| <= ln(2)/2, e^r = 1 + r + r^2 Q(r) with Q minimax of
 //   degree 4 (error 3e-9).
 HWY_INLINE Vec exp(Vec x) {
@@ -232,7 +233,7 @@ HWY_INLINE Vec exp(Vec x) {
   return hn::IfThenZeroElse(hn::Lt(x, set(-86.6f)), hn::Mul(hn::Add(e, e), scale));
 }
 
-// s = 1 / (1 + e^-x) and 1 - s, each within 4 ulp; below x = -80 s stays at e^-80.
+// s = 1 / (1 + e^-x) and 1 - s, each within 4 ulp; below x = -80, s stays at e^-80.
 struct Sigmoid {
   Vec value, complement;
 };
@@ -245,8 +246,8 @@ HWY_INLINE Sigmoid sigmoid(Vec x) {
 
 HWY_INLINE Vec tanh(Vec x) { return hn::Tanh(F32(), x); }
 
-// The normal distribution's density (x) e^(-x^2/2) / sqrt(2 pi) and its integral Phi(x) = (1 +
-// erf(x / sqrt 2)) / 2.
+// The normal distribution's density e^(-x^2/2) / sqrt(2 pi) and its integral Phi(x) = (1 + erf(x /
+// sqrt 2)) / 2.
 struct Normal {
   Vec density, integral;
 };
@@ -277,8 +278,8 @@ HWY_INLINE Normal normal(Vec x) {
 
 // ---- Activations ----
 
-// The argument of the sigmoid that GELU's tanh form amounts to: x (1 + tanh(u)) / 2 = x
-// sigmoid(2u), 2u = 2 sqrt(2/pi) (x + 0.044715 x^3) = x (a + b x^2).
+// The argument of the sigmoid in GELU's tanh approximation: x (1 + tanh(u)) / 2 = x sigmoid(2u), 2u
+// = 2 sqrt(2/pi) (x + 0.044715 x^3) = x (a + b x^2).
 constexpr float kGeluLinear = 1.595769122f;
 constexpr float kGeluCubic = 0.071354816f;
 
@@ -303,8 +304,8 @@ HWY_INLINE Vec activate(Vec x) {
   }
 }
 
-// The gradient before the activation, from the gradient after it. `saved` is the pre-activation
-// where saves_pre_activation(kKind), else the activation's output.
+// The gradient before the activation, from the gradient after it. `saved` is the pre-activation if
+// saves_pre_activation(kKind), otherwise the activation's output.
 template <Activation kKind>
 HWY_INLINE Vec activation_backward(Vec d_y, Vec saved) {
   const Vec one = set(1.0f);
@@ -314,8 +315,8 @@ HWY_INLINE Vec activation_backward(Vec d_y, Vec saved) {
     const auto between = hn::And(hn::Gt(saved, hn::Zero(F32())), hn::Lt(saved, set(6.0f)));
     return hn::IfThenElseZero(between, d_y);
   } else if constexpr (kKind == Activation::kGeluTanh) {
-    // s + x s (1 - s) (a + 3 b x^2); beyond |x| = 100 s (1 - s) vanishes, and x^2 must not
-    // overflow.
+    // s + x s (1 - s) (a + 3 b x^2). Beyond |x| = 100, s (1 - s) vanishes; the clamp keeps x^2 from
+    // overflowing.
     const Vec x = at_least(-100.0f, at_most(100.0f, saved));
     const Vec x2 = hn::Mul(x, x);
     const Sigmoid s = sigmoid(hn::Mul(x, hn::MulAdd(x2, set(kGeluCubic), set(kGeluLinear))));

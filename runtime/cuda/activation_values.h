@@ -12,7 +12,7 @@ namespace lockstep::cuda {
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// GELU by tanh: (1 + tanh u) / 2 is the sigmoid of 2u, which keeps its accuracy in the tail.
+// GELU's tanh form: (1 + tanh u) / 2 is the sigmoid of 2u, which stays accurate in the tail.
 inline constexpr float kTwoRootTwoOverPi = 1.5957691216057308f;
 inline constexpr float kCubic = 0.044715f;
 __device__ __forceinline__ float gelu_sigmoid(float x) {
@@ -24,7 +24,7 @@ inline constexpr float kInverseRootTwoPi = 0.39894228040143268f;
 
 template <Activation kind>
 __device__ __forceinline__ float activate(float x) {
-  if constexpr (kind == Activation::kRelu) return x < 0 ? 0 : x;  // NaN passes
+  if constexpr (kind == Activation::kRelu) return x < 0 ? 0 : x;  // propagates NaN
   if constexpr (kind == Activation::kRelu6) return x < 0 ? 0 : (x > 6 ? 6 : x);
   if constexpr (kind == Activation::kGeluTanh) return x * gelu_sigmoid(x);
   if constexpr (kind == Activation::kGeluErf) return 0.5f * x * erfcf(-x * kRootHalf);
@@ -33,7 +33,7 @@ __device__ __forceinline__ float activate(float x) {
   return x;
 }
 
-// `saved` is the input where saves_pre_activation(kind), else the output.
+// `saved` is the input if saves_pre_activation(kind), otherwise the output.
 template <Activation kind>
 __device__ __forceinline__ float derivative(float saved) {
   if constexpr (kind == Activation::kRelu) return saved > 0 ? 1 : 0;

@@ -28,7 +28,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// Of operands of Matmul, in bytes.
+// Alignment of the operands of Matmul, in bytes.
 constexpr size_t kOperandAlignment = 16;
 
 class EagerWork final : public RepeatedWork {
@@ -36,23 +36,23 @@ class EagerWork final : public RepeatedWork {
   void run(const std::function<void()>& work) override { work(); }
 };
 
-// A stream of work.
-class OwnStream {
+// Owns a stream.
+class ScopedStream {
  public:
-  explicit OwnStream(int device) {
+  explicit ScopedStream(int device) {
     LOCKSTEP_CUDA(cudaSetDevice(device));
     LOCKSTEP_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  ~OwnStream() { cudaStreamDestroy(stream_); }
+  ScopedStream(const ScopedStream&) = delete;
+  ScopedStream& operator=(const ScopedStream&) = delete;
+  ~ScopedStream() { cudaStreamDestroy(stream_); }
   Stream get() const { return stream_; }
 
  private:
   Stream stream_ = nullptr;
 };
 
-// A point in the stream whose time is noted, within a recorded graph each time that it is replayed.
+// A point in the stream whose time is recorded; inside a recorded graph, at every replay.
 class TimeMark {
  public:
   TimeMark() { LOCKSTEP_CUDA(cudaEventCreate(&event_)); }
@@ -77,22 +77,22 @@ class TimeMark {
   cudaEvent_t event_ = nullptr;
 };
 
-// A point in one stream that another one waits for.
-class Border {
+// A point in one stream that another stream waits for.
+class StreamEvent {
  public:
-  Border() { LOCKSTEP_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
-  Border(const Border&) = delete;
-  Border& operator=(const Border&) = delete;
-  ~Border() { cudaEventDestroy(event_); }
+  StreamEvent() { LOCKSTEP_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  StreamEvent(const StreamEvent&) = delete;
+  StreamEvent& operator=(const StreamEvent&) = delete;
+  ~StreamEvent() { cudaEventDestroy(event_); }
   void record(Stream stream) { LOCKSTEP_CUDA(cudaEventRecord(event_, stream)); }
-  // What `stream` does from here on comes after the point last recorded, if there is one.
+  // Makes `stream` wait, from here on, for the point recorded last, if there is one.
   void hold(Stream stream) { LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, event_, 0)); }
 
  private:
   cudaEvent_t event_ = nullptr;
 };
 
-// Copies on a stream of their own.
+// Copies on a separate stream.
 class StreamUploads final : public BatchUploads {
  public:
   StreamUploads(int device, Stream work) : work_(work), copies_(device) {}
@@ -109,9 +109,9 @@ class StreamUploads final : public BatchUploads {
   void finish() override { LOCKSTEP_CUDA(cudaStreamSynchronize(copies_.get())); }
 
  private:
-  Stream work_;  // the stream that the copies overtake
-  OwnStream copies_;
-  Border uploaded_, taken_;
+  Stream work_;  // the stream with which the copies overlap
+  ScopedStream copies_;
+  StreamEvent uploaded_, taken_;
 };
 
 class Gpu final : public CudaBackend {
@@ -183,9 +183,11 @@ class Gpu final : public CudaBackend {
   }
   void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) override {
     if (size_of(dtype) == sizeof(uint16_t)) {
-      cuda::add_bits(reinterpret_cast<const uint16_t*>(x), n, workspace_->bit_sums, bits, stream());
+      cuda::add_bits(
+          reinterpret_cast<const uint16_t*>(x), n, workspace_->bit_checksums, bits, stream());
     } else {
-      cuda::add_bits(reinterpret_cast<const uint32_t*>(x), n, workspace_->bit_sums, bits, stream());
+      cuda::add_bits(
+          reinterpret_cast<const uint32_t*>(x), n, workspace_->bit_checksums, bits, stream());
     }
   }
   void hash(
@@ -196,8 +198,8 @@ class Gpu final : public CudaBackend {
     });
   }
 
-  // What cuBLASLt has no algorithm for, or may not read where it lies, is multiplied by the plain
-  // kernel.
+  // Products for which cuBLASLt has no algorithm, or whose operands are not aligned for it, use the
+  // plain kernel.
   void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) override {
     const bool aligned = reinterpret_cast<uintptr_t>(matrix) % kOperandAlignment == 0;
     cuda::newton_schulz(matrix,
@@ -220,11 +222,11 @@ class Gpu final : public CudaBackend {
   void mark(Mark mark) override { marks_[static_cast<size_t>(mark)].record(stream()); }
   double reduce_ms() override { return marks_[0].ms_until(marks_[1]); }
 
-  // Not cudaStreamSynchronize, which would wait for ever for a rank that has died.
+  // Not cudaStreamSynchronize(), which would wait forever for a rank that has died.
   void synchronize() override {
     using namespace std::chrono_literals;
-    // Each question takes a lock of the driver's, which the loader's copies need too: not without
-    // a pause, and after some milliseconds, as long as a small step takes, more seldom.
+    // Each query takes a lock of the driver, which the loader's copies need too. So the loop pauses
+    // between queries, for longer after some milliseconds (the duration of a small step).
     constexpr int kSpins = 1000, kPause = 64;
     for (int polls = 0;; ++polls) {
       const cudaError_t state = cudaStreamQuery(stream());
@@ -247,7 +249,7 @@ class Gpu final : public CudaBackend {
 
  private:
   BackendOptions options_;
-  OwnStream stream_;  // of all work but the uploads
+  ScopedStream stream_;  // for all work except the uploads
   StreamUploads uploads_;
   CudaPowerSgdProducts power_sgd_;
   Recorder recorder_;

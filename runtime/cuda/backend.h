@@ -10,24 +10,24 @@ namespace lockstep::cuda {
 
 struct BackendOptions {
   int device = 0;             // ordinal among the visible GPUs
-  bool tf32 = false;          // products of floats round to TF32
-  bool record_graphs = true;  // false: repeated work is queued anew each time, for debugging
+  bool tf32 = false;          // float products are rounded to TF32
+  bool record_graphs = true;  // false: repeated work is queued again each time, for debugging
   double peak_flops = 0;      // 0: unknown
 };
 
-// The backend that computes on one NVIDIA GPU: everything is queued on one stream, in the order of
-// the calls. Repeated work runs as it is the first time and is then recorded as a CUDA graph.
+// The backend for one NVIDIA GPU. Everything is queued on one stream, in the order of the calls.
+// Repeated work runs directly the first time and is then recorded as a CUDA graph.
 class CudaBackend : public Backend {
  public:
   virtual Stream stream() = 0;
-  // Called again and again by whoever waits in synchronize(); it may throw.
+  // Sets a function that synchronize() calls repeatedly while it waits; the function may throw.
   virtual void watch(std::function<void()> check) = 0;
-  // Runs `work` at once; within repeated work that is being recorded, between two graphs each time
-  // that it is replayed.
+  // Runs `work` at once. While repeated work is being recorded, `work` becomes a part of it that
+  // runs between two graphs at every replay.
   virtual void outside_graphs(std::function<void()> work) = 0;
 };
 
-// Throws MemoryError, Error.
+// Creates the backend of a GPU. Throws MemoryError if memory runs out, and Error if CUDA fails.
 std::unique_ptr<CudaBackend> make_backend(const BackendOptions& options);
 
 }  // namespace lockstep::cuda

@@ -1,18 +1,18 @@
 #pragma once
-// The one place that turns the codes of CUDA's runtime into errors.
+// Turns error codes of the CUDA runtime into exceptions.
 
 #include <source_location>
 
 namespace lockstep::cuda {
 
-// Throws when `code`, a cudaError_t of `expression` at `where`, is not success: MemoryError where
-// memory is short, else Error (kInternal). The message has expression, CUDA's text, file and line,
-// host and GPU.
+// Throws if `code`, the cudaError_t of `expression` at `where`, is not cudaSuccess: MemoryError if
+// memory has run out, otherwise Error (kInternal). The message has the expression, CUDA's text,
+// file and line, host and GPU.
 void check(int code,
            const char* expression,
            const std::source_location& where = std::source_location::current());
 
-// The same for the launch of a kernel.
+// The same for a kernel launch.
 void check_launch(int code, const std::source_location& where);
 
 }  // namespace lockstep::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// The libraries and the stream that ops are queued with.
+// The stream and the libraries that implementations use to launch an op.
 
 #include "runtime/cuda/stream.h"
 #include "runtime/graph/lane_context.h"
@@ -11,15 +11,15 @@ class CudnnAttention;
 class CudnnConv2d;
 class Matmul;
 
-// What the implementations of this backend find in OpCall::device(). The libraries' are null where
-// a test has none.
+// The object that this backend's implementations find in OpCall::device(). Libraries are null in
+// tests that do not use them.
 struct LaunchContext {
   Stream stream = nullptr;
   Matmul* matmul = nullptr;
   CudnnAttention* cudnn_attention = nullptr;
   CudnnConv2d* cudnn_conv2d = nullptr;
   bool tf32 = false;                  // products of floats may round to TF32
-  const LaneContext* lane = nullptr;  // on the device: of the lane under way
+  const LaneContext* lane = nullptr;  // in device memory: the current lane
 };
 
 inline LaunchContext& context_of(const OpCall& call) { return call.device<LaunchContext>(); }

@@ -8,8 +8,8 @@
 
 namespace lockstep::cuda {
 
-// Of indices in [0, 2^31) by a divisor in [1, 2^31): a product and shifts (Granlund and Montgomery
-// 1994, figure 4.1).
+// Divides indices in [0, 2^31) by a divisor in [1, 2^31): one product and shifts (Granlund and
+// Montgomery 1994, figure 4.1).
 struct Divisor32 {
   using Index = uint32_t;
   uint32_t divisor = 1, multiplier = 1, shift = 0;
@@ -26,7 +26,7 @@ struct Divisor32 {
   }
 };
 
-// Of any indices.
+// Divides any indices.
 struct Divisor64 {
   using Index = uint64_t;
   uint64_t divisor = 1;
@@ -36,6 +36,6 @@ struct Divisor64 {
   LOCKSTEP_HD uint64_t divide(uint64_t n) const { return n / divisor; }
 };
 
-inline constexpr int64_t kMostIndices32 = int64_t{1} << 31;
+inline constexpr int64_t kMaxIndices32 = int64_t{1} << 31;
 
 }  // namespace lockstep::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels that treat each element of flat arrays by itself. Only kernel files include this.
+// Kernels that process each element of flat arrays separately. Only kernel files include this.
 
 #include "runtime/cuda/kernel_tools.h"
 
@@ -7,8 +7,8 @@ namespace lockstep::cuda {
 
 inline constexpr int kFlatThreads = 256;
 
-// f(first element, N elements as a compile-time constant) for all n elements; the last n % N of
-// them one by one.
+// Calls f(first element, N as a compile-time constant) for groups of N of n elements, and
+// f(element, 1) for each of the last n % N.
 template <int N, typename F>
 __global__ void __launch_bounds__(kFlatThreads) flat_kernel(int64_t n, F f) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kFlatThreads + threadIdx.x) * N;
@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(kFlatThreads) flat_kernel(int64_t n, F f) {
   }
 }
 
-// Starts f, a device function object, N elements a thread where `vectors` says that all its arrays
-// begin on a multiple of N elements' size, else one a thread.
+// Launches f, a device function object, with N elements per thread if `vectors`, otherwise one.
+// `vectors`: all its arrays are aligned to N elements.
 template <int N, typename F>
 void for_each_flat(int64_t n, bool vectors, F f, Stream stream) {
   if (n == 0) return;
@@ -37,7 +37,7 @@ void for_each_flat(int64_t n, bool vectors, F f, Stream stream) {
   }
 }
 
-// Whether an array begins where vectors of 16 bytes may.
+// Whether an array is aligned for vectors of 16 bytes.
 inline bool is_aligned(const void* array) { return reinterpret_cast<uintptr_t>(array) % 16 == 0; }
 
 }  // namespace lockstep::cuda

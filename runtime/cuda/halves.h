@@ -1,6 +1,7 @@
 #pragma once
-// Backward passes of two halves, the gradients of the input and of the weights, which leave nothing
-// to each other and are chosen each for itself: a row of the table for each pair.
+// Backward passes that consist of two independent halves, the gradients of the input and of the
+// weights. The implementation of each half is chosen separately. The table of implementations has a
+// row for each pair.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace lockstep::cuda {
 
-// One way to compute a half. As in Implementation; available may be null.
+// One way to compute a half. The fields are those of Implementation; available may be null.
 struct Half {
   void (*run)(const OpCall& call);
   size_t (*workspace_bytes)(const OpCall& op) = [](const OpCall&) { return size_t{0}; };
@@ -17,8 +18,8 @@ struct Half {
   bool (*available)(const OpCall& op) = nullptr;
 };
 
-// The first half of a pair runs first. Pairs stand in the order of the first halves, and those of
-// one in the order of the second.
+// A row for a pair, whose first half runs first. A table lists pairs in order of preference of the
+// first half, then of the second.
 template <OpKind kKind, const Half& kFirst, const Half& kSecond>
 constexpr Implementation both(const char* name) {
   return {kKind,

@@ -1,5 +1,5 @@
 #pragma once
-// What kernels share: vector loads, and sums over a warp or a block in a fixed order. Only kernel
+// Shared by kernels: vector loads, and sums over a warp or a block in a fixed order. Only kernel
 // files include this.
 
 #include <cstdint>
@@ -18,14 +18,14 @@ inline constexpr unsigned kAllLanes = 0xffffffffu;
 template <typename T>
 inline constexpr int kVectorWidth = 16 / static_cast<int>(sizeof(T));
 
-// N elements, read and written at once where the address is a multiple of their size.
+// N elements, read and written at once; the address must be a multiple of their size.
 template <typename T, int N>
 struct alignas(sizeof(T) * N) Vector {
   T at[N];
 };
 
-// N elements from memory, at most 16 bytes at once; the address is a multiple of what is read at
-// once.
+// Loads N elements from memory, at most 16 bytes at a time. The address must be a multiple of the
+// bytes read at a time.
 template <int N, typename T>
 __device__ __forceinline__ void load(const T* from, float (&to)[N]) {
   constexpr int kAtOnce = N < kVectorWidth<T> ? N : kVectorWidth<T>;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void load(const T* from, float (&to)[N]) {
   }
 }
 
-// N elements, rounded to T, to memory in the same way.
+// Stores N elements, rounded to T, in the same way.
 template <int N, typename T>
 __device__ __forceinline__ void store(const float (&from)[N], T* to) {
   constexpr int kAtOnce = N < kVectorWidth<T> ? N : kVectorWidth<T>;
@@ -52,8 +52,8 @@ __device__ __forceinline__ void store(const float (&from)[N], T* to) {
   }
 }
 
-// Whether rows of `columns` elements can be read vector by vector: every row of every array begins
-// on a multiple of 16 bytes. Absent arrays may be null.
+// Whether rows of `columns` elements can be read in vectors: every row of every array begins at a
+// multiple of 16 bytes. Absent arrays may be null.
 template <typename T>
 bool is_vectorizable(int64_t columns, std::initializer_list<const T*> arrays) {
   if (columns % kVectorWidth<T> != 0) return false;
@@ -63,19 +63,19 @@ bool is_vectorizable(int64_t columns, std::initializer_list<const T*> arrays) {
   return true;
 }
 
-// A grid of (across, down) blocks, as most kernels number them. Its second dimension ends at 65,535,
-// so that a taller one goes on in the third; rounded up, it may then have blocks past `down`, which
-// their kernel must leave alone.
+// A grid of (across, down) blocks, as most kernels number them. A grid's second dimension is
+// limited to 65,535, so a taller grid continues in the third. Because of rounding up, it may have
+// blocks past `down`, which the kernel must ignore.
 inline dim3 tall_grid(unsigned across, int64_t down) {
-  LOCKSTEP_REQUIRE(down >= 1 && down <= kMostBlocksDown * kMostBlocksDown);
-  const unsigned deep = blocks_for(down, most_blocks_down());
+  LOCKSTEP_REQUIRE(down >= 1 && down <= kMaxBlocksDown * kMaxBlocksDown);
+  const unsigned deep = blocks_for(down, max_blocks_down());
   return {across, blocks_for(down, deep), deep};
 }
-// Which of `down` a block is.
+// The block's index in the dimension `down` of a tall grid.
 __device__ __forceinline__ int64_t block_down() { return blockIdx.z * gridDim.y + blockIdx.y; }
 
-// Calls f with how many elements of T a thread is to read at once: 16 bytes of them where `vectors`
-// says so, else one.
+// Calls f with the number of elements of T that a thread reads at once: 16 bytes if `vectors`,
+// otherwise one element.
 template <typename T, typename F>
 void with_vectors(bool vectors, F f) {
   if (vectors) {
@@ -85,7 +85,7 @@ void with_vectors(bool vectors, F f) {
   }
 }
 
-// What is combined over a warp or a block. Each has an identity and is applied in a fixed order.
+// Operations that are reduced over a warp or a block, in a fixed order. Each has an identity.
 struct Sum {
   template <typename T>
   static __device__ __forceinline__ T apply(T a, T b) {
@@ -99,7 +99,7 @@ struct Max {
   }
 };
 
-// Combined over the warp's 32 lanes as a butterfly; every lane gets the same bits.
+// Reduces over the warp's 32 lanes as a butterfly; every lane gets the same bits.
 template <typename Operation, typename T>
 __device__ __forceinline__ T warp_reduce(T value) {
 #pragma unroll
@@ -108,7 +108,7 @@ __device__ __forceinline__ T warp_reduce(T value) {
   return value;
 }
 
-// Combined over a block of Threads threads (a multiple of 32, one dimension): within warps, then
+// Reduces over a block of Threads threads (a multiple of 32, one dimension): within warps, then
 // over the warps in order. Every thread gets the same bits. All threads of the block must call it.
 template <typename Operation, int Threads, typename T>
 __device__ __forceinline__ T block_reduce(T value) {
@@ -117,7 +117,7 @@ __device__ __forceinline__ T block_reduce(T value) {
   value = warp_reduce<Operation>(value);
   if constexpr (kWarps == 1) return value;
   __shared__ T parts[kWarps];
-  __syncthreads();  // the parts of a call before may still be read
+  __syncthreads();  // the parts of the previous call may still be read
   if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = value;
   __syncthreads();
   value = parts[0];

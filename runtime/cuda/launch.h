@@ -1,8 +1,8 @@
 #pragma once
-// How kernels are started: launch({grid, block, stream}, kernel, arguments...). Kernel files
-// compile with nvcc for the GPU, and in the tests with the host's compiler, where
-// tests/fibers/cuda_on_host.h (included by force) provides the same names and runs the threads of a
-// block as fibers.
+// How kernels are launched: launch({grid, block, stream}, kernel, arguments...). nvcc compiles
+// kernel files for the GPU. In the tests, the host's compiler compiles them: a force-included
+// header, tests/fibers/cuda_on_host.h, provides the same names and runs the threads of a block as
+// fibers.
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
@@ -24,31 +24,32 @@ struct Launch {
   std::source_location where = std::source_location::current();
 };
 
-// What a grid has in its second dimension. Tests of the kernels make it small.
-inline int64_t most_blocks_down() {
+// Max blocks in a grid's second dimension. Tests of the kernels make it small.
+inline int64_t max_blocks_down() {
 #ifdef __CUDACC__
-  return kMostBlocksDown;
+  return kMaxBlocksDown;
 #else
-  return fibers::most_blocks_down;
+  return fibers::max_blocks_down;
 #endif
 }
 
 #ifdef __CUDACC__
 
 template <typename... Parameters, typename... Arguments>
-void launch(const Launch& how, void (*kernel)(Parameters...), Arguments... arguments) {
-  kernel<<<how.grid, how.block, 0, how.stream>>>(static_cast<Parameters>(arguments)...);
-  check_launch(cudaGetLastError(), how.where);
+void launch(const Launch& config, void (*kernel)(Parameters...), Arguments... arguments) {
+  kernel<<<config.grid, config.block, 0, config.stream>>>(static_cast<Parameters>(arguments)...);
+  check_launch(cudaGetLastError(), config.where);
 }
 
 #else
 
 template <typename... Parameters, typename... Arguments>
-void launch(const Launch& how, void (*kernel)(Parameters...), Arguments... arguments) {
-  fibers::enqueue(how.stream, [=] {
-    fibers::run_grid(how.grid, how.block, [&] { kernel(static_cast<Parameters>(arguments)...); });
+void launch(const Launch& config, void (*kernel)(Parameters...), Arguments... arguments) {
+  fibers::enqueue(config.stream, [=] {
+    fibers::run_grid(
+        config.grid, config.block, [&] { kernel(static_cast<Parameters>(arguments)...); });
   });
-  if (fibers::after_launch) fibers::after_launch(how.where);
+  if (fibers::after_launch) fibers::after_launch(config.where);
 }
 
 #endif

@@ -21,11 +21,11 @@ DeviceArena::~DeviceArena() {
 }
 
 void DeviceArena::reserve(size_t bytes, Stream stream) {
-  LOCKSTEP_CHECK(base_ == nullptr, "memory is reserved once ");
+  LOCKSTEP_CHECK(base_ == nullptr, "reserve() may be called only once");
   void* base = nullptr;
   const cudaError_t error = cudaMalloc(&base, bytes);
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // not to be found again by the next check
+    cudaGetLastError();  // clears the error, so that the next check does not find it
     size_t free = 0, total = 0;
     LOCKSTEP_CUDA(cudaMemGetInfo(&free, &total));
     throw MemoryError(
@@ -43,7 +43,7 @@ void DeviceArena::reserve(size_t bytes, Stream stream) {
 
 std::byte* DeviceArena::take(size_t bytes, const char* what) {
   const size_t length = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  LOCKSTEP_CHECK(taken_ + length <= bytes_, "{} is not in what was reserved ", what);
+  LOCKSTEP_CHECK(taken_ + length <= bytes_, "{} exceeds the reserved memory", what);
   std::byte* const piece = base_ + taken_;
   taken_ += length;
   return piece;

@@ -1,5 +1,5 @@
 #pragma once
-// Memory of the GPU, taken once, and pinned memory of the host.
+// Memory of the GPU, allocated once, and pinned host memory.
 
 #include <cstddef>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace lockstep::cuda {
 
-// One allocation on the GPU, handed out piece by piece.
+// One allocation in device memory, handed out piece by piece.
 class DeviceArena {
  public:
   DeviceArena() = default;
@@ -16,9 +16,10 @@ class DeviceArena {
   DeviceArena& operator=(const DeviceArena&) = delete;
   ~DeviceArena();
 
-  // Takes and zeroes `bytes`. Once. Throws MemoryError that says how much is free.
+  // Allocates and zeroes `bytes`. May be called once. Throws MemoryError, which reports the free
+  // memory.
   void reserve(size_t bytes, Stream stream);
-  // The next piece, aligned to 256 bytes. More than was reserved is a broken invariant.
+  // Returns the next piece, aligned to 256 bytes. It is a bug to take more than was reserved.
   std::byte* take(size_t bytes, const char* what);
   size_t taken_bytes() const { return taken_; }
 
@@ -27,7 +28,7 @@ class DeviceArena {
   size_t bytes_ = 0, taken_ = 0;
 };
 
-// Host memory that the GPU copies from and to without waiting.
+// Host memory that the GPU copies from and to asynchronously.
 class PinnedMemory {
  public:
   PinnedMemory() = default;
@@ -35,7 +36,7 @@ class PinnedMemory {
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   ~PinnedMemory();
 
-  // Zeroed. Throws MemoryError, which names `what`.
+  // Returns zeroed memory. Throws MemoryError, which names `what`.
   std::byte* allocate(size_t bytes, const char* what);
 
  private:

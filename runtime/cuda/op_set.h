@@ -4,7 +4,7 @@
 
 namespace lockstep::cuda {
 
-// What a GPU can run.
+// The op implementations of the GPU.
 const OpSet& op_set();
 
 }  // namespace lockstep::cuda

@@ -1,12 +1,13 @@
 #pragma once
-// Kernels that compute each pixel of an NHWC image by itself, its channels in vectors. Only kernel
-// files include this.
+// Kernels that compute each pixel of an NHWC image separately, with channels in vectors. Only
+// kernel files include this.
 
 #include "runtime/cuda/row_tiles.h"
 
 namespace lockstep::cuda {
 
-// A pixel by its number within (N, H, W), in 32 bits: dividing 64 is slow.
+// The coordinates of a pixel, from its index within (N, H, W), in 32 bits because 64-bit division
+// is slow.
 struct Pixel {
   int image, row, column;
   __device__ __forceinline__ Pixel(int64_t number, int height, int width) {
@@ -16,18 +17,20 @@ struct Pixel {
     row = static_cast<int>(line) - image * height;
   }
 };
-// One block at least: without it the compiler spills some registers, to have room for a few more.
+// The minimum of one block per multiprocessor keeps the compiler from spilling registers to fit a
+// few more blocks.
 template <int N, typename F>
 __global__ void __launch_bounds__(kTileThreads, 1)
     pixel_kernel(int64_t pixels, int64_t channels, int width, int64_t block_rows, F f) {
-  const TilePlace<N> place(width, block_rows, pixels);
-  if (place.channel >= channels) return;
-  for (int64_t pixel = place.begin; pixel < place.end; pixel += place.step)
-    f(pixel, place.channel, std::integral_constant<int, N>());
+  const TilePosition<N> position(width, block_rows, pixels);
+  if (position.channel >= channels) return;
+  for (int64_t pixel = position.begin; pixel < position.end; pixel += position.step)
+    f(pixel, position.channel, std::integral_constant<int, N>());
 }
 
-// f(pixel, first channel, channels as a compile-time constant), a device function object, for all
-// channels of all pixels, N at a time where `vectors` says that all its arrays allow it.
+// Calls f(pixel, first channel, channels as a compile-time constant), a device function object, for
+// all channels of all pixels: N channels at a time if `vectors`, which requires that all its arrays
+// are aligned for it.
 template <int N, typename F>
 void for_each_pixel(int64_t pixels, int64_t channels, bool vectors, F f, Stream stream) {
   if (pixels == 0 || channels == 0) return;

@@ -14,7 +14,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kLogitsAlignment = 128;  // bytes: whole tiles of products, and of cache
+constexpr int kLogitsAlignment = 128;  // bytes: full tiles of products, and full cache lines
 
 size_t none(const OpCall&) { return 0; }
 bool any(const OpCall&) { return true; }
@@ -38,8 +38,8 @@ constexpr Implementation kPlanned[] = {
     of(OpKind::kEmbeddingBackward, embedding_backward_workspace),
     of(OpKind::kLayerNorm, none, supports_row),
     of(OpKind::kLayerNormBackward, layer_norm_backward_workspace, supports_row),
-    of(OpKind::kAttention, attention_workspace, own_attention_supports),
-    of(OpKind::kAttentionBackward, attention_backward_workspace, own_attention_supports),
+    of(OpKind::kAttention, attention_workspace, native_attention_supports),
+    of(OpKind::kAttentionBackward, attention_backward_workspace, native_attention_supports),
     of(OpKind::kDropout),
     of(OpKind::kDropoutBackward),
     of(OpKind::kAdd),
@@ -117,8 +117,8 @@ const OpSet& planned_ops() {
                             true,
                             kWorkspaceBytes,
                             kLogitsAlignment,
-                            kMostTerms,
-                            kMostUpdateGroups,
+                            kMaxTerms,
+                            kMaxUpdateGroups,
                             newton_schulz_bytes};
   return ops;
 }

@@ -4,9 +4,9 @@
 
 namespace lockstep::cuda {
 
-// What a plan for a GPU needs: of each kind of op what a GPU takes and the workspace, enough for
-// each implementation that may be chosen there. Data that every build has, with CUDA and without;
-// nothing of it can be run. op_set() is the same with the implementations.
+// What planning for a GPU needs: for each kind of op, which ops a GPU supports, and a workspace
+// that is enough for every implementation that may be chosen there. Part of every build, with or
+// without CUDA; these ops cannot be run. op_set() has the same ops with their implementations.
 const OpSet& planned_ops();
 
 }  // namespace lockstep::cuda

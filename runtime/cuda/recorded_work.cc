@@ -29,7 +29,7 @@ class Recorder::Work final : public RepeatedWork {
  private:
   Recorder& recorder_;
   bool warm_ = false, recorded_ = false;
-  Parts parts_;  // graphs, and what runs between them
+  Parts parts_;  // graphs, and the work that runs between them
 };
 
 std::unique_ptr<RepeatedWork> Recorder::repeated_work() { return std::make_unique<Work>(*this); }
@@ -44,7 +44,7 @@ void Recorder::record(const std::function<void()>& work, Parts& parts) {
   } catch (...) {
     parts_ = nullptr;
     cudaGraph_t recorded = nullptr;
-    cudaStreamEndCapture(stream_, &recorded);  // if it is still captured
+    cudaStreamEndCapture(stream_, &recorded);  // if it is still being captured
     if (recorded != nullptr) cudaGraphDestroy(recorded);
     cudaGetLastError();
     throw;
@@ -58,12 +58,12 @@ void Recorder::outside(std::function<void()> work) {
   begin();
 }
 
-// Of this thread alone: the loader's may pin memory meanwhile.
+// Captures only this thread, because the loader's threads may pin memory meanwhile.
 void Recorder::begin() {
   LOCKSTEP_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
 }
 
-// Makes what was captured a part, unless it is nothing.
+// Turns the captured work into a part, unless it is empty.
 void Recorder::end() {
   cudaGraph_t recorded = nullptr;
   LOCKSTEP_CUDA(cudaStreamEndCapture(stream_, &recorded));
@@ -71,7 +71,8 @@ void Recorder::end() {
   size_t nodes = 0;
   LOCKSTEP_CUDA(cudaGraphGetNodes(recorded, nullptr, &nodes));
   cudaGraphExec_t graph = nullptr;
-  // What ranks exchange has a stream of higher priority, which its part of the graph is to keep.
+  // The exchange between ranks has a stream of higher priority, which its nodes in the graph must
+  // keep.
   if (nodes > 0)
     LOCKSTEP_CUDA(cudaGraphInstantiate(&graph, recorded, cudaGraphInstantiateFlagUseNodePriority));
   if (graph == nullptr) return;

@@ -10,18 +10,18 @@
 
 namespace lockstep::cuda {
 
-// Records work of one stream as CUDA graphs. It outlives the work that it records.
+// Records the work of one stream as CUDA graphs. Must outlive the work that it records.
 class Recorder {
  public:
   explicit Recorder(Stream stream) : stream_(stream) {}
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Run as it is the first time, when libraries set themselves up; recorded the second time;
-  // replayed from then on.
+  // The returned work runs directly the first time, when libraries initialise themselves; the
+  // second time it is recorded, and from then on replayed.
   std::unique_ptr<RepeatedWork> repeated_work();
-  // Runs `work` at once or, while repeated work is being recorded, each time that this is replayed,
-  // between two graphs: what was queued before it is in the first, what follows is in the second.
+  // Runs `work` at once. While repeated work is being recorded, `work` runs again at every replay,
+  // between two graphs: one with the work queued before it, one with the work queued after it.
   void outside(std::function<void()> work);
 
  private:
@@ -33,7 +33,7 @@ class Recorder {
   void end();
 
   Stream stream_;
-  Parts* parts_ = nullptr;  // of what is being recorded
+  Parts* parts_ = nullptr;  // of the work being recorded
 };
 
 }  // namespace lockstep::cuda

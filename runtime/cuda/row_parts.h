@@ -1,5 +1,5 @@
 #pragma once
-// How kernels that normalise rows share them out: a row is held in the registers of a warp or of a
+// How kernels that normalise rows divide them: a row is held in the registers of a warp or of a
 // block. Only kernel files include this.
 
 #include <type_traits>
@@ -11,19 +11,19 @@
 namespace lockstep::cuda {
 
 inline constexpr int kRowThreads = 128;
-inline constexpr int kWideRowThreads = 256;  // of a block for long rows
+inline constexpr int kWideRowThreads = 256;  // of a block, for long rows
 
-// Vectors of N elements that a thread keeps in registers: more would not fit.
+// Max vectors of N elements that a thread keeps in registers.
 template <int N>
-inline constexpr int kMostHeld = N == 8 ? 4 : 8;
+inline constexpr int kMaxHeld = N == 8 ? 4 : 8;
 
-// The elements of a row that one of Threads threads works on: vectors `thread`, `thread` + Threads,
-// ... of N elements. Their first Held vectors are kept in registers.
+// The elements of a row that one of Threads threads handles: vectors `thread`, `thread` + Threads,
+// ... of N elements. Its first Held vectors are kept in registers.
 template <int N, int Held, int Threads>
 struct RowPart {
   float values[Held][N] = {};
 
-  // f(column, values) for each vector.
+  // Calls f(column, values) for each vector.
   template <typename F>
   __device__ __forceinline__ void each(int64_t columns, int thread, F f) {
 #pragma unroll
@@ -34,43 +34,43 @@ struct RowPart {
   }
 };
 
-// The same bits in all RowThreads threads of a row: a warp, or a block of so many.
+// The sum over RowThreads threads of a row (a warp, or a block), with the same bits in all of them.
 template <int RowThreads>
 __device__ __forceinline__ float row_sum(float value) {
   if constexpr (RowThreads == kWarp) return warp_reduce<Sum>(value);
   return block_reduce<Sum, RowThreads>(value);
 }
 
-// A block has as many rows as fit in kRowThreads threads, or one.
+// A block has as many rows as fit into kRowThreads threads, or one.
 template <int RowThreads>
 inline constexpr int kBlockThreads = RowThreads < kRowThreads ? kRowThreads : RowThreads;
 
-// Calls f with the least of Held, 2 Held, 4 Held, ... that is no less than `vectors`.
+// Calls f with the smallest of Held, 2 Held, 4 Held, ... that is at least `vectors`.
 template <int N, int Held, typename F>
 void with_held(int64_t vectors, F f) {
-  if constexpr (Held < kMostHeld<N>) {
+  if constexpr (Held < kMaxHeld<N>) {
     if (vectors > Held) return with_held<N, 2 * Held>(vectors, f);
   }
   LOCKSTEP_REQUIRE(vectors <= Held);
   f(std::integral_constant<int, Held>());
 }
 
-// Calls f with the fewest threads, of those given, that can hold a row, and with the vectors that
-// each of them then holds: 1, 2, 4 or 8. Rows that `Fewer` threads can hold do not come here, so
-// that a thread has more than a least number of vectors and fewer kernels are compiled.
+// Calls f with the smallest of the given numbers of threads that can hold a row, and with the
+// vectors that each thread then holds: 1, 2, 4 or 8. Rows that fit into `Fewer` threads never get
+// here, so a thread has a minimum number of vectors, and fewer kernels are compiled.
 template <int N, int Fewer, int Few, int... More, typename F>
 void with_threads(int64_t columns, F f) {
   if constexpr (sizeof...(More) > 0) {
-    if (columns > kMostHeld<N> * Few * N) return with_threads<N, Few, More...>(columns, f);
+    if (columns > kMaxHeld<N> * Few * N) return with_threads<N, Few, More...>(columns, f);
   }
-  constexpr int kLeast = Fewer == 0 ? 1 : 2 * kMostHeld<N> * Fewer / Few;
+  constexpr int kLeast = Fewer == 0 ? 1 : 2 * kMaxHeld<N> * Fewer / Few;
   with_held<N, kLeast>(blocks_for(columns, N * Few),
                        [&](auto held) { f(std::integral_constant<int, Few>(), held); });
 }
 
-// Starts what `kernel` returns, called as kernel.operator()<N, Held, Threads>(), with the op alone:
-// a warp for each of the op's rows or, for long ones, a block. vectors: whether all arrays may be
-// read by vectors.
+// Launches the kernel that `kernel`.operator()<N, Held, Threads>() returns, with the op as its only
+// argument: a warp for each of the op's rows or, for long rows, a block. vectors: whether all
+// arrays can be read in vectors.
 template <typename T, typename Op, typename F>
 void start_by_rows(const Op& op, bool vectors, Stream stream, F kernel) {
   with_vectors<T>(vectors, [&](auto n) {
@@ -87,7 +87,7 @@ void start_by_rows(const Op& op, bool vectors, Stream stream, F kernel) {
 }
 
 // The same with the op and rows_per_block() of its rows: a block of threads for each block of rows.
-// Returns how many these are.
+// Returns the number of blocks.
 template <typename T, typename Op, typename F>
 int64_t start_by_row_blocks(const Op& op, bool vectors, Stream stream, F kernel) {
   const int64_t block_rows = rows_per_block(op.rows);

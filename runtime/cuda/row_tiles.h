@@ -1,8 +1,7 @@
 #pragma once
-// How kernels on matrices of rows by channels share out the work: a block's threads stand `width`
-// side by side along the channels, each with a vector of N of them, and the rest below one another,
-// so that a warp reads contiguous memory however few the channels are. Only kernel files include
-// this.
+// How kernels on matrices of rows by channels divide the work. `width` threads of a block are
+// arranged along the channels, each with a vector of N of them, and the rest along the rows. So a
+// warp reads contiguous memory even if there are few channels. Only kernel files include this.
 
 #include "runtime/cuda/kernel_tools.h"
 #include "runtime/cuda/plan/tiles.h"
@@ -13,27 +12,27 @@ inline dim3 grid_of(const RowTiles& tiles) {
   return tall_grid(tiles.row_blocks, tiles.channel_tiles);
 }
 
-// What one thread of a tile works on: rows begin, begin + step, ... below `end` of the N channels
-// from `channel`, which may lie beyond the last.
+// What one thread of a tile handles: rows begin, begin + step, ... below `end` of the N channels
+// from `channel` on, which may be past the last.
 template <int N>
-struct TilePlace {
-  // block: of the rows.
+struct TilePosition {
+  // block: index of the block of rows.
   __device__ __forceinline__
-  TilePlace(int width, int64_t block_rows, int64_t rows, int64_t block = blockIdx.x)
+  TilePosition(int width, int64_t block_rows, int64_t rows, int64_t block = blockIdx.x)
       : channel((block_down() * width + threadIdx.x % width) * N),
         first(block * block_rows),
         begin(first + threadIdx.x / width),
         end(first + block_rows < rows ? first + block_rows : rows),
         step(kTileThreads / width) {}
   int64_t channel;
-  int64_t first;  // row of the block
+  int64_t first;  // first row of the block
   int64_t begin, end;
   int step;
 };
 
-// Adds up `sums` over the threads that stand below one another, in a fixed order: within warps,
-// then over the warps. The topmost `width` threads of the block get the result. All threads of the
-// block must call it.
+// Adds up `sums` over the threads with the same channels, in a fixed order: within warps, then over
+// the warps. The first `width` threads of the block get the result. All threads of the block must
+// call it.
 template <int N>
 __device__ __forceinline__ void add_up_tile(float (&sums)[N], int width) {
   constexpr int kWarps = kTileThreads / kWarp;
@@ -43,7 +42,7 @@ __device__ __forceinline__ void add_up_tile(float (&sums)[N], int width) {
     for (int i = 0; i < N; ++i) sums[i] += __shfl_xor_sync(kAllLanes, sums[i], distance);
   }
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  __syncthreads();  // the parts of a call before may still be read
+  __syncthreads();  // the parts of the previous call may still be read
   if (lane < width) {
     for (int i = 0; i < N; ++i) parts[warp][i * kWarp + lane] = sums[i];
   }
@@ -55,23 +54,23 @@ __device__ __forceinline__ void add_up_tile(float (&sums)[N], int width) {
   }
 }
 
-// Of a tile of x, whose rows are `channels` apart: each channel's mean, and the sum of squared
-// distances from it, (channels) each. What is added up are distances from the tile's first row, so that
-// nothing cancels however far the values lie from zero. All threads of the block must call it.
+// For a tile of x, whose rows are `channels` apart: each channel's mean, and the sum of squared
+// distances from it, (channels) each. Sums the differences from the tile's first row, so that
+// nothing cancels, however far the values are from zero. All threads of the block must call it.
 template <typename T, int N>
-__device__ __forceinline__ void tile_moments(const TilePlace<N>& place,
+__device__ __forceinline__ void tile_moments(const TilePosition<N>& position,
                                              const T* x,
                                              int64_t channels,
                                              int width,
                                              float* means,
                                              float* distances) {
-  const bool inside = place.channel < channels;
+  const bool inside = position.channel < channels;
   float shift[N] = {}, sums[N] = {}, squares[N] = {};
   if (inside) {
-    load(x + place.first * channels + place.channel, shift);
-    for (int64_t row = place.begin; row < place.end; row += place.step) {
+    load(x + position.first * channels + position.channel, shift);
+    for (int64_t row = position.begin; row < position.end; row += position.step) {
       float values[N];
-      load(x + row * channels + place.channel, values);
+      load(x + row * channels + position.channel, values);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         values[i] -= shift[i];
@@ -83,11 +82,11 @@ __device__ __forceinline__ void tile_moments(const TilePlace<N>& place,
   add_up_tile(sums, width);
   add_up_tile(squares, width);
   if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
-  const auto count = static_cast<float>(place.end - place.first);
+  const auto count = static_cast<float>(position.end - position.first);
   for (int i = 0; i < N; ++i) {
     const float mean = sums[i] / count;
-    means[place.channel + i] = shift[i] + mean;
-    distances[place.channel + i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
+    means[position.channel + i] = shift[i] + mean;
+    distances[position.channel + i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
   }
 }
 

@@ -17,9 +17,9 @@ namespace {
 
 constexpr int64_t kSize = 64;  // rows, columns, pixels times channels
 constexpr AttentionShape kAttention = {1, 128, 1, kSize, true};
-constexpr int64_t kArrayBytes = 128 * kSize * 3 * 2;  // of attention's input, the largest
+constexpr int64_t kArrayBytes = 128 * kSize * 3 * 2;  // the largest array: attention's input
 
-// The types in which the graph has ops of each kind.
+// The types of the graph's ops of each kind.
 std::map<OpKind, std::set<DType>> types_by_kind(const Graph& graph) {
   std::map<OpKind, std::set<DType>> types;
   for (const Op& op : graph.ops) {
@@ -41,7 +41,7 @@ Conv2dShape small_images() {
 class SmallOps {
  public:
   SmallOps(bool tf32, Stream stream) : tf32_(tf32), stream_(stream) {
-    const size_t workspace = std::max(Matmul::kWorkspaceBytes, most_cudnn_bytes());
+    const size_t workspace = std::max(Matmul::kWorkspaceBytes, max_cudnn_bytes());
     memory_.reserve(workspace + 5 * kArrayBytes, stream);
     workspace_ = memory_.take(workspace, "the workspace");
     for (std::byte*& array : arrays_) array = memory_.take(kArrayBytes, "a small array");
@@ -51,7 +51,7 @@ class SmallOps {
     Matmul matmul(stream_, workspace_);
     for (const bool backward : {false, true}) {
       Product product{kSize, kSize, kSize};
-      product.transpose_a = backward;  // the gradient of weights
+      product.transpose_a = backward;  // as for the gradient of weights
       product.transpose_b = !backward;
       product.in = type;
       product.out = backward ? DType::kF32 : type;
@@ -85,19 +85,19 @@ class SmallOps {
     }
   }
 
-  // A graph, and its replay.
+  // Records a graph, and replays it.
   void graph(Recorder& recorder) {
     const std::unique_ptr<RepeatedWork> work = recorder.repeated_work();
     for (int i = 0; i < 2; ++i)
       work->run([&] { LOCKSTEP_CUDA(cudaMemsetAsync(arrays_[0], 0, kArrayBytes, stream_)); });
-    LOCKSTEP_CUDA(cudaStreamSynchronize(stream_));  // before the graph goes
+    LOCKSTEP_CUDA(cudaStreamSynchronize(stream_));  // before the graph is destroyed
   }
 
  private:
   CudnnConv2dKey conv2d_key(DType type, Conv2dPass pass) const {
     return {small_images(), type, tf32_ && type == DType::kF32, pass};
   }
-  size_t most_cudnn_bytes() const {
+  size_t max_cudnn_bytes() const {
     size_t bytes = 0;
     for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const auto pass :

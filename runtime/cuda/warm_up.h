@@ -1,5 +1,5 @@
 #pragma once
-// What CUDA libraries load at first use, loaded before memory is planned.
+// Loads what CUDA libraries load at first use, before memory is planned.
 
 #include "runtime/cuda/recorded_work.h"
 #include "runtime/cuda/stream.h"
@@ -7,10 +7,10 @@
 
 namespace lockstep::cuda {
 
-// Has the libraries that the ops of `graph` call, cuBLASLt and cuDNN, set themselves up, in its
-// types, with small ops on memory that is given back, and CUDA's graphs with one that `recorder`
-// makes, if there is one: most of what they load and keep in the GPU's memory is then there. cuDNN
-// may be missing. Queued on `stream`, waited for. Throws Error.
+// Initialises the libraries that the ops of `graph` call, cuBLASLt and cuDNN, by small ops in the
+// graph's types on memory that is freed again; and CUDA graphs by one that `recorder` makes, unless
+// it is null. Afterwards, most of what these load and keep in the GPU's memory is there. cuDNN may
+// be missing. Queues the work on `stream` and waits for it. Throws Error.
 void warm_up(const Graph& graph, bool tf32, Recorder* recorder, Stream stream);
 
 }  // namespace lockstep::cuda

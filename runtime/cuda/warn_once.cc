@@ -7,8 +7,8 @@
 namespace lockstep::cuda {
 
 void warn_once(const std::string& what) {
-  static std::set<std::string> said;
-  if (said.insert(what).second) log_warn("{}", what);
+  static std::set<std::string> logged;
+  if (logged.insert(what).second) log_warn("{}", what);
 }
 
 }  // namespace lockstep::cuda

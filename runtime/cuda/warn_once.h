@@ -4,7 +4,7 @@
 
 namespace lockstep::cuda {
 
-// A warning in the log, of those with the same words the first alone.
+// Logs a warning, unless one with the same words has been logged before.
 void warn_once(const std::string& what);
 
 }  // namespace lockstep::cuda

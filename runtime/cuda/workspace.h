@@ -1,9 +1,9 @@
 #pragma once
-// The device memory that the backend uses beside the rows of the plan, in one piece.
+// The device memory that the backend uses in addition to the plan's arrays, in one piece.
 
 #include <cstddef>
 
-#include "runtime/cuda/flat/bit_sum.h"
+#include "runtime/cuda/flat/bit_checksum.h"
 #include "runtime/cuda/flat/content_hash.h"
 #include "runtime/cuda/flat/optimizers.h"
 #include "runtime/cuda/flat/squares.h"
@@ -13,18 +13,19 @@
 
 namespace lockstep::cuda {
 
-inline constexpr size_t kMostUpdateGroups = 8192;  // one a tensor for LARS and LAMB
-inline constexpr size_t kMostSlices = 4096;        // updated by one launch
+inline constexpr size_t kMaxUpdateGroups = 8192;  // one per tensor for LARS and LAMB
+inline constexpr size_t kMaxSlices = 4096;        // of one launch
 
 struct Workspace {
-  std::byte matmul[Matmul::kWorkspaceBytes];  // first: aligned as the whole is
+  // First, so that it is aligned like the whole workspace.
+  std::byte matmul[Matmul::kWorkspaceBytes];
   ExactSum squares[kSquaresBlocks];
   ContentHash hashes[kHashBlocks];
-  uint32_t bit_sums[kBitSumBlocks];
+  uint32_t bit_checksums[kBitChecksumBlocks];
   LaneContext lane;
   MomentRounding rounding;
-  PlacedSlice slices[kMostSlices];
-  alignas(alignof(OptimizerUpdate)) std::byte updates[kMostUpdateGroups * sizeof(OptimizerUpdate)];
+  PlacedSlice slices[kMaxSlices];
+  alignas(alignof(OptimizerUpdate)) std::byte updates[kMaxUpdateGroups * sizeof(OptimizerUpdate)];
 };
 inline constexpr size_t kWorkspaceBytes = (sizeof(Workspace) + 255) / 256 * 256;
 

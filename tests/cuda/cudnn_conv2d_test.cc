@@ -1,7 +1,7 @@
 // Asks cuDNN itself, without a GPU, whether it has deterministic engines for the convolutions of
 // ResNet-50 on an H100 and an A100, within the workspace that is set aside: see
 // cudnn_attention_test.cc.
-// Catches: a pass that would go to the own kernels, which are slower, on a user's GPU.
+// Catches: a pass that would go to the native kernels, which are slower, on a user's GPU.
 
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 

@@ -3,7 +3,7 @@
 
 #include "runtime/cpu/flat/content_hash.h"
 #include "runtime/cpu/flat/squares.h"
-#include "runtime/cuda/flat/bit_sum.h"
+#include "runtime/cuda/flat/bit_checksum.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/flat/content_hash.h"
 #include "runtime/cuda/flat/squares.h"
@@ -107,10 +107,10 @@ TEST(CudaSumTest, BitsAreThoseOfTheCpu) {
   for (int64_t n : {0, 1, 255, 4097, 1000003}) {
     std::vector<float> x(static_cast<size_t>(n));
     test::fill_uniform(x, -1, 1, 3);
-    std::vector<uint32_t> workspace(cuda::kBitSumBlocks);
+    std::vector<uint32_t> workspace(cuda::kBitChecksumBlocks);
     uint32_t sum = 7;
     cuda::add_bits(reinterpret_cast<const uint32_t*>(x.data()), n, workspace.data(), &sum, nullptr);
-    EXPECT_EQ(sum, 7 + cpu::bit_sum(x.data(), n)) << n;
+    EXPECT_EQ(sum, 7 + cpu::bit_checksum(x.data(), n)) << n;
     uint32_t of_halves = 0;
     const auto* const halves = reinterpret_cast<const uint16_t*>(x.data());
     cuda::add_bits(halves, 2 * n, workspace.data(), &of_halves, nullptr);

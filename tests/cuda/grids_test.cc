@@ -27,17 +27,17 @@ TEST(Grids, EachBlockOfATallGridComesOnce) {
 }
 
 TEST(Grids, LowOnesHaveTwoDimensions) {
-  const dim3 grid = tall_grid(7, kMostBlocksDown);
+  const dim3 grid = tall_grid(7, kMaxBlocksDown);
   EXPECT_EQ(grid.x, 7u);
   EXPECT_EQ(grid.y, 65535u);
   EXPECT_EQ(grid.z, 1u);
 }
 
 TEST(GridsDeathTest, CountsDoNotWrapAround) {
-  EXPECT_EQ(blocks_for(kMostBlocksAcross, 1), 2147483647u);
-  EXPECT_DEATH(blocks_for(kMostBlocksAcross + 1, 1), "internal error");
+  EXPECT_EQ(blocks_for(kMaxBlocksAcross, 1), 2147483647u);
+  EXPECT_DEATH(blocks_for(kMaxBlocksAcross + 1, 1), "internal error");
   EXPECT_DEATH(blocks_for((int64_t{1} << 32) + 5, 1), "internal error");
-  EXPECT_DEATH(tall_grid(1, kMostBlocksDown * kMostBlocksDown + 1), "internal error");
+  EXPECT_DEATH(tall_grid(1, kMaxBlocksDown * kMaxBlocksDown + 1), "internal error");
   EXPECT_DEATH(tall_grid(1, 0), "internal error");
 }
 

@@ -70,7 +70,7 @@ def bad_machines(trial, config):
                   environment={"FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "12020"})
     trial.refused(2, ["no GPU is visible", "CUDA_VISIBLE_DEVICES"], *cuda,
                   environment={"FAKE_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""})
-    trial.refused(2, ["GPU 0", "compute capability 6.0", "8.0 and newer"], *cuda,
+    trial.refused(2, ["GPU 0", "compute capability 6.0", "8.0 or newer"], *cuda,
                   environment={"FAKE_WEAK_GPU": "0"})
     strong = trial.train(*cuda, environment={"FAKE_GPUS": "2", "FAKE_WEAK_GPU": "0"})
     trial.check("(GPU 1, 0000:02:00.0)" in strong["text"],

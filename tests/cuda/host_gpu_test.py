@@ -78,8 +78,8 @@ def same_as_the_cpu(trial, name, config):
     plain = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_PLAIN": "1"})
     trial.close(gpu["losses"], plain["losses"], 1e-6, f"{name}: without epilogues")
     own = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_REFUSES": "all"})
-    trial.close(gpu["losses"], own["losses"], 2e-5, f"{name}: products by the own kernel")
-    trial.check("by the own kernel, which is slow" in own["text"],
+    trial.close(gpu["losses"], own["losses"], 2e-5, f"{name}: products by the native kernel")
+    trial.check("the native kernel, which is slow" in own["text"],
                 f"{name}: that they are slow is said", own["text"])
     for words in REFUSED if name in ("mlp", "gpt") else ():
         some = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_REFUSES": words})
@@ -125,9 +125,9 @@ def convolutions(trial, name, config, fp32):
                     f"{name}: {what} on cuDNN follows FP32")
         trial.check(run["weights_hash"] != fp32["weights_hash"], f"{name}: {what} is not FP32")
     for what, run in runs.items():
-        trial.check("own kernel" not in run["text"], f"{name}: {what}, every convolution on cuDNN",
-                    run["text"])
-    slower = "a convolution by the own kernel, which is slower than cuDNN's: "
+        trial.check("native kernel" not in run["text"],
+                    f"{name}: {what}, every convolution on cuDNN", run["text"])
+    slower = "a convolution uses the native kernel, which is slower than cuDNN's: "
     for environment, warning in (
         ({"FAKE_CUDNN_MISSING": "1"}, slower + "libcudnn"),
         ({"FAKE_CUDNN_REFUSES": "forward"}, slower + "no deterministic engine"),
@@ -146,7 +146,7 @@ def convolutions(trial, name, config, fp32):
                         f"{name}: {precision}, {how}: the same bits eagerly")
             # In FP32 gradients are floats anyhow; of LeNet's 1 and 6 channels a wide engine is not
             # expected.
-            told = run["text"].count(warning) if warning else "own kernel" not in run["text"]
+            told = run["text"].count(warning) if warning else "native kernel" not in run["text"]
             wanted = 0 if how == "REFUSES wide" and (precision == "FP32" or name == "lenet") else 1
             trial.check(told == wanted, f"{name}: {precision}, {how}: said {wanted} times",
                         run["text"])

@@ -275,11 +275,11 @@ void Block::report_deadlock() const {
 
 // Ends the program where CUDA would refuse the launch.
 void check_limits(dim3 grid, dim3 block) {
-  constexpr unsigned kMostX = 2147483647, kMostZ = 65535, kMostThreads = 1024, kMostDeep = 64;
+  constexpr unsigned kMaxX = 2147483647, kMaxZ = 65535, kMaxThreads = 1024, kMaxDeep = 64;
   const auto within = [](unsigned n, unsigned most) { return n >= 1 && n <= most; };
-  if (within(grid.x, kMostX) && within(grid.y, most_blocks_down) && within(grid.z, kMostZ) &&
-      within(block.x, kMostThreads) && within(block.y, kMostThreads) &&
-      within(block.z, kMostDeep) && block.x * block.y * block.z <= kMostThreads)
+  if (within(grid.x, kMaxX) && within(grid.y, max_blocks_down) && within(grid.z, kMaxZ) &&
+      within(block.x, kMaxThreads) && within(block.y, kMaxThreads) && within(block.z, kMaxDeep) &&
+      block.x * block.y * block.z <= kMaxThreads)
     return;
   std::fprintf(stderr,
                "CUDA has no grid of (%u, %u, %u) blocks of (%u, %u, %u) threads\n",

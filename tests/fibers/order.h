@@ -8,7 +8,7 @@ enum class Order { kForward, kReverse, kShuffled };
 inline Order order = Order::kForward;
 
 // What a grid has in its second dimension. Tests make it small, so that small arrays need more.
-inline constexpr unsigned kMostBlocksDown = 65535;
-inline unsigned most_blocks_down = kMostBlocksDown;
+inline constexpr unsigned kMaxBlocksDown = 65535;
+inline unsigned max_blocks_down = kMaxBlocksDown;
 
 }  // namespace lockstep::fibers

@@ -11,13 +11,14 @@ void sort_tokens(const int32_t* ids,
                  int64_t n,
                  int64_t,
                  int32_t* sorted_ids,
-                 int32_t* places,
+                 int32_t* positions,
                  std::byte*,
                  Stream stream) {
   fibers::enqueue(stream, [=] {
-    std::iota(places, places + n, 0);
-    std::stable_sort(places, places + n, [&](int32_t a, int32_t b) { return ids[a] < ids[b]; });
-    for (int64_t i = 0; i < n; ++i) sorted_ids[i] = ids[places[i]];
+    std::iota(positions, positions + n, 0);
+    std::stable_sort(
+        positions, positions + n, [&](int32_t a, int32_t b) { return ids[a] < ids[b]; });
+    for (int64_t i = 0; i < n; ++i) sorted_ids[i] = ids[positions[i]];
   });
 }
 

@@ -161,7 +161,7 @@ TEST(Gemm, BlockBordersAreExact) {
 
 TEST(Gemm, ChunksOfColumnsWithKeptPanelsAreExact) {
   if (!test::cpu_has(HWY_AVX2)) GTEST_SKIP() << "this CPU has no fused multiply-add";
-  const Case product({most_block_rows(kDepthBlock) + 1, kMoreThanAChunk, kDepthChunk}, false, 0, 0);
+  const Case product({max_block_rows(kDepthBlock) + 1, kMoreThanAChunk, kDepthChunk}, false, 0, 0);
   const std::vector<float> expected = product.expected(true);
   test::expect_same_bits(product.computed(false, false), expected, product.name(false, false));
   test::expect_same_bits(product.computed(true, true), expected, product.name(true, true));

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "runtime/base/bit_sum.h"
+#include "runtime/base/bit_checksum.h"
 #include "runtime/cpu/flat/optimizers.h"
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/optimizers.h"
@@ -168,15 +168,15 @@ TEST(MomentRounding, SumsAreOfTheStoredBits) {
     for (const BFloat16& value : x) bits += value.bits;
     return bits;
   };
-  SliceSums sums;
+  SliceChecksums checksums;
   OptimizerSlice slice = arrays.slice(rounding, 0, 3000);
-  slice.sums = &sums;
+  slice.checksums = &checksums;
   const uint32_t m = sum(arrays.m), v = sum(arrays.v);
   cpu::optimizer_update(adamw, slice);
-  EXPECT_EQ(sums.first_moment.read, m);
-  EXPECT_EQ(sums.second_moment.read, v);
-  EXPECT_EQ(sums.first_moment.written, sum(arrays.m));
-  EXPECT_EQ(sums.second_moment.written, sum(arrays.v));
+  EXPECT_EQ(checksums.first_moment.read, m);
+  EXPECT_EQ(checksums.second_moment.read, v);
+  EXPECT_EQ(checksums.first_moment.written, sum(arrays.m));
+  EXPECT_EQ(checksums.second_moment.written, sum(arrays.v));
 }
 
 }  // namespace

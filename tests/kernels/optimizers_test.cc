@@ -71,7 +71,7 @@ TEST(OptimizersTest, MovingAverageByHand) {
   EXPECT_EQ(p, (std::vector<float>{1.25f, -1, 3}));
 }
 
-uint32_t bit_sum(const std::vector<float>& x) {
+uint32_t bit_checksum(const std::vector<float>& x) {
   uint32_t sum = 0;
   for (float value : x) sum += std::bit_cast<uint32_t>(value);
   return sum;
@@ -109,23 +109,24 @@ TEST(OptimizersTest, SumsWhatItReadsAndWrites) {
                                 .first_moment = one || two ? arrays.m.data() : nullptr,
                                 .second_moment = two ? arrays.v.data() : nullptr};
         };
-        SliceSums sums = {.gradients = {7, 7}, .parameters = {7, 7}};  // of an update before
+        SliceChecksums checksums = {.gradients = {7, 7},
+                                    .parameters = {7, 7}};  // of an update before
         OptimizerSlice observed = slice(summed);
-        observed.sums = &sums;
+        observed.checksums = &checksums;
         cpu::optimizer_update(update, slice(plain));
         cpu::optimizer_update(update, observed);
-        const auto expect = [&](const ArraySums& found,
+        const auto expect = [&](const ArrayChecksums& found,
                                 const std::vector<float> Arrays::*array,
                                 const char* name) {
           const std::string what = fmt::format("{} {} n={} of {}", target, name, n, update.index());
           EXPECT_EQ(summed.*array, plain.*array) << what;
-          EXPECT_EQ(found.read, bit_sum(before.*array)) << what;
-          EXPECT_EQ(found.written, bit_sum(plain.*array)) << what;
+          EXPECT_EQ(found.read, bit_checksum(before.*array)) << what;
+          EXPECT_EQ(found.written, bit_checksum(plain.*array)) << what;
         };
-        expect(sums.gradients, &Arrays::g, "gradients");
-        expect(sums.parameters, &Arrays::p, "parameters");
-        if (one || two) expect(sums.first_moment, &Arrays::m, "first moments");
-        if (two) expect(sums.second_moment, &Arrays::v, "second moments");
+        expect(checksums.gradients, &Arrays::g, "gradients");
+        expect(checksums.parameters, &Arrays::p, "parameters");
+        if (one || two) expect(checksums.first_moment, &Arrays::m, "first moments");
+        if (two) expect(checksums.second_moment, &Arrays::v, "second moments");
       }
     }
   });

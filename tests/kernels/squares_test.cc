@@ -56,7 +56,7 @@ TEST(SquaresTest, BitsAreSummedBesideTheSquares) {
       cpu::add_squares(x.data(), n, &without);
       EXPECT_EQ(bits, expected + 5) << target << " n=" << n;
       EXPECT_EQ(with, without) << target << " n=" << n;
-      EXPECT_EQ(cpu::bit_sum(x.data(), n), expected) << target << " n=" << n;
+      EXPECT_EQ(cpu::bit_checksum(x.data(), n), expected) << target << " n=" << n;
     }
   });
 }
@@ -71,7 +71,7 @@ TEST(SquaresTest, BitsOfHalvesAreSummed) {
         x[i] = static_cast<uint16_t>(i * 40503 + 7);
         expected += x[i];
       }
-      EXPECT_EQ(cpu::bit_sum(x.data(), n), expected) << target << " n=" << n;
+      EXPECT_EQ(cpu::bit_checksum(x.data(), n), expected) << target << " n=" << n;
     }
   });
 }

@@ -251,15 +251,15 @@ TEST(TreeSumTest, ResidualsReturnInTheNextSum) {
 
 // Large sums go past the caches where their memory is aligned, and end off a vector.
 TEST(TreeSumTest, LargeSums) {
-  constexpr int64_t kMost = (int64_t{1} << 20) + 77;
+  constexpr int64_t kMax = (int64_t{1} << 20) + 77;
   for (const int count : {2, 4, 8}) {
-    const Arrays arrays(count, kMost);
+    const Arrays arrays(count, kMax);
     for (const DType wire : {DType::kF32, DType::kBF16}) {
       const std::vector<float> expected = arrays.expected(wire);
       test::for_each_target([&](const std::string& target) {
         for (const int64_t offset : {0, 3}) {
-          const int64_t n = kMost - offset;
-          std::vector<float> memory(kMost + 32, -1);
+          const int64_t n = kMax - offset;
+          std::vector<float> memory(kMax + 32, -1);
           float* const out = reinterpret_cast<float*>(
                                  (reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64) +
                              offset;

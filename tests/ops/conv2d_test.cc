@@ -76,7 +76,7 @@ constexpr Implementation kReference[] = {
 // roundings more.
 double sum_error(int64_t n) { return 16 + 0.5 * static_cast<double>(n); }
 
-constexpr double kMostScale = 3;  // of the norms below: 1.5 / sqrt(0.25)
+constexpr double kMaxScale = 3;  // of the norms below: 1.5 / sqrt(0.25)
 
 Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
   switch (expected.kind()) {
@@ -88,7 +88,7 @@ Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
     }
     case OpKind::kConv2dBatchNorm: {
       const auto op = Conv2dBatchNormForward<double>::of(expected);
-      return {kMostScale * sum_error(op.shape.patch() + 1) + 4 * std::abs(op.y[i]), 0};
+      return {kMaxScale * sum_error(op.shape.patch() + 1) + 4 * std::abs(op.y[i]), 0};
     }
     default: {
       const auto op = Conv2dBackward<double>::of(expected);

@@ -67,10 +67,10 @@ void check_planned(const OpTest& test, const Graph& graph, const Op& op, const s
 Way in_order(std::string name, fibers::Order order, unsigned blocks_down) {
   return {"threads in " + name + " order", [=](const std::function<void()>& f) {
             fibers::order = order;
-            fibers::most_blocks_down = blocks_down;
+            fibers::max_blocks_down = blocks_down;
             f();
             fibers::order = fibers::Order::kForward;
-            fibers::most_blocks_down = fibers::kMostBlocksDown;
+            fibers::max_blocks_down = fibers::kMaxBlocksDown;
           }};
 }
 
@@ -79,8 +79,8 @@ Way in_order(std::string name, fibers::Order order, unsigned blocks_down) {
 std::vector<OpDevice> cuda_devices() {
   constexpr unsigned kFewBlocksDown = 2;  // so that grids go on in their third dimension
   std::vector<DType> types = {DType::kF32, DType::kBF16, DType::kF16};
-  std::vector<Way> ways = {in_order("forward", fibers::Order::kForward, fibers::kMostBlocksDown),
-                           in_order("reverse", fibers::Order::kReverse, fibers::kMostBlocksDown),
+  std::vector<Way> ways = {in_order("forward", fibers::Order::kForward, fibers::kMaxBlocksDown),
+                           in_order("reverse", fibers::Order::kReverse, fibers::kMaxBlocksDown),
                            in_order("shuffled", fibers::Order::kShuffled, kFewBlocksDown)};
   if (sanitized()) {  // all types and orders are tested without sanitizers
     types.pop_back();

@@ -86,7 +86,7 @@ struct Case {
   double range;
   float mix = 1;
   int alignment = 1;  // of rows, in bytes
-  float most_weight = 1;
+  float max_weight = 1;
 };
 
 OpTest loss(const Case& at) {
@@ -109,11 +109,11 @@ OpTest loss(const Case& at) {
             const auto op = SoftmaxCrossEntropy<double>::of(expected);
             if (output == 1) {
               const double d_x = std::abs(op.gradient[i]), scale = expected.lane().gradient_scale;
-              return {30 * (1 + at.range) * (d_x + at.most_weight * scale), d_x};
+              return {30 * (1 + at.range) * (d_x + at.max_weight * scale), d_x};
             }
             if (i > 0) return {0, 0};  // weights are such that sums of them are exact
             return {20 * (std::abs(op.statistics[0]) + 4 * at.range * op.statistics[1]) +
-                        20 * at.smoothing * at.most_weight * static_cast<double>(at.rows),
+                        20 * at.smoothing * at.max_weight * static_cast<double>(at.rows),
                     0};
           },
           .logits_alignment = at.alignment,
@@ -170,7 +170,7 @@ TEST(SoftmaxCrossEntropyTest, MixedTargetsMatchTheReferenceOnAllDevices) {
 // Weights of classes, from an eighth to `most_weight`, as torch.nn.CrossEntropyLoss(weight=...) has
 // them.
 OpTest weighted(Case at) {
-  at.most_weight = 4;
+  at.max_weight = 4;
   OpTest test = loss(at);
   for (int64_t c = 0; c < at.classes; ++c)
     test.class_weights.push_back(static_cast<float>(1 + c * 5 % 32) / 8);

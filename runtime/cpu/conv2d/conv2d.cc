@@ -10,9 +10,10 @@
 #include "runtime/cpu/conv2d/conv2d_winograd.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
-// The forward convolution and the gradient of the input: each is a Gather or, for the gradient with
-// a stride, one for every phase of the two axes. Images of few channels go by strips
-// (conv2d_strips.h), of which each is a Gather whose taps are the kernel's rows.
+// The forward convolution and the gradient of the input. Each is one Gather (conv2d_gather.h). The
+// gradient of a strided convolution is one Gather for each phase of the two axes. Images with few
+// channels are computed by strips (conv2d_strips.h): each strip is a Gather whose taps are the
+// kernel's rows.
 
 #ifndef LOCKSTEP_RUNTIME_CPU_CONV2D_SCRATCH
 #define LOCKSTEP_RUNTIME_CPU_CONV2D_SCRATCH
@@ -24,7 +25,7 @@ inline GatherScratch strip_scratch(const Strips& strips) {
   const Conv2dShape& s = strips.shape;
   return {s.kernel_h, strips.depth(), strips.rows * s.out_width(), s.outputs};
 }
-// A worker's copy of a strip, and what the Gather needs.
+// Bytes of a worker's copy of a strip and of the scratch memory of its Gather.
 inline int64_t forward_strips_bytes(const Strips& strips) {
   return strips.floats() * static_cast<int64_t>(sizeof(float)) + strip_scratch(strips).bytes();
 }

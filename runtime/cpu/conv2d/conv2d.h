@@ -2,12 +2,11 @@
 // Two-dimensional convolutions of NHWC images and their gradients, in float32.
 //
 // Every output is a chain of fused multiply-adds in a fixed order: over the kernel's rows, its
-// columns and the channels (forward and gradient of the input), over the images, their rows and
-// their columns (gradient of the weights). 3x3 kernels with stride 1 and enough channels are
-// computed by Winograd's transforms (conv2d_winograd.h): again sums in a fixed order, of about the
-// same accuracy. Hence the bits depend on nothing but the shape and the operands: not on threads,
-// blocking or the instruction set (see gemm.h); nor on the other images of the batch. Padding
-// counts as zeros.
+// columns and the channels (forward and gradient of the input), or over the images, their rows and
+// their columns (gradient of the weights). 3x3 kernels with stride 1 and enough channels use
+// Winograd's transforms (conv2d_winograd.h), whose sums also have a fixed order and about the same
+// accuracy. Hence the bits depend only on the shape and the operands: not on threads, blocking or
+// the instruction set (see gemm.h), nor on the other images of the batch. Padding counts as zeros.
 
 #include <cstdint>
 
@@ -16,24 +15,24 @@
 
 namespace lockstep::cpu {
 
-// Scratch memory for any of the functions below on this shape with so many threads; the same on
-// every machine. `workspace` must be aligned to 64 bytes and hold as much for compute_threads();
-// its contents are lost. Nothing else is allocated.
+// Returns the scratch memory, in bytes, that any function below needs for this shape on `threads`
+// threads; the same on every machine. `workspace` must be aligned to 64 bytes and have the size for
+// compute_threads(). Its contents are overwritten. Nothing else is allocated.
 int64_t conv2d_workspace_bytes(const Conv2dShape& shape, int threads);
-// For conv2d_forward() alone.
+// The same for conv2d_forward() alone.
 int64_t conv2d_forward_workspace_bytes(const Conv2dShape& shape, int threads);
 
-// The forward pass, of a norm behind it too.
+// The forward pass, with an optional epilogue (bias, batch norm, residual, activation).
 struct Conv2dProduct {
   Conv2dShape shape;
   const float* x;     // (N, H, W, I)
   const float* w;     // (O, KH, KW, I/G)
-  Epilogue epilogue;  // of the sums conv(x, w), whose columns are the O outputs
+  Epilogue epilogue;  // applied to conv(x, w), whose columns are the O outputs
   float* y;           // (N, OH, OW, O); overlaps nothing
 };
 void conv2d_forward(const Conv2dProduct& op, void* workspace);
 
-// Each writes one output of Conv2dBackward, in its workspace: d_x; d_weight; d_bias.
+// These write the op's d_x, d_weight and d_bias, respectively. All three use the op's workspace.
 void conv2d_backward_input(const Conv2dBackward<float>& op);
 void conv2d_backward_weight(const Conv2dBackward<float>& op);
 void conv2d_backward_bias(const Conv2dBackward<float>& op);

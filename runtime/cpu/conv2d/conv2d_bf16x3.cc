@@ -32,7 +32,7 @@ int64_t gather_bytes(const Gather& g, int threads) {
   return split_workspace_bytes(g.pixels(), g.columns, gather_chunks(g), threads);
 }
 
-// Columns and chunks of the gradient of the weights.
+// Columns of d_weight as a matrix with a row for each output channel.
 int64_t weight_columns(const Conv2dShape& s) {
   return s.kernel_h * s.kernel_w * s.group_channels();
 }
@@ -41,7 +41,7 @@ int64_t weight_chunks(const Conv2dShape& s) { return ceil_div(s.out_pixels(), kT
 }  // namespace
 
 bool supports(const Conv2dShape& s) {
-  // With so few channels Winograd's transforms save more than the tiles.
+  // With so few channels, Winograd's transforms save more than the matrix unit.
   if (uses_winograd(s) && std::max(s.channels, s.outputs) <= 64) return false;
   return s.group_channels() >= 32 && s.group_channels() % kTileEdge == 0 && s.group_outputs() >= 32;
 }

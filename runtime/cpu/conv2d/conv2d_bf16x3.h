@@ -1,8 +1,8 @@
 #pragma once
-// The convolutions of conv2d.h with the products of bf16x3.h: each output is a sum in that order
-// over the kernel's taps, each from a chunk of its own, and their channels (forward and gradient of
-// the input), or over the output pixels of the batch (gradient of the weights). Padding counts as
-// zeros. The other things are as in conv2d.h.
+// The convolutions of conv2d.h with the products of bf16x3.h. Each output is a sum in the order of
+// bf16x3.h: over the kernel's taps, each of which begins a new chunk, and their channels (forward
+// and gradient of the input), or over the output pixels of the batch (gradient of the weights).
+// Padding counts as zeros. Otherwise the contract is that of conv2d.h.
 
 #include <cstdint>
 
@@ -10,11 +10,11 @@
 
 namespace lockstep::cpu::bf16x3 {
 
-// Whether a convolution has so many channels that the tiles are worth it. Depends on
-// neither the batch nor the size of images.
+// Whether a convolution has enough channels to pay for the tiles. Depends neither on the batch nor
+// on the size of the images.
 bool supports(const Conv2dShape& shape);
 
-// For a shape that is supported.
+// The functions below require supports(shape).
 int64_t conv2d_workspace_bytes(const Conv2dShape& shape, int threads);
 int64_t conv2d_forward_workspace_bytes(const Conv2dShape& shape, int threads);
 void conv2d_forward(const Conv2dProduct& op, void* workspace);

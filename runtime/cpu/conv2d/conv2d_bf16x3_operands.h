@@ -1,6 +1,6 @@
 #pragma once
 // Images and weights as operands of multiply_rectangle() (bf16x3_product.h): implicit matrix
-// products, whose rows are pixels, or whose depth is.
+// products, in which either the rows or the depth are pixels.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::cpu {
 
-// The depth of a Gather: each tap has chunks of its own.
+// The depth of a Gather. Each tap begins a new chunk.
 struct TapChunks {
   explicit TapChunks(const Gather& g) : depth(g.depth), in_tap(ceil_div(g.depth, kTileDepth)) {}
   int64_t tap(int64_t chunk) const { return chunk / in_tap; }
@@ -35,7 +35,7 @@ struct GatherPixel {
   int64_t image, i, j;
 };
 
-// Rows are pixels, which are read where the image has them.
+// Operand A: its rows are pixels, read directly from the image.
 struct GatherA {
   bool as_rows() const { return true; }
 
@@ -77,7 +77,7 @@ struct GatherA {
   const Gather& g;
 };
 
-// The weights of a Gather.
+// Operand B: the weights of a Gather.
 struct GatherB {
   bool as_rows() const { return !g.transposed; }
 
@@ -130,13 +130,13 @@ struct GatherB {
   const Gather& g;
 };
 
-// The pixels of a Gather's result.
+// The result of a Gather; its rows are pixels.
 struct GatherC {
   explicit GatherC(const Gather& g) : g(g) {
-    const bool whole = g.h.result_step == 1 && g.w.result_step == 1 &&
-                       g.c_strides.row == g.w.pixels * g.c_strides.pixel &&
-                       g.c_strides.image == g.h.pixels * g.c_strides.row;
-    pixel_stride = whole ? g.c_strides.pixel : 0;
+    const bool contiguous = g.h.result_step == 1 && g.w.result_step == 1 &&
+                            g.c_strides.row == g.w.pixels * g.c_strides.pixel &&
+                            g.c_strides.image == g.h.pixels * g.c_strides.row;
+    pixel_stride = contiguous ? g.c_strides.pixel : 0;
   }
   float* row(int64_t index) const {
     if (pixel_stride > 0) return g.c + index * pixel_stride;
@@ -159,23 +159,24 @@ struct GatherC {
   }
 
   const Gather& g;
-  int64_t pixel_stride;  // between all pixels; 0: they do not lie one after the other
+  int64_t pixel_stride;  // elements between neighbouring pixels; 0 if it is not the same for all
 };
 
-// The pixels that the taps of a kernel read, as columns (tap, channel) whose depth are the output
-// pixels: for the gradient of the weights. Channels are a multiple of 16.
+// Operand B for the gradient of the weights: its columns are (tap, channel), its depth the output
+// pixels. The number of channels is a multiple of 16.
 struct TapPixelsB {
   TapPixelsB(const Conv2dShape& shape, const float* x)
       : s(shape), x(x), channels(shape.group_channels()) {}
 
   bool as_rows() const { return true; }
 
-  // Where `tap` reads the 32 output pixels of a chunk; null: padding.
+  // Lists where `tap` reads its pixels for the 32 output pixels of a chunk; null stands for
+  // padding.
   void list_pixels(int64_t tap, int64_t chunk, const float** to) const {
     const int64_t width = s.out_width(), height = s.out_height();
     const int64_t down = tap / s.kernel_w * s.dilation_h - s.pad_h;
     const int64_t across = tap % s.kernel_w * s.dilation_w - s.pad_w;
-    // Outputs of a row whose pixel lies within the image.
+    // The outputs of a row whose pixel lies within the image.
     const int64_t first = across >= 0 ? 0 : ceil_div(-across, s.stride_w);
     const int64_t last = across >= s.width ? 0 : ceil_div(s.width - across, s.stride_w);
     const int64_t begin = chunk * kTileDepth, end = std::min(s.out_pixels(), begin + kTileDepth);
@@ -229,7 +230,7 @@ struct TapPixelsB {
     return count;
   }
 
-  // What all taps read of some output pixels.
+  // Prefetches what all taps read for the output pixels of `chunks`.
   RowFetcher fetcher(Range, Range chunks, int64_t calls) const {
     const int64_t in_image = s.out_height() * s.out_width();
     const Range outputs{chunks.begin * kTileDepth,

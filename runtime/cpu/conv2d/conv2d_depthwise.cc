@@ -6,8 +6,8 @@
 #include "runtime/cpu/conv2d/conv2d_parts.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
-// Convolutions of every channel alone: there is no product to make of them, so vectors run over the
-// channels. The weights are transposed first, to (taps, C).
+// Depthwise convolutions: each channel is convolved alone, so there is no matrix product, and
+// vectors run over the channels. The weights are first transposed to (taps, C).
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/conv2d/conv2d_depthwise.cc"
@@ -20,7 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// The sums of one pixel for kVectors vectors of channels, the last of which `last` selects.
+// Sums over the taps for one pixel and kVectors vectors of channels; `last` selects the lanes of
+// the last vector.
 template <size_t kVectors, typename Last>
 HWY_INLINE void sum_taps(
     const Gather& g, int64_t h, int64_t w, const float* image, size_t c, Last last, Vec* sum) {
@@ -49,7 +50,7 @@ HWY_INLINE void sum_taps(
   }
 }
 
-// Row i of an image of the result.
+// Computes row i of one image of the result.
 template <Activation kKind>
 HWY_INLINE void depthwise_row(const Gather& g, int64_t n, int64_t i) {
   constexpr size_t kTogether = 4;
@@ -93,7 +94,8 @@ void depthwise_gather(const Gather& g) {
       });
 }
 
-// Adds to sums, (taps, C), what row `row` of all images' outputs gives for `channels`.
+// Adds to `sums`, (taps, C), the contributions of row `row` of the outputs of all images, for
+// `channels`.
 HWY_INLINE void add_row(const Conv2dBackward<float>& op, int64_t row, Range channels, float* sums) {
   const Conv2dShape& s = op.shape;
   const int64_t out_width = s.out_width(), c_count = s.channels;

@@ -1,10 +1,10 @@
-// Computes a Gather (conv2d_gather.h), compiled once per instruction set (include it only from a
-// .cc file that Highway's foreach_target.h includes repeatedly).
+// Computes a Gather (conv2d_gather.h). Compiled once per instruction set: include it only from a
+// .cc file that Highway's foreach_target.h includes repeatedly.
 //
-// An implicit matrix product: rows are pixels, columns are channels of the result, the depth is
-// taps x channels of the source. The source is read where it lies, through a list of where each
-// pixel's taps begin (padding begins at a row of zeros); the weights are packed panel by panel, and
-// each panel passes by a block of pixels.
+// An implicit matrix product: the rows are pixels, the columns are channels of the result, the
+// depth is taps x channels of the source. The source is not copied: it is read through a list of
+// pointers to where each pixel's taps begin (for padding, a row of zeros). The weights are packed
+// panel by panel, and each panel is multiplied with a block of pixels.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_CONV2D_GATHER_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -28,7 +28,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// What the pixels of a block have in common for all their taps; arrays of whole tiles.
+// Coordinates and pointers of the pixels of a block, shared by all their taps. The arrays are
+// padded to full tiles.
 struct GatherPixels {
   GatherPixels(char* memory, size_t capacity)
       : source(reinterpret_cast<int64_t*>(memory)),
@@ -36,12 +37,12 @@ struct GatherPixels {
         h(reinterpret_cast<int64_t*>(result + capacity)),
         w(h + capacity) {}
 
-  int64_t* source;  // where tap 0 is in a, in bytes; it may be padding
+  int64_t* source;  // byte offset of tap 0 in a; it may lie in the padding
   float** result;
   int64_t *h, *w;  // coordinates of tap 0
 };
 
-// Lists `range` of the pixels, and repeats the last one to fill a tile.
+// Lists the pixels of `range`, and repeats the last one to fill a tile.
 HWY_INLINE void list_pixels(const Gather& g, Range range, const GatherPixels& to) {
   int64_t i = range.begin / g.w.pixels % g.h.pixels, j = range.begin % g.w.pixels;
   int64_t image = range.begin / g.w.pixels / g.h.pixels;
@@ -95,7 +96,7 @@ HWY_INLINE void list_sources(const Gather& g,
   }
 }
 
-// Makes results of sums in memory, those that no tile has finished.
+// Applies the epilogue to sums that are in memory, if no tile has done so.
 template <Activation kKind>
 HWY_INLINE void finish_pixels(
     const Gather& g, float* const* result, size_t pixels, size_t column, size_t columns) {
@@ -117,7 +118,8 @@ HWY_NOINLINE void finish_pixels_with(
   });
 }
 
-// Runs one tile whose last columns are missing in c: computes in a buffer and copies what exists.
+// Runs one tile whose last columns do not exist in c: computes in a buffer and copies the columns
+// that exist.
 inline HWY_NOINLINE void gather_edge_tile(GatherKernel kernel,
                                           GatherTiles tile,
                                           size_t rows,
@@ -141,13 +143,13 @@ inline HWY_NOINLINE void gather_edge_tile(GatherKernel kernel,
 // Multiplies a block of pixels by one packed panel.
 HWY_INLINE void gather_panel(GatherTiles tiles, size_t pixels, size_t columns) {
   const size_t vectors = ceil_div(columns, kVecLanes);
-  const bool whole = columns == vectors * kVecLanes;
+  const bool full = columns == vectors * kVecLanes;
   const size_t a_step = tiles.taps * kTileRows;
   for (size_t i = 0; i < pixels;) {
     const size_t rows = std::min(pixels - i, kTileRows);
-    tiles.tiles = whole ? (pixels - i) / rows : 1;
+    tiles.tiles = full ? (pixels - i) / rows : 1;
     const GatherKernel kernel = gather_kernel(vectors, rows);
-    if (whole) {
+    if (full) {
       kernel(tiles);
     } else {
       gather_edge_tile(kernel, tiles, rows, columns);
@@ -158,14 +160,14 @@ HWY_INLINE void gather_panel(GatherTiles tiles, size_t pixels, size_t columns) {
   }
 }
 
-// Whether tiles of a panel with so many columns apply the epilogue themselves.
+// Whether tiles of a panel with `columns` columns apply the epilogue themselves.
 HWY_INLINE bool tiles_finish(const Gather& g, size_t columns) {
   const Activation activation = g.epilogue.activation;
   return !g.epilogue.empty() && columns % kVecLanes == 0 &&
          (activation == Activation::kNone || activation == Activation::kRelu);
 }
 
-// One worker's part of the result: `pixels` x `columns`.
+// Computes one worker's part of the result: `pixels` x `columns`.
 HWY_NOINLINE void gather_rectangle(const Gather& g, Range pixels, Range columns, char* scratch) {
   const TapBlocks blocks(g.taps(), g.depth);
   const int64_t step = gather_block_pixels(g.depth);

@@ -1,12 +1,12 @@
 #pragma once
-// The geometry that a convolution and the gradient of its input share. Both give every pixel of a
-// result a sum over taps; each tap reads one pixel of another image, or padding:
+// The geometry that a convolution and the gradient of its input share. Both compute every pixel of
+// a result as a sum over taps; each tap reads one pixel of another image, or padding:
 //
 //   c[pixel, n] = sum over taps and k of a[source(pixel, tap), k] * weight[tap, k, n]
 //
-// The source's coordinate is affine in that of the pixel and of the tap, along each axis alone. For
-// the gradient of the input with a stride s, this holds for every s-th pixel: the s phases of an
-// axis are results of their own, each with its own taps.
+// The source's coordinate along an axis is affine in that of the pixel and that of the tap. For the
+// gradient of the input with stride s, this holds for every s-th pixel only. So the s phases of an
+// axis are separate results, each with its own taps.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,9 +19,9 @@
 
 namespace lockstep::cpu {
 
-// One axis, height or width. Pixel i lies at result_first + i result_step of the result's image;
-// its tap t is entry tap_first + t tap_step of the kernel and reads source_first + i source_step +
-// t source_tap_step, which is padding unless it lies in [0, source_extent).
+// One axis, height or width. Pixel i is at coordinate result_first + i result_step of the result's
+// image. Its tap t uses kernel entry tap_first + t tap_step and reads coordinate source_first + i
+// source_step + t source_tap_step, which is padding unless it is in [0, source_extent).
 struct GatherAxis {
   int64_t pixels, result_first, result_step;
   int64_t taps, tap_first, tap_step;
@@ -43,9 +43,9 @@ constexpr GatherAxis forward_axis(
           .source_extent = extent};
 }
 
-// The axis of the gradient of the input, for the pixels phase, phase + stride, ...: output i reads
-// pixel i stride - pad + tap dilation, so pixel h gets a share from output (h + pad - tap dilation)
-// / stride where that is whole.
+// The axis of the gradient of the input, for the pixels phase, phase + stride, ... Output i reads
+// pixel i stride - pad + tap dilation. So pixel h receives a share of the gradient of output (h +
+// pad - tap dilation) / stride, if that is an integer.
 constexpr GatherAxis backward_axis(
     int64_t extent, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t phase) {
   int64_t first = 0;
@@ -64,7 +64,7 @@ constexpr GatherAxis backward_axis(
           .source_extent = window_count(extent, kernel, stride, pad, dilation)};
 }
 
-// Where pixel (image, i, j) of a tensor begins, in floats.
+// Offsets of pixel (image, i, j) within a tensor, in floats.
 struct PixelStrides {
   int64_t image, row, pixel;
 };
@@ -89,9 +89,9 @@ struct Gather {
   GatherAxis h, w;
   const float* a;
   PixelStrides a_strides;
-  int64_t depth;  // channels of a that a tap reads
-  // Element (tap, k, n) of the weights is at tap * tap_stride + k * weight_stride + n, or n *
-  // weight_stride + k if transposed; tap = row * kernel_w + column of the kernel.
+  int64_t depth;  // channels of a that each tap reads
+  // Element (tap, k, n) of the weights is at tap * tap_stride + k * weight_stride + n, or at tap *
+  // tap_stride + n * weight_stride + k if transposed; tap = row * kernel_w + column of the kernel.
   const float* weights;
   int64_t kernel_w, tap_stride, weight_stride;
   bool transposed;
@@ -147,16 +147,16 @@ inline Gather backward_gather(const Conv2dBackward<float>& op,
           .c_strides = pixel_strides(s.height, s.width, s.channels)};
 }
 
-// The depth, taps x channels, is walked through in blocks that a packed panel of weights has room
-// for: some whole taps, or a part of the channels of one.
+// Cuts the depth, taps x channels, into blocks that fit into a packed panel of weights: either
+// several full taps, or a part of the channels of one tap.
 struct TapBlocks {
   int64_t taps, depth;
-  int64_t block_taps;  // of every block but the last
-  DepthBlocks parts;   // of the channels
+  int64_t block_taps;  // taps of every block but the last
+  DepthBlocks parts;   // blocks of the channels
   constexpr TapBlocks(int64_t taps, int64_t depth)
       : taps(taps), depth(depth), block_taps(1), parts(depth) {
     if (depth > 0 && depth <= kDepthBlock) {
-      const int64_t most = std::clamp<int64_t>(kDepthBlock / depth, 1, kMostTaps);
+      const int64_t most = std::clamp<int64_t>(kDepthBlock / depth, 1, kMaxTaps);
       block_taps = ceil_div(taps, std::max<int64_t>(1, ceil_div(taps, most)));
     }
   }
@@ -169,32 +169,32 @@ struct TapBlocks {
   }
   constexpr Range depth_range(int64_t block) const { return parts.range(block % parts.count()); }
   // Rows of the largest packed panel.
-  constexpr int64_t most_rows() const { return block_taps * parts.length; }
+  constexpr int64_t max_rows() const { return block_taps * parts.length; }
 
-  static constexpr int64_t kMostTaps = 64;
+  static constexpr int64_t kMaxTaps = 64;
 };
 
-// Pixels that pass by a panel of weights before it is packed anew: enough of them that packing does
-// not matter, few enough for their channels to stay in the cache.
+// Pixels that are multiplied with a panel of weights before it is packed again: enough to make the
+// cost of packing negligible, but few enough for their channels to stay in the cache.
 constexpr int64_t gather_block_pixels(int64_t depth) {
   return std::clamp(round_up(kBlockFloats / std::max<int64_t>(1, depth), kRowUnit),
                     64 * kRowUnit,
                     128 * kRowUnit);
 }
 
-// Scratch of one worker, in bytes.
+// Scratch memory of one worker, in bytes.
 struct GatherScratch {
   GatherScratch(int64_t taps, int64_t depth, int64_t pixels, int64_t columns) {
     const TapBlocks blocks(taps, depth);
     const int64_t some_pixels = std::min(round_up(pixels, kRowUnit), gather_block_pixels(depth));
-    panel = round_up(std::min(round_up(columns, 16), kMaxPanel) * blocks.most_rows() + 16, 16) *
+    panel = round_up(std::min(round_up(columns, 16), kMaxPanel) * blocks.max_rows() + 16, 16) *
             sizeof(float);
     sources = some_pixels * blocks.block_taps * sizeof(const float*);
     pixels_bytes = some_pixels * kPixelBytes;
   }
   int64_t bytes() const { return panel + round_up(sources + pixels_bytes, 64); }
 
-  static constexpr int64_t kPixelBytes = 32;  // of GatherPixels, for each pixel
+  static constexpr int64_t kPixelBytes = 32;  // of GatherPixels, per pixel
   int64_t panel, sources, pixels_bytes;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What conv2d.h is made of: parts that are files of their own.
+// The parts of conv2d.h that have files of their own.
 
 #include <cstdint>
 
@@ -8,11 +8,11 @@
 
 namespace lockstep::cpu {
 
-// Of a convolution that is a linear layer of the pixels.
+// A 1x1 convolution as a linear layer of the pixels.
 inline LinearShape linear_shape(const Conv2dShape& s) {
   return {s.out_pixels(), s.channels, s.outputs};
 }
-// And the gradient of any convolution's bias.
+// A convolution's outputs as those of a linear layer, for the gradient of the bias.
 inline LinearBackward<float> linear_backward(const Conv2dBackward<float>& op) {
   return {.shape = linear_shape(op.shape),
           .stride = op.shape.outputs,
@@ -32,7 +32,7 @@ inline LinearBackward<float> linear_backward(const Conv2dBackward<float>& op) {
 // The scratch memory of conv2d_backward_weight().
 int64_t conv2d_weight_workspace_bytes(const Conv2dShape& shape, int threads);
 
-// Convolutions of every channel alone. The order of the sums is the same as elsewhere.
+// Depthwise convolutions. Their sums have the same order as those of other convolutions.
 inline bool is_depthwise(const Conv2dShape& shape) {
   return shape.groups > 1 && shape.groups == shape.channels && shape.groups == shape.outputs;
 }

@@ -1,8 +1,9 @@
 #pragma once
-// Images of few channels, such as the first layer's, would leave each tap of a kernel a depth of
-// three. But the columns of the kernel and the channels are neighbours in memory, in the image and
-// in the weights: they are one depth, or rows of one matrix, once the image has its padding. So a
-// strip of each image, some rows of the result, is copied with its padding.
+// Convolution by strips, for images with few channels, such as a network's input. Taken one by one,
+// the taps of a kernel would have a depth of only three channels. But within a kernel row, columns
+// x channels are contiguous in the weights, and also in the image if it has its padding. So a strip
+// of each image (some rows of the result) is copied with its padding, and a kernel row becomes one
+// tap whose depth is columns x channels.
 
 #include <algorithm>
 #include <cstdint>
@@ -18,7 +19,7 @@ inline bool uses_strips(const Conv2dShape& s) {
   return s.groups == 1 && s.channels < 16 && s.kernel_w > 1 && s.dilation_w == 1;
 }
 
-// Images cut into strips.
+// The division of the images into strips.
 struct Strips {
   explicit Strips(const Conv2dShape& s)
       : shape(s),
@@ -34,7 +35,7 @@ struct Strips {
     return (rows - 1) * shape.stride_h + shape.dilation_h * (shape.kernel_h - 1) + 1;
   }
   int64_t floats() const { return round_up(source_rows() * stride(), 16); }
-  // Taps of a row of the kernel x channels.
+  // Columns of the kernel x channels.
   int64_t depth() const { return shape.kernel_w * shape.channels; }
 
   int64_t image(int64_t index) const { return index / in_image; }
@@ -44,7 +45,7 @@ struct Strips {
     return {first, std::min(first + rows, shape.out_height())};
   }
 
-  // Copies what strip `index` sees of x.
+  // Copies the part of x that strip `index` reads.
   void copy(const float* x, int64_t index, float* to) const {
     const int64_t margin = shape.pad_w * shape.channels, width = shape.width * shape.channels;
     const int64_t first = result_rows(index).begin * shape.stride_h - shape.pad_h;
@@ -61,11 +62,11 @@ struct Strips {
     }
   }
 
-  static constexpr int64_t kPixels = 1152;  // of the result
+  static constexpr int64_t kPixels = 1152;  // of a strip's result
 
   Conv2dShape shape;
-  int64_t rows;      // of the result, in all strips but an image's last
-  int64_t in_image;  // strips
+  int64_t rows;      // of the result, in every strip except an image's last
+  int64_t in_image;  // strips of an image
 };
 
 }  // namespace lockstep::cpu

@@ -1,6 +1,6 @@
-// The tile kernels of convolutions, compiled once per instruction set (include it only from a .cc
-// file that Highway's foreach_target.h includes repeatedly). Like those of matrix products
-// (gemm_tile-inl.h), but operands are read where the image has them, through lists of pointers.
+// The tile kernels of convolutions. Compiled once per instruction set: include it only from a .cc
+// file that Highway's foreach_target.h includes repeatedly. They resemble those of matrix products
+// (gemm_tile-inl.h), but read their operands from the image through lists of pointers.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_CONV2D_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -29,19 +29,19 @@ namespace HWY_NAMESPACE {
 // b[tap][k][n].
 struct GatherTiles {
   size_t tiles, taps, depth;
-  const float* const* a;  // [tile][tap][kTileRows] where the channels of a pixel begin
+  const float* const* a;  // [tile][tap][kTileRows]: where the channels of a pixel begin
   const float* b;         // [tap][k][vectors * kVecLanes]
-  float* const* c;        // [tile][kTileRows] where the result of a pixel begins
-  size_t column;          // of the result, added to c
+  float* const* c;        // [tile][kTileRows]: where the result of a pixel begins
+  size_t column;          // of the result; added to the pointers of c
   bool accumulate;
-  bool prefetch;  // the pixels of the next tile
-  // Of the sums, where these are complete and all columns there; its activation is none or ReLU.
-  // Else null.
+  bool prefetch;  // fetch the pixels of the next tile
+  // Applied to the sums if they are complete and all columns exist; its activation is none or ReLU.
+  // Otherwise null.
   const Epilogue* epilogue;
-  const float* result;  // whose elements the epilogue's residual lies like
+  const float* result;  // base of the result, to find the residual of an element
 };
 
-// Makes results of a tile's sums, of one vector of columns, while they are in registers.
+// Applies the epilogue to one vector of columns of a tile's sums, which are in registers.
 template <size_t kRows>
 HWY_INLINE void finish_tile(const GatherTiles& t,
                             float* const* c,
@@ -63,7 +63,7 @@ HWY_NOINLINE void gather_tiles(const GatherTiles& t) {
   float* const* c = t.c;
   for (size_t n = 0; n < t.tiles; ++n, c += kTileRows) {
     if (t.prefetch && n + 1 < t.tiles) {
-      // Of the next tile's taps the last is the one that no earlier pixel has read.
+      // Only the last tap of the next tile reads pixels that no earlier tile has read.
       const float* const* next = a + (2 * t.taps - 1) * kTileRows;
       for (size_t i = 0; i < kRows; ++i) {
         for (size_t k = 0; k < depth; k += 16) __builtin_prefetch(next[i] + k, 0, 3);
@@ -147,7 +147,7 @@ HWY_INLINE GatherKernel gather_kernel(size_t vectors, size_t rows) {
   return kKernels[vectors - 1][rows - 1];
 }
 
-// Two pixels whose channels are multiplied with each other.
+// Two pixels whose channels are multiplied.
 struct PixelPair {
   const float* a;
   const float* b;
@@ -157,14 +157,14 @@ struct PixelPair {
 struct PairTile {
   size_t pairs;
   const PixelPair* pair;
-  size_t row, column;  // channels at which the tile begins
+  size_t row, column;  // first channels of the tile
   size_t columns;      // of the tile
   float* c;
   size_t c_stride;
   bool accumulate;
 };
 
-// kPartial: the last vector is not whole.
+// kPartial: only some lanes of the last vector are used.
 template <size_t kRows, size_t kVectors, bool kPartial>
 HWY_NOINLINE void multiply_pairs(const PairTile& t) {
   const F32 d;

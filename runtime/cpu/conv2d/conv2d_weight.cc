@@ -11,24 +11,24 @@
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
 // The gradient of the weights. For each tap, d_w = d_y^T x over the pairs of pixels that the tap
-// connects: both operands are read where they lie, through a list of these pairs. A tile of d_w
-// passes over a block of pixels that stays in the cache, and then makes room for the next tile.
+// connects. Both operands are read in place, through a list of these pairs. Each tile of d_w is
+// multiplied with a block of pixels, which stays in the cache for the next tile.
 //
-// For a kernel of one pixel that skips some, those it reads are copied, and a product does the
-// rest. By strips (conv2d_strips.h), the rows of the product are the columns of the kernel times
-// the channels, and its columns are the outputs: d_w is computed transposed, and copied in the end.
+// A 1x1 kernel that skips pixels (stride above 1): the pixels that it reads are copied, and the
+// rest is a linear layer. By strips (conv2d_strips.h), the rows of the product are kernel columns x
+// channels, and its columns are the outputs: d_w is computed transposed and copied at the end.
 
 #ifndef LOCKSTEP_RUNTIME_CPU_CONV2D_WEIGHT_BLOCKS
 #define LOCKSTEP_RUNTIME_CPU_CONV2D_WEIGHT_BLOCKS
 namespace lockstep::cpu {
 
-// Pixels of a block, such that their outputs fill no more than half of a second-level cache.
+// Pixels of a block: as many as have outputs that fill at most half of a second-level cache.
 constexpr int64_t weight_block_pixels(int64_t outputs) {
   return std::clamp<int64_t>(kBlockFloats * 2 / 3 / outputs, 256, 2048);
 }
 
 // The tiles of a product for every tap (or row of the kernel), numbered so that neighbours share
-// the tap and the columns. Workers share them out.
+// the tap and the columns. They are distributed over the workers.
 struct WeightTiles {
   struct Tile {
     int64_t tap;
@@ -50,16 +50,16 @@ struct WeightTiles {
 
 constexpr int64_t kPairBytes = 16;
 
-// A kernel of one tap that skips pixels: without those it skips, it is a linear layer.
+// A 1x1 kernel that skips pixels. Without the skipped pixels, it is a linear layer.
 inline bool skips_pixels(const Conv2dShape& s) {
   return s.kernel_h == 1 && s.kernel_w == 1 && s.pad_h == 0 && s.pad_w == 0 && s.groups == 1;
 }
-// Floats of the pixels that it reads.
+// Number of floats in the pixels that such a kernel reads.
 inline int64_t read_floats(const Conv2dShape& s) {
   return round_up(s.out_pixels() * s.channels, 16);
 }
 
-// Scratch for strips: the product, and for each worker a strip and a list of pairs.
+// Scratch memory for strips: the product, and a strip and a list of pairs for each worker.
 struct WeightStripsScratch {
   explicit WeightStripsScratch(const Strips& strips)
       : product_floats(round_up(strips.shape.kernel_h * strips.depth() * strips.shape.outputs, 16)),
@@ -88,7 +88,7 @@ namespace HWY_NAMESPACE {
 
 static_assert(sizeof(PixelPair) == kPairBytes);
 
-// c (+)= the product of the pairs for one tile, which may be several of the register tiles.
+// c (+)= the product of the pairs for one tile, which may consist of several register tiles.
 HWY_INLINE void multiply_unit(const PixelPair* pairs,
                               size_t count,
                               const WeightTiles::Tile& unit,
@@ -111,8 +111,8 @@ HWY_INLINE void multiply_unit(const PixelPair* pairs,
   }
 }
 
-// Pairs (output, the pixel that the tap reads for it) for outputs `range` of the batch, without
-// those whose tap is padding. Returns how many there are.
+// Lists the pairs (output, pixel that the tap reads for it) for outputs `range` of the batch,
+// except those whose tap is padding. Returns their number.
 HWY_INLINE size_t list_pairs(const Conv2dBackward<float>& op,
                              int64_t tap,
                              Range range,
@@ -121,7 +121,7 @@ HWY_INLINE size_t list_pairs(const Conv2dBackward<float>& op,
   const int64_t out_height = s.out_height(), out_width = s.out_width();
   const int64_t h0 = tap / s.kernel_w * s.dilation_h - s.pad_h;
   const int64_t w0 = tap % s.kernel_w * s.dilation_w - s.pad_w;
-  // Outputs of a row whose pixel lies within the image.
+  // The outputs of a row whose pixel lies within the image.
   const int64_t first = w0 >= 0 ? 0 : ceil_div(-w0, s.stride_w);
   const int64_t last = w0 >= s.width ? 0 : ceil_div(s.width - w0, s.stride_w);
   PixelPair* pair = to;
@@ -146,7 +146,7 @@ HWY_INLINE size_t list_pairs(const Conv2dBackward<float>& op,
   return pair - to;
 }
 
-// One worker's tiles of group 0.
+// Computes one worker's tiles of group 0.
 HWY_NOINLINE void backward_weight_tiles(const Conv2dBackward<float>& op,
                                         Range tiles,
                                         PixelPair* pairs) {
@@ -154,7 +154,7 @@ HWY_NOINLINE void backward_weight_tiles(const Conv2dBackward<float>& op,
   const int64_t taps = s.kernel_h * s.kernel_w, channels = s.group_channels();
   const WeightTiles all{taps, s.group_outputs(), channels};
   const int64_t step = weight_block_pixels(s.group_outputs());
-  // At least one block, which sets d_w to zero where there are no outputs at all.
+  // At least one block, which sets d_w to zero even if there are no outputs at all.
   for (int64_t p = 0; p == 0 || p < s.out_pixels(); p += step) {
     const Range block{p, std::min(s.out_pixels(), p + step)};
     int64_t listed = -1;
@@ -204,7 +204,7 @@ HWY_INLINE void copy_tile(const Strips& strips,
   }
 }
 
-// One worker's tiles of the transposed product.
+// Computes one worker's tiles of the transposed product.
 HWY_NOINLINE void backward_weight_strips_tiles(const Conv2dBackward<float>& op,
                                                const Strips& strips,
                                                Range tiles,

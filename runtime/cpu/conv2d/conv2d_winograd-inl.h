@@ -1,5 +1,5 @@
-// The transforms of Winograd's convolutions (conv2d_winograd.h), compiled once per instruction set
-// (include it only from a .cc file that Highway's foreach_target.h includes repeatedly).
+// The transforms of Winograd's convolutions (conv2d_winograd.h). Compiled once per instruction set:
+// include it only from a .cc file that Highway's foreach_target.h includes repeatedly.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_CONV2D_WINOGRAD_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Each applies one of the matrices to a column of vectors at `from`, `step` apart.
+// Each function below applies one of the matrices to a column of vectors at `from`, `step` apart.
 
 // B^T: four pixels to four entries.
 HWY_INLINE void transform_pixels(const Vec* from, size_t step, Vec* to, size_t to_step) {
@@ -114,9 +114,9 @@ HWY_INLINE void transform_product_tile(const Vec* m, Vec* to) {
   for (size_t i = 0; i < 3; ++i) transform_products(half + 4 * i, 1, to + 3 * i, 1);
 }
 
-// Where a tile lies in its image.
-struct TilePlace {
-  HWY_INLINE TilePlace(const WinogradTiles& tiles, int64_t index)
+// Position of a tile: its image, and its first pixel (i, j) in the result.
+struct TilePosition {
+  HWY_INLINE TilePosition(const WinogradTiles& tiles, int64_t index)
       : image(index / tiles.across / tiles.down),
         i(index / tiles.across % tiles.down * 2),
         j(index % tiles.across * 2) {}
@@ -136,14 +136,14 @@ inline HWY_NOINLINE void transform_block_pixels(const Gather& g,
   };
   const int64_t h0 = origin(g.h), w0 = origin(g.w);
   for (int64_t index = range.begin; index < range.end; ++index, to += tile_stride) {
-    const TilePlace place(tiles, index);
-    // Padding is read at the same place over and over.
+    const TilePosition position(tiles, index);
+    // For padding, step 0 reads the same zeros repeatedly.
     const float* pixel[16];
     int64_t step[16];
-    const float* const image = g.a + place.image * g.a_strides.image + channels.begin;
+    const float* const image = g.a + position.image * g.a_strides.image + channels.begin;
     for (int64_t i = 0; i < 4; ++i) {
       for (int64_t j = 0; j < 4; ++j) {
-        const int64_t h = h0 + place.i + i, w = w0 + place.j + j;
+        const int64_t h = h0 + position.i + i, w = w0 + position.j + j;
         const bool inside = h >= 0 && h < g.h.source_extent && w >= 0 && w < g.w.source_extent;
         pixel[4 * i + j] = inside ? image + h * g.a_strides.row + w * g.a_strides.pixel : kPadding;
         step[4 * i + j] = inside ? 1 : 0;

@@ -6,10 +6,11 @@
 #include "runtime/cpu/conv2d/conv2d_gather.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
-// The weights are transformed once. Then each worker takes a block of tiles, transforms its pixels,
-// and, panel by panel of the result's channels, multiplies them by the weights of every entry and
-// transforms the sums back while they are in the cache. If there is but one block of tiles, the
-// weights are transformed where they are needed: they would only go through main memory.
+// The weights are transformed once. Then each worker takes a block of tiles and transforms its
+// pixels. Panel by panel of the result's channels, it multiplies them by the weights of every entry
+// and transforms the sums back while they are in the cache. If each worker has only one block of
+// tiles, it transforms the weights itself when they are needed: shared ones would make a round trip
+// through main memory.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/conv2d/conv2d_winograd.cc"
@@ -47,20 +48,21 @@ HWY_NOINLINE void transform_some_weights(
   }
 }
 
-// Where a tile's first result lies.
-HWY_INLINE int64_t result_offset(const Gather& g, const TilePlace& place) {
-  return place.image * g.c_strides.image + place.i * g.c_strides.row + place.j * g.c_strides.pixel;
+// Offset of a tile's first result.
+HWY_INLINE int64_t result_offset(const Gather& g, const TilePosition& position) {
+  return position.image * g.c_strides.image + position.i * g.c_strides.row +
+         position.j * g.c_strides.pixel;
 }
 
-// Fetches what will be added to the results of some tiles, which lie apart, so that the processor
-// does not see them coming. (Inline: a call that does nothing else the compiler leaves out.)
+// Prefetches the residual of some tiles. Its rows are far apart, so the hardware prefetcher does
+// not predict them. (Inline, because the compiler removes a call that does nothing else.)
 HWY_INLINE void prefetch_residual(const Gather& g, Range range, int64_t column, int64_t columns) {
   const WinogradTiles tiles(g);
   for (int64_t index = range.begin; index < range.end; ++index) {
-    const TilePlace place(tiles, index);
-    const float* const first = g.epilogue.residual + result_offset(g, place) + column;
-    for (int64_t i = 0; i < std::min<int64_t>(2, g.h.pixels - place.i); ++i) {
-      for (int64_t j = 0; j < std::min<int64_t>(2, g.w.pixels - place.j); ++j) {
+    const TilePosition position(tiles, index);
+    const float* const first = g.epilogue.residual + result_offset(g, position) + column;
+    for (int64_t i = 0; i < std::min<int64_t>(2, g.h.pixels - position.i); ++i) {
+      for (int64_t j = 0; j < std::min<int64_t>(2, g.w.pixels - position.j); ++j) {
         const float* const pixel = first + i * g.c_strides.row + j * g.c_strides.pixel;
         for (int64_t k = 0; k < columns; k += 16) __builtin_prefetch(pixel + k, 0, 2);
       }
@@ -68,7 +70,7 @@ HWY_INLINE void prefetch_residual(const Gather& g, Range range, int64_t column, 
   }
 }
 
-// Transforms the sums back, makes results of them and stores these.
+// Transforms the sums back, applies the epilogue and stores the results.
 template <Activation kKind>
 HWY_INLINE void finish_tiles(const Gather& g,
                              const WinogradScratch& scratch,
@@ -79,9 +81,9 @@ HWY_INLINE void finish_tiles(const Gather& g,
   const WinogradTiles tiles(g);
   const size_t width = round_up(columns, kVecLanes);
   for (int64_t index = range.begin; index < range.end; ++index, sums += width) {
-    const TilePlace place(tiles, index);
-    const int64_t first = result_offset(g, place) + column;
-    const bool below = place.i + 1 < g.h.pixels, right = place.j + 1 < g.w.pixels;
+    const TilePosition position(tiles, index);
+    const int64_t first = result_offset(g, position) + column;
+    const bool below = position.i + 1 < g.h.pixels, right = position.j + 1 < g.w.pixels;
     for_each_vector(columns, [&](size_t n, auto access) HWY_ATTR {
       Vec entries[kEntries], results[4];
       HWY_UNROLL(16)
@@ -90,7 +92,7 @@ HWY_INLINE void finish_tiles(const Gather& g,
       }
       transform_sum_tile(entries, results);
       const int64_t at = first + static_cast<int64_t>(n);
-      // What lies beyond the image takes a residual that is there, and is not stored.
+      // Results beyond the image use a residual within it, and are not stored.
       const int64_t all[4] = {at,
                               right ? at + g.c_strides.pixel : at,
                               below ? at + g.c_strides.row : at,
@@ -146,7 +148,7 @@ HWY_INLINE void multiply_entry(const float* pixels,
   }
 }
 
-// Where the transformed weights of a panel begin.
+// Offset of the transformed weights of a panel.
 HWY_INLINE int64_t panel_begin(const Gather& g, int64_t column) {
   return column / kPanel * kEntries * (g.depth * kPanel + kEntryGap);
 }
@@ -161,8 +163,8 @@ struct WorkerScratch {
   float *pixels, *product, *packed, *weights;
 };
 
-// Fetches the weights of the channels from k on, or of the next panel where there are none, in so
-// many steps. Not as they are packed but as they lie: rows of all taps for each output or channel.
+// Prefetches the weights of the channels from k on, or of the next panel if none are left, in
+// `steps` steps. Reads the unpacked weights: rows of all taps for each output or channel.
 HWY_INLINE Prefetcher prefetch_weights(
     const Gather& g, int64_t k, int64_t depth, int64_t column, int64_t end, size_t steps) {
   if (k >= g.depth) k = 0, column += kPanel;
@@ -174,7 +176,8 @@ HWY_INLINE Prefetcher prefetch_weights(
                       : Prefetcher(taps.at(k * 9, column), depth * 9, columns, steps);
 }
 
-// A block of tiles x some columns of the result. `weights`: all, transformed; or null.
+// Computes a block of tiles x some columns of the result. `weights`: all weights, transformed; or
+// null.
 HWY_NOINLINE void multiply_tile_block(const Gather& g,
                                       const WinogradScratch& sizes,
                                       Range range,
@@ -183,7 +186,7 @@ HWY_NOINLINE void multiply_tile_block(const Gather& g,
                                       WorkerScratch scratch) {
   transform_block_pixels(
       g, range, Range{0, g.depth}, scratch.pixels, sizes.pixels_entry, sizes.pixel_stride);
-  const int64_t step = weights == nullptr ? WinogradScratch::kFewTilesDepth : g.depth;
+  const int64_t step = weights == nullptr ? WinogradScratch::kSingleBlockDepth : g.depth;
   for (int64_t n = columns.begin; n < columns.end; n += kPanel) {
     const int64_t some_columns = std::min<int64_t>(columns.end - n, kPanel);
     const int64_t width = round_up(some_columns, kVecLanes);
@@ -225,7 +228,7 @@ HWY_NOINLINE void multiply_tile_block(const Gather& g,
   }
 }
 
-// One worker's share of the transformed weights.
+// Transforms one worker's share of the weights.
 HWY_NOINLINE void transform_shared_weights(
     const Gather& g, int64_t worker, int64_t workers, float* packed, float* weights) {
   const int64_t chunks = ceil_div(g.depth, kWeightChunk);
@@ -248,7 +251,7 @@ void winograd_all(const Gather& g, float* workspace) {
   const auto scratch = [&](int64_t worker) {
     return WorkerScratch(sizes, workspace + sizes.shared_weights + worker * sizes.worker);
   };
-  if (!sizes.few_tiles) {
+  if (!sizes.single_block) {
     for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
       transform_shared_weights(g, worker, grid.workers(), scratch(worker).packed, workspace);
     });
@@ -260,7 +263,7 @@ void winograd_all(const Gather& g, float* workspace) {
                           sizes,
                           Range{index, std::min(tiles.end, index + kTileBlock)},
                           share(g.columns, kMaxPanel, worker % grid.columns, grid.columns),
-                          sizes.few_tiles ? nullptr : workspace,
+                          sizes.single_block ? nullptr : workspace,
                           scratch(worker));
     }
   });

@@ -1,13 +1,30 @@
 #pragma once
 // Winograd's convolutions F(2x2, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural
-// Networks", 2015): a 3x3 kernel with stride 1 over tiles of 2x2 results. A tile d of 4x4 pixels
-// and the kernel g are transformed, multiplied entry by entry with sums over the channels, and
-// transformed back:
+// Networks", 2015), for 3x3 kernels with stride 1.
 //
-//   y = A^T [ sum over channels of (G g G^T) (B^T d B) ] A
+// The result is cut into tiles of 2x2. A tile y depends on a tile d of 4x4 pixels and on the kernel
+// g (3x3):
 //
-// which takes 16 multiplications a channel for four results instead of 36. The sums over the
-// channels are sixteen matrix products, tiles x channels by channels x outputs: one for each entry.
+//   y = A^T [ sum over channels of (G g G^T) . (B^T d B) ] A      (. multiplies entry by entry)
+//
+//         1  0 -1  0          1    0    0
+//   B^T = 0  1  1  0      G = 1/2  1/2  1/2      A^T = 1  1  1  0
+//         0 -1  1  0          1/2 -1/2  1/2            0  1 -1 -1
+//         0  1  0 -1          0    0    1
+//
+// Transformed tiles have 16 entries, so four results take 16 multiplications per channel, not 36.
+// For each entry e, the sum over the channels is a matrix product, so there are sixteen of them:
+//
+//   product[e] (tiles, outputs) = pixels[e] (tiles, channels) weights[e] (channels, outputs)
+//
+// The transforms use only additions and factors of 1/2, but their results are rounded, so the bits
+// differ from those of a direct convolution. The invariant is that each entry's sum over the
+// channels is one chain in increasing order (gemm.h), and that every transform has one fixed order
+// of operations. Then the bits depend neither on the blocks of tiles, nor on the threads, nor on
+// whether weights are transformed once for all workers or by each worker as needed.
+//
+// Blocks of kTileBlock tiles are transformed and multiplied at a time, panel by panel of the
+// outputs, so that a panel's sixteen products are transformed back while they are in the cache.
 
 #include <algorithm>
 #include <cstdint>
@@ -21,18 +38,18 @@ namespace lockstep::cpu {
 constexpr int64_t kEntries = 16;      // of a transformed tile
 constexpr int64_t kTileBlock = 48;    // tiles transformed and multiplied at a time
 constexpr int64_t kWeightChunk = 36;  // channels whose weights are transformed at a time
-// Tiles at a time for the gradient of the weights: as many as a second-level cache has room for
-// their transformed gradients.
+// Tiles at a time for the gradient of the weights: as many as a second-level cache can hold
+// transformed gradients for.
 constexpr int64_t weight_tile_block(int64_t outputs) {
   return std::clamp<int64_t>(12288 / outputs / kRowUnit * kRowUnit, 48, 96);
 }
-// Floats between the entries of a tile, or of weights, beyond their size, which is often a multiple
-// of a page: all entries would compete for the same cache lines.
+// Extra floats between the entries of a tile, or of weights. Without them, the distance is often a
+// multiple of the page size, and all entries would compete for the same cache lines.
 constexpr int64_t kEntryGap = 16;
 
-// Whether a convolution is computed this way: with fewer channels the transforms cost as much as
-// they save. Depends on nothing that leaves the results' bits alone, nor on the batch: an image's
-// results do not depend on how many others there are.
+// Whether a convolution is computed this way. With fewer channels, the transforms cost as much as
+// they save. Depends neither on the number of threads nor on the batch: an image's results do not
+// depend on how many others there are.
 inline bool uses_winograd(const Conv2dShape& s) {
   return s.kernel_h == 3 && s.kernel_w == 3 && s.stride_h == 1 && s.stride_w == 1 &&
          s.dilation_h == 1 && s.dilation_w == 1 && s.groups == 1 && s.channels >= 32 &&
@@ -49,47 +66,47 @@ struct WinogradTiles {
       : down(ceil_div(g.h.pixels, 2)),
         across(ceil_div(g.w.pixels, 2)),
         count(g.images * down * across) {}
-  int64_t down, across;  // of an image
+  int64_t down, across;  // per image
   int64_t count;
 };
 
-// Panels [entry][row][column] and a gap after each entry, for any width of the panels.
+// Number of floats in panels [entry][row][column] with a gap after each entry, for any width.
 constexpr int64_t panels_floats(int64_t rows, int64_t columns) {
   return kEntries * (rows + kEntryGap / 2) * round_up(columns, kMaxPanel);
 }
 
-// How the work is shared out, and where things lie in the workspace; sizes in floats. Strides are
-// such that the rows of a product do not compete for the same cache lines either.
+// The division of the work, and the layout of the workspace; sizes in floats. The strides are
+// chosen so that the rows of a product do not compete for the same cache lines either.
 struct WinogradScratch {
   WinogradScratch(const Gather& g, int threads)
       : grid(arrange_workers(threads, WinogradTiles(g).count, g.columns, kEntries * g.depth)),
-        few_tiles(grid.most_rows(WinogradTiles(g).count) <= kTileBlock),
+        single_block(grid.max_rows(WinogradTiles(g).count) <= kTileBlock),
         pixel_stride(round_up(g.depth, 16) + 16),
         pixels_entry(kTileBlock * pixel_stride + kEntryGap),
         product_entry(kTileBlock * kMaxPanel + kEntryGap),
-        shared_weights(few_tiles ? 0 : panels_floats(g.depth, g.columns)),
+        shared_weights(single_block ? 0 : panels_floats(g.depth, g.columns)),
         packed(round_up(9 * kWeightChunk * kMaxPanel + 16, 16)),
-        weights(few_tiles ? panels_floats(kFewTilesDepth, kMaxPanel) : 0),
+        weights(single_block ? panels_floats(kSingleBlockDepth, kMaxPanel) : 0),
         worker(kEntries * (pixels_entry + product_entry) + packed + weights) {
-    if (!few_tiles) grid = {grid.workers(), 1};
+    if (!single_block) grid = {grid.workers(), 1};
   }
 
   int64_t bytes() const {
     return (shared_weights + grid.workers() * worker) * static_cast<int64_t>(sizeof(float));
   }
 
-  // Channels of a panel whose weights are transformed before they are multiplied, where each worker
-  // has but one block of tiles.
-  static constexpr int64_t kFewTilesDepth = 4 * kWeightChunk;
+  // Channels of a panel whose weights are transformed before they are multiplied, if each worker
+  // has only one block of tiles.
+  static constexpr int64_t kSingleBlockDepth = 4 * kWeightChunk;
 
-  WorkerGrid grid;  // over tiles x columns
-  bool few_tiles;
+  WorkerGrid grid;         // over tiles x columns
+  bool single_block;       // each worker has at most one block of tiles
   int64_t pixel_stride;    // between the transformed pixels of two tiles
   int64_t pixels_entry;    // between the entries of transformed pixels
   int64_t product_entry;   // between the entries of a product, (tiles, a panel's columns)
   int64_t shared_weights;  // transformed: [panel][entry][channel][column]
-  int64_t packed;          // some weights as they are packed before: [tap][channel][column]
-  int64_t weights;         // a worker's own transformed weights: [entry][channel][column]
+  int64_t packed;          // a few unpacked weights: [tap][channel][column]
+  int64_t weights;         // a worker's private transformed weights: [entry][channel][column]
   int64_t worker;
 };
 
@@ -101,33 +118,33 @@ struct WinogradScratch {
 struct WinogradWeightScratch {
   WinogradWeightScratch(const Conv2dShape& s, int threads)
       : grid(arrange_workers(threads, s.outputs, s.channels, kEntries * WinogradTiles(s).count)),
-        gradient_stride(round_up(grid.most_rows(s.outputs), 16) + 16),
-        block(weight_tile_block(grid.most_rows(s.outputs))),
+        gradient_stride(round_up(grid.max_rows(s.outputs), 16) + 16),
+        block(weight_tile_block(grid.max_rows(s.outputs))),
         gradients_entry(block * gradient_stride + kEntryGap),
         pixels_entry(block * kMaxPanel + kEntryGap),
-        few_tiles(WinogradTiles(s).count <= block),
-        products(few_tiles ? 0 : panels_floats(s.outputs, s.channels)),
-        few_products(few_tiles ? panels_floats(kFewTilesOutputs, kMaxPanel) : 0),
-        worker(kEntries * (gradients_entry + pixels_entry) + few_products) {}
+        single_block(WinogradTiles(s).count <= block),
+        products(single_block ? 0 : panels_floats(s.outputs, s.channels)),
+        block_products(single_block ? panels_floats(kSingleBlockOutputs, kMaxPanel) : 0),
+        worker(kEntries * (gradients_entry + pixels_entry) + block_products) {}
 
   int64_t bytes() const {
     return (products + grid.workers() * worker) * static_cast<int64_t>(sizeof(float));
   }
 
-  static constexpr int64_t kFewTilesOutputs = 96;  // multiplied and transformed at a time
+  static constexpr int64_t kSingleBlockOutputs = 96;  // multiplied and transformed at a time
 
   WorkerGrid grid;          // over outputs x channels
   int64_t gradient_stride;  // between the transformed gradients of two tiles
   int64_t block;            // tiles transformed and multiplied at a time
   int64_t gradients_entry;  // between the entries of transformed gradients
   int64_t pixels_entry;     // between the entries of a panel of transformed pixels
-  bool few_tiles;           // one block, whose products are complete at once
+  bool single_block;        // one block of tiles, whose products are complete at once
   int64_t products;         // [panel of channels][entry][output][channel]
-  int64_t few_products;     // or a worker's, of some outputs
+  int64_t block_products;   // or one worker's products, of some outputs
   int64_t worker;
 };
 
-// d_weight of a shape that uses_winograd().
+// Computes d_weight of a shape for which uses_winograd() is true.
 void winograd_backward_weight(const Conv2dBackward<float>& op);
 
 // Computes a Gather whose kernel is 3x3, with stride 1.

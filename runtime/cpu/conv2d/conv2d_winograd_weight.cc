@@ -5,9 +5,10 @@
 #include "runtime/cpu/conv2d/conv2d_winograd.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
-// Each worker has a rectangle of outputs x channels, and walks over all tiles, block by block: it
-// transforms the gradients of its outputs, then, panel by panel, the pixels of its channels, and
-// adds to the products of every entry. In the end it transforms these.
+// The gradient of the weights by Winograd's transforms. Each worker has a rectangle of outputs x
+// channels and walks over all tiles, block by block. It transforms the gradients of its outputs,
+// then, panel by panel, the pixels of its channels, and adds to the products of every entry. At the
+// end it transforms the products.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/conv2d/conv2d_winograd_weight.cc"
@@ -30,10 +31,10 @@ HWY_NOINLINE void transform_block_gradients(const Gather& g,
                                             float* to) {
   const WinogradTiles tiles(g);
   for (int64_t index = range.begin; index < range.end; ++index, to += scratch.gradient_stride) {
-    const TilePlace place(tiles, index);
-    const float* const from = d_y + place.image * strides.image + place.i * strides.row +
-                              place.j * strides.pixel + outputs.begin;
-    const bool below = place.i + 1 < g.h.pixels, right = place.j + 1 < g.w.pixels;
+    const TilePosition position(tiles, index);
+    const float* const from = d_y + position.image * strides.image + position.i * strides.row +
+                              position.j * strides.pixel + outputs.begin;
+    const bool below = position.i + 1 < g.h.pixels, right = position.j + 1 < g.w.pixels;
     const Vec zero = hn::Zero(F32());
     for_each_vector(outputs.size(), [&](size_t n, auto access) HWY_ATTR {
       Vec gradients[4], entries[kEntries];
@@ -139,16 +140,16 @@ struct Rectangle {
   Range outputs, channels;
 };
 
-// If there is but one block of tiles: its products are transformed while they are in the cache.
-HWY_NOINLINE void backward_weight_few_tiles(const Conv2dBackward<float>& op,
-                                            const WinogradWeightScratch& sizes,
-                                            Rectangle part,
-                                            int64_t c,
-                                            size_t tiles,
-                                            const float* gradients,
-                                            const float* pixels,
-                                            float* products) {
-  constexpr int64_t kStep = WinogradWeightScratch::kFewTilesOutputs;
+// For a single block of tiles: transforms the products while they are in the cache.
+HWY_NOINLINE void backward_weight_single_block(const Conv2dBackward<float>& op,
+                                               const WinogradWeightScratch& sizes,
+                                               Rectangle part,
+                                               int64_t c,
+                                               size_t tiles,
+                                               const float* gradients,
+                                               const float* pixels,
+                                               float* products) {
+  constexpr int64_t kStep = WinogradWeightScratch::kSingleBlockOutputs;
   const int64_t columns = std::min<int64_t>(part.channels.end - c, kPanel);
   const size_t width = round_up(columns, kVecLanes);
   const ProductPanel panel{products, kStep * width + kEntryGap, width};
@@ -170,7 +171,7 @@ HWY_NOINLINE void backward_weight_rectangle(const Conv2dBackward<float>& op,
   const auto [outputs, channels] = part;
   float* const gradients = scratch;
   float* const pixels = gradients + kEntries * sizes.gradients_entry;
-  float* const few_products = pixels + kEntries * sizes.pixels_entry;
+  float* const block_products = pixels + kEntries * sizes.pixels_entry;
   const PixelStrides strides = pixel_strides(s.out_height(), s.out_width(), s.outputs);
   const int64_t count = WinogradTiles(g).count;
   // The products of this worker's outputs and of the panel that begins at channel c.
@@ -181,7 +182,7 @@ HWY_NOINLINE void backward_weight_rectangle(const Conv2dBackward<float>& op,
                         static_cast<size_t>(entry),
                         static_cast<size_t>(width)};
   };
-  // At least one block, which sets the products to zero where there are no outputs at all.
+  // At least one block, which sets the products to zero even if there are no outputs at all.
   for (int64_t begin = 0; begin == 0 || begin < count; begin += sizes.block) {
     const Range range{begin, std::min(count, begin + sizes.block)};
     transform_block_gradients(g, op.d_y, strides, sizes, range, outputs, gradients);
@@ -189,16 +190,16 @@ HWY_NOINLINE void backward_weight_rectangle(const Conv2dBackward<float>& op,
       const int64_t columns = std::min<int64_t>(channels.end - c, kPanel);
       const int64_t width = round_up(columns, kVecLanes);
       transform_block_pixels(g, range, Range{c, c + columns}, pixels, sizes.pixels_entry, width);
-      if (sizes.few_tiles) {
-        backward_weight_few_tiles(
-            op, sizes, part, c, range.size(), gradients, pixels, few_products);
+      if (sizes.single_block) {
+        backward_weight_single_block(
+            op, sizes, part, c, range.size(), gradients, pixels, block_products);
         continue;
       }
       add_products(
           sizes, gradients, pixels, range.size(), outputs.size(), begin > 0, panel_of(c, width));
     }
   }
-  for (int64_t c = channels.begin; c < channels.end && !sizes.few_tiles; c += kPanel) {
+  for (int64_t c = channels.begin; c < channels.end && !sizes.single_block; c += kPanel) {
     const int64_t columns = std::min<int64_t>(channels.end - c, kPanel);
     const ProductPanel panel = panel_of(c, round_up(columns, kVecLanes));
     finish_panel(op, panel.data, panel.entry_stride, outputs, c, columns);

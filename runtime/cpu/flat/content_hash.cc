@@ -9,7 +9,7 @@
 namespace lockstep::cpu {
 
 ContentHash content_hash(const float* x, int64_t n, uint64_t first_index) {
-  std::atomic<uint64_t> sum = 0, not_finite = 0;  // of integers: any order gives the same
+  std::atomic<uint64_t> sum = 0, not_finite = 0;  // integers, so their order does not matter
   parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
     uint64_t mixed = 0, bad = 0;
     for (int64_t i = begin; i < end; ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// The hash of weights (runtime/base/content_hash.h), fast.
+// The hash of weights (runtime/base/content_hash.h), vectorised and multi-threaded.
 
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace lockstep::cpu {
 
-// The hash over n floats, the first of which is number `first_index`.
+// Returns the hash over n floats, the first of which has index `first_index` in the whole array.
 ContentHash content_hash(const float* x, int64_t n, uint64_t first_index);
 
 }  // namespace lockstep::cpu

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "runtime/base/bit_sum.h"
+#include "runtime/base/bit_checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
@@ -14,14 +14,14 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-// Plain loops around the updates of one element, which the compiler turns into vectors of each
-// instruction set: so the arithmetic exists once, and the vector code cannot differ from it. The
-// loops are bound by memory.
+// Plain loops around the updates of one element, which the compiler vectorises for each instruction
+// set. So the arithmetic exists once, and the vector code cannot differ from it. The loops are
+// bound by memory bandwidth.
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// The bits of an array, summed while its elements are in registers.
+// Bit checksums of an array, added up while its elements are in registers.
 template <bool kSummed>
 struct SumBits {
   uint32_t read = 0, written = 0;
@@ -33,25 +33,25 @@ struct SumBits {
   HWY_INLINE void add_written(T value) {
     if constexpr (kSummed) written += bits_of(value);
   }
-  void add_to(ArraySums& sums, bool writes) const {
-    sums.read += read;
-    sums.written += writes ? written : read;
+  void add_to(ArrayChecksums& checksums, bool writes) const {
+    checksums.read += read;
+    checksums.written += writes ? written : read;
   }
 };
 
-// What rounds the moments of elements that follow each other.
+// Stochastic rounding of the moments of consecutive elements.
 struct RoundingOf {
   RoundingKey key;
   uint32_t first_element = 0;
 };
 
-// Elements of arrays. GCC makes no vectors of loops that copy structs.
+// Access to elements of arrays. GCC does not vectorise loops that copy structs.
 HWY_INLINE float element(const float* x, int64_t i) { return x[i]; }
 HWY_INLINE BFloat16 element(const BFloat16* x, int64_t i) { return {x[i].bits}; }
 HWY_INLINE void set_element(float value, float* x, int64_t i) { x[i] = value; }
 HWY_INLINE void set_element(BFloat16 value, BFloat16* x, int64_t i) { x[i].bits = value.bits; }
 
-// A float as it is stored, by 16 random bits.
+// A float as a stored moment, rounded with 16 random bits.
 template <typename Moment>
 HWY_INLINE Moment as_moment(float value, uint32_t random) {
   if constexpr (std::is_same_v<Moment, float>) {
@@ -61,7 +61,7 @@ HWY_INLINE Moment as_moment(float value, uint32_t random) {
   }
 }
 
-// An element is read once, updated and written once.
+// Each element is read once, updated and written once.
 template <bool kSummed, typename Update, typename Moment>
 void update_by(const Update& update,
                float* HWY_RESTRICT gradients,
@@ -70,7 +70,7 @@ void update_by(const Update& update,
                Moment* HWY_RESTRICT second_moments,
                const RoundingOf& rounding,
                int64_t n,
-               SliceSums& sums) {
+               SliceChecksums& checksums) {
   const Update u = update;
   SumBits<kSummed> of_g, of_p, of_m, of_v;
   const RoundingOf r = rounding;
@@ -98,10 +98,10 @@ void update_by(const Update& update,
   };
   const auto finish = [&] {
     if constexpr (!kSummed) return;
-    of_g.add_to(sums.gradients, kWritesGradient<Update>);
-    of_p.add_to(sums.parameters, kWritesParameter<Update>);
-    of_m.add_to(sums.first_moment, true);
-    of_v.add_to(sums.second_moment, true);
+    of_g.add_to(checksums.gradients, kWritesGradient<Update>);
+    of_p.add_to(checksums.parameters, kWritesParameter<Update>);
+    of_m.add_to(checksums.first_moment, true);
+    of_v.add_to(checksums.second_moment, true);
   };
   if constexpr (kTakesTwoMoments<Update>) {
     for (int64_t i = 0; i < n; ++i) {
@@ -143,17 +143,18 @@ void update_part(const OptimizerUpdate& update,
                  const RoundingKey& key,
                  int64_t begin,
                  int64_t n,
-                 SliceSums* sums) {
+                 SliceChecksums* checksums) {
   const auto at = [&](void* moments) {
     return moments == nullptr ? nullptr : static_cast<Moment*>(moments) + begin;
   };
   Moment *const first = at(s.first_moment), *const second = at(s.second_moment);
   const RoundingOf rounding = {key, s.first_element + static_cast<uint32_t>(begin)};
-  SliceSums none;
+  SliceChecksums none;
   const auto run = [&](const auto& chosen) {
     float *const g = s.gradients + begin, *const p = s.parameters + begin;
-    if (sums == nullptr) return update_by<false>(chosen, g, p, first, second, rounding, n, none);
-    update_by<true>(chosen, g, p, first, second, rounding, n, *sums);
+    if (checksums == nullptr)
+      return update_by<false>(chosen, g, p, first, second, rounding, n, none);
+    update_by<true>(chosen, g, p, first, second, rounding, n, *checksums);
   };
 #define LOCKSTEP_RUN(Config, Update) \
   if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
@@ -166,16 +167,17 @@ void update_part(const OptimizerUpdate& update,
 #undef LOCKSTEP_RUN
 }
 
-// Elements [begin, begin + n) of the slice; their bits are added to `sums`, null: they are not.
+// Updates elements [begin, begin + n) of the slice and adds their bits to `checksums`, unless it is
+// null.
 void update_kernel(const OptimizerUpdate& update,
                    const OptimizerSlice& slice,
                    const RoundingKey& key,
                    int64_t begin,
                    int64_t n,
-                   SliceSums* sums) {
+                   SliceChecksums* checksums) {
   if (slice.moment_dtype == DType::kF32)
-    return update_part<float>(update, slice, key, begin, n, sums);
-  update_part<BFloat16>(update, slice, key, begin, n, sums);
+    return update_part<float>(update, slice, key, begin, n, checksums);
+  update_part<BFloat16>(update, slice, key, begin, n, checksums);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -188,23 +190,23 @@ HWY_EXPORT(update_kernel);
 
 namespace {
 
-// Takes the cache lines of n floats for writing.
+// Prefetches the cache lines of n floats for writing.
 void prefetch_for_writing(const float* from, int64_t n) {
   constexpr int64_t kLine = 16;  // floats
   for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(from + i, 1, 3);
 }
 
-// Adds what one thread has summed to what all have.
-void add_atomically(const SliceSums& mine, SliceSums& sums) {
+// Adds one thread's checksums to those of all threads.
+void add_atomically(const SliceChecksums& mine, SliceChecksums& checksums) {
   const auto add = [](uint32_t value, uint32_t& to) {
     std::atomic_ref(to).fetch_add(value, std::memory_order_relaxed);
   };
-  for (ArraySums SliceSums::*array : {&SliceSums::gradients,
-                                      &SliceSums::parameters,
-                                      &SliceSums::first_moment,
-                                      &SliceSums::second_moment}) {
-    add((mine.*array).read, (sums.*array).read);
-    add((mine.*array).written, (sums.*array).written);
+  for (ArrayChecksums SliceChecksums::*array : {&SliceChecksums::gradients,
+                                                &SliceChecksums::parameters,
+                                                &SliceChecksums::first_moment,
+                                                &SliceChecksums::second_moment}) {
+    add((mine.*array).read, (checksums.*array).read);
+    add((mine.*array).written, (checksums.*array).written);
   }
 }
 
@@ -218,14 +220,14 @@ bool has_moments(const Update&, const OptimizerSlice& slice) {
 
 }  // namespace
 
-// One array is written that may be memory that other ranks of the node have read, as they read
-// parameters that they share. A store to a line that is in another core's cache takes a trip there,
-// and stores wait for each other; so every block but the first is taken for writing under the block
-// before it, many trips at a time.
+// One of the written arrays may be memory that other ranks of the node have read: the parameters
+// that they share. A store to a cache line that another core holds needs a round trip, and stores
+// wait for each other. So every block but the first is prefetched for writing while the block
+// before it is computed; many round trips are then in flight at once.
 void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice) {
-  // Floats: as many lines as a core can wait for at a time, or so many that adding up a block's sums
-  // is nothing beside it.
-  const int64_t block_elements = slice.sums == nullptr ? 256 : 1024;
+  // Floats. Without checksums: as many lines as a core can wait for at a time. With checksums:
+  // enough that adding up a block's checksums costs nothing in comparison.
+  const int64_t block_elements = slice.checksums == nullptr ? 256 : 1024;
   const float* const written = std::visit(
       [&](const auto& chosen) {
         using Update = std::decay_t<decltype(chosen)>;
@@ -236,20 +238,20 @@ void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice
   const auto kernel = HWY_DYNAMIC_DISPATCH(update_kernel);
   const bool rounds = slice.moment_dtype != DType::kF32;
   const RoundingKey key = rounds ? rounding_key(*slice.rounding, slice.parameter) : RoundingKey();
-  if (slice.sums != nullptr) *slice.sums = {};
+  if (slice.checksums != nullptr) *slice.checksums = {};
   parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    SliceSums mine;
-    SliceSums* const sums = slice.sums == nullptr ? nullptr : &mine;
+    SliceChecksums mine;
+    SliceChecksums* const checksums = slice.checksums == nullptr ? nullptr : &mine;
     for (int64_t block = begin; block < end; block += block_elements) {
       const int64_t next = std::min(block + block_elements, end);
       prefetch_for_writing(written + next, std::min(block_elements, end - next));
-      kernel(update, slice, key, block, next - block, sums);
+      kernel(update, slice, key, block, next - block, checksums);
     }
-    if (sums == nullptr) return;
+    if (checksums == nullptr) return;
     if (end - begin == slice.elements) {
-      *slice.sums = mine;
+      *slice.checksums = mine;
     } else {
-      add_atomically(mine, *slice.sums);
+      add_atomically(mine, *slice.checksums);
     }
   });
 }

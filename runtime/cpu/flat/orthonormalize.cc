@@ -16,12 +16,12 @@
 #define LOCKSTEP_RUNTIME_CPU_ORTHONORMALIZE_CC
 namespace lockstep::cpu {
 
-// What is done with one column, the pivot, once its products with itself and the columns after it
+// How one column, the pivot, is applied once its products with itself and with the columns after it
 // are known.
 struct Elimination {
-  int pivot = -1;                          // -1: none yet
-  double scale = 0;                        // to norm 1
-  double factors[kMostPowerSgdRank] = {};  // of the pivot in each column after it
+  int pivot = -1;                         // -1: none yet
+  double scale = 0;                       // scales the pivot to norm 1
+  double factors[kMaxPowerSgdRank] = {};  // of the pivot in each column after it
 };
 
 }  // namespace lockstep::cpu
@@ -36,7 +36,7 @@ using Doubles = hn::Vec<F64>;
 using HalfF32 = hn::Rebind<float, F64>;
 constexpr int kWideLanes = HWY_LANES(double);
 
-// The first `count` floats of a row, at most a vector of doubles.
+// Loads the first `count` floats of a row, at most a vector of doubles.
 HWY_INLINE Doubles load_wide(const float* from, int count) {
   if constexpr (kWideLanes > 1) {
     if (count < kWideLanes)
@@ -53,7 +53,7 @@ HWY_INLINE void store_wide(Doubles v, float* to, int count) {
   hn::StoreU(narrow, HalfF32(), to);
 }
 
-// Of the columns after the pivot, `count` of them in kVectors vectors.
+// State for the `count` columns after the pivot, in kVectors vectors.
 template <int kVectors>
 struct After {
   Doubles sums[kVectors], factors[kVectors];
@@ -67,8 +67,8 @@ struct After {
     }
   }
 
-  // Takes the pivot off kRows rows and adds up the products. All are read before any is written:
-  // the next row would otherwise wait for the vector just written, which reaches into it.
+  // Subtracts the pivot in kRows rows and adds up the products. All rows are read before any is
+  // written: otherwise the next row would wait for the vector just written, which overlaps it.
   template <int kRows>
   HWY_INLINE void rows(float* left, int rank, const Elimination& step) {
     float* const columns = left + step.pivot + 1;
@@ -110,16 +110,16 @@ HWY_INLINE void eliminate(
   for (int k = 0; k < after.vectors; ++k) hn::StoreU(after.sums[k], F64(), dots + k * kWideLanes);
 }
 
-// Takes the pivot off the columns after it and scales it to norm 1. dots = the products of what
-// becomes the next pivot with itself and with each column after it, over these rows.
+// Subtracts the pivot from the columns after it and scales it to norm 1. dots = the products of the
+// next pivot with itself and with each column after it, over these rows.
 void eliminate_kernel(float* left,  // (rows, rank)
                       int rank,
                       const Elimination& step,
                       int64_t begin,
                       int64_t end,
-                      double* dots) {  // (kMostPowerSgdRank)
+                      double* dots) {  // (kMaxPowerSgdRank)
   if (rank <= kWideLanes) return eliminate<1, 8>(left, rank, step, begin, end, dots);
-  eliminate<kMostPowerSgdRank / kWideLanes, 1>(left, rank, step, begin, end, dots);
+  eliminate<kMaxPowerSgdRank / kWideLanes, 1>(left, rank, step, begin, end, dots);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -130,15 +130,15 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(eliminate_kernel);
 
-// One pass over the rows for each column: it takes one pivot off and finds the products of the
+// One pass over the rows for each column: it subtracts one pivot and computes the products of the
 // next.
 void orthonormalize(float* left, int64_t rows, int rank) {
-  LOCKSTEP_CHECK(rank >= 1 && rank <= kMostPowerSgdRank, "rank = {}", rank);
+  LOCKSTEP_CHECK(rank >= 1 && rank <= kMaxPowerSgdRank, "rank = {}", rank);
   const auto kernel = HWY_DYNAMIC_DISPATCH(eliminate_kernel);
-  constexpr int64_t kMostParts = 64, kLeastRows = 256;
-  const RowParts parts(rows, kMostParts, kLeastRows);
-  double partial[kMostParts][kMostPowerSgdRank];
-  double taken[kMostPowerSgdRank] = {};  // squares of what was taken off each column
+  constexpr int64_t kMaxParts = 64, kMinRows = 256;
+  const RowParts parts(rows, kMaxParts, kMinRows);
+  double partial[kMaxParts][kMaxPowerSgdRank];
+  double taken[kMaxPowerSgdRank] = {};  // squares of what was subtracted from each column
   Elimination step;
   for (; step.pivot < rank; ++step.pivot) {
     for_each_part(parts, rank, [&](int64_t part, int64_t begin, int64_t end) {
@@ -146,7 +146,7 @@ void orthonormalize(float* left, int64_t rows, int rank) {
     });
     const int next = step.pivot + 1;
     if (next == rank) return;
-    double dots[kMostPowerSgdRank] = {};
+    double dots[kMaxPowerSgdRank] = {};
     for (int64_t part = 0; part < parts.count; ++part) {
       for (int k = 0; k < rank - next; ++k) dots[k] += partial[part][k];
     }

@@ -19,28 +19,27 @@
 #define LOCKSTEP_RUNTIME_CPU_POWER_SGD_CC
 namespace lockstep::cpu {
 
-// What goes along the columns of the matrix goes along rows here: of a thin factor (columns, rank)
-// as many rows as fit, turned. It lies on the stack and stays in the second cache. The shape alone
-// fixes how the columns are divided. 4608 of rank 4 fit: a matrix read in two pieces takes half as
-// long again.
+// Some rows of a thin factor (columns, rank), transposed, so that vectors can run along the columns
+// of the matrix. It is on the stack and stays in the second-level cache. Its size depends on the
+// shape alone. 4608 columns of rank 4 fit: reading a matrix in two pieces takes 1.5 times as long.
 struct Panel {
   static constexpr int64_t kElements = 20480;
-  static constexpr int64_t kPadding = 16;  // the widest vectors
+  static constexpr int64_t kPadding = 16;  // floats of the widest vectors
   alignas(64) float at[kElements];         // (rank, stride)
   int rank;
   int64_t width;
-  // More than the width: powers of two would compete for the same lines of the cache.
+  // More than the width: with a power of two, rows would compete for the same cache lines.
   int64_t stride;
 
-  // As many of so many columns as fit, but about as many each time.
+  // The columns of each pass: at most as many as fit, and about equally many in each.
   static int64_t columns_at_once(int64_t columns, int rank) {
-    const int64_t most = (kElements / rank - kPadding) / kPadding * kPadding;
-    const int64_t times = std::max<int64_t>(1, (columns + most - 1) / most);
-    return padded((columns + times - 1) / times);
+    const int64_t max_columns = (kElements / rank - kPadding) / kPadding * kPadding;
+    const int64_t passes = std::max<int64_t>(1, (columns + max_columns - 1) / max_columns);
+    return padded((columns + passes - 1) / passes);
   }
   static int64_t padded(int64_t columns) { return (columns + kPadding - 1) / kPadding * kPadding; }
-  void take(int of_rank, int64_t columns) {
-    rank = of_rank;
+  void set_shape(int new_rank, int64_t columns) {
+    rank = new_rank;
     width = columns;
     stride = padded(columns) + kPadding;
   }
@@ -70,8 +69,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Calls body(first, count) for the columns of a thin factor, at most four at once, as many as
-// registers hold; `count` is a constant.
+// Calls body(first, count) for groups of at most four columns of a thin factor, as many as
+// registers hold; `count` is a compile-time constant.
 template <typename Body>
 HWY_INLINE void for_each_group(int rank, Body&& body) {
   int first = 0;
@@ -84,7 +83,7 @@ HWY_INLINE void for_each_group(int rank, Body&& body) {
   }
 }
 
-// The sum of a vector's lanes by the tree of RowSum, without a way through memory.
+// Sums a vector's lanes by the tree of RowSum, without a round trip through memory.
 template <typename D>
 HWY_INLINE float fold([[maybe_unused]] D d, hn::Vec<D> v) {
 #if HWY_TARGET != HWY_SCALAR
@@ -102,7 +101,7 @@ HWY_INLINE float fold(Vec (&parts)[kParts]) {
   return fold(F32(), parts[0]);
 }
 
-// `left` = or += kRows rows of the matrix by kCount columns of the panel.
+// `left` = or += kRows rows of the matrix times kCount columns of the panel.
 template <int kRows, int kCount>
 HWY_INLINE void left_tile(const float* matrix,  // (kRows, columns)
                           int64_t columns,
@@ -143,7 +142,7 @@ HWY_INLINE void left_tile(const float* matrix,  // (kRows, columns)
   }
 }
 
-// Sums that stay in registers: of AVX2 there are 16, which hold half as much each.
+// Rows whose sums stay in registers. AVX2 has only 16 registers, of half the width.
 constexpr int kLeftRows = kParts == 1 ? 4 : 1;
 
 void left_kernel(const float* matrix,
@@ -153,11 +152,11 @@ void left_kernel(const float* matrix,
                  int64_t begin,
                  int64_t end) {
   const int64_t columns = shape.columns;
-  const int64_t most = Panel::columns_at_once(columns, shape.rank);
+  const int64_t max_columns = Panel::columns_at_once(columns, shape.rank);
   const int rank = shape.rank;
   Panel panel;
-  for (int64_t first = 0; first < columns; first += most) {
-    panel.take(rank, std::min(most, columns - first));
+  for (int64_t first = 0; first < columns; first += max_columns) {
+    panel.set_shape(rank, std::min(max_columns, columns - first));
     panel.load(right + first * rank);
     const auto rows = [&](int64_t row, auto count) HWY_ATTR {
       for_each_group(rank, [&](int k, auto ranks) HWY_ATTR {
@@ -172,10 +171,10 @@ void left_kernel(const float* matrix,
   }
 }
 
-constexpr int kRightRows = kParts == 1 ? 4 : 2;  // whose part of `left` stays in registers
-constexpr int64_t kPanelRows = 512;  // added up before they meet the sums of those before
+constexpr int kRightRows = kParts == 1 ? 4 : 2;  // rows whose part of `left` stays in registers
+constexpr int64_t kPanelRows = 512;  // added up before they are added to the sums of earlier rows
 
-// sums += kRows rows of the matrix, each by its own numbers of `left`.
+// sums += kRows rows of the matrix, each times its row of `left`.
 template <int kRows, int kCount>
 HWY_INLINE void right_rows(const float* matrix,  // (kRows, columns)
                            int64_t columns,
@@ -207,7 +206,7 @@ HWY_INLINE void right_rows(const float* matrix,  // (kRows, columns)
   });
 }
 
-// total = the sums over `rows` rows, of the columns that it has room for.
+// total = the sums over `rows` rows, for the columns of the panel.
 void right_kernel(const float* matrix,  // (rows, columns)
                   const float* left,    // (rows, rank)
                   int64_t rows,
@@ -215,7 +214,7 @@ void right_kernel(const float* matrix,  // (rows, columns)
                   Panel& total) {
   const int rank = total.rank;
   Panel rest;
-  rest.take(rank, total.width);
+  rest.set_shape(rank, total.width);
   for (int64_t begin = 0; begin == 0 || begin < rows; begin += kPanelRows) {
     Panel& sums = begin == 0 ? total : rest;
     sums.clear();
@@ -233,7 +232,7 @@ void right_kernel(const float* matrix,  // (rows, columns)
   }
 }
 
-// A row of the matrix = or += kCount columns of `left` and the panel.
+// A row of the matrix = or += kCount columns of `left` times the panel.
 template <int kCount>
 HWY_INLINE void product_row(const float* left, const Panel& panel, int first, float* matrix) {
   Vec factors[kCount];
@@ -258,10 +257,10 @@ void product_kernel(const float* left,
                     int64_t begin,
                     int64_t end) {
   const int64_t columns = shape.columns;
-  const int64_t most = Panel::columns_at_once(columns, shape.rank);
+  const int64_t max_columns = Panel::columns_at_once(columns, shape.rank);
   Panel panel;
-  for (int64_t first = 0; first < columns; first += most) {
-    panel.take(shape.rank, std::min(most, columns - first));
+  for (int64_t first = 0; first < columns; first += max_columns) {
+    panel.set_shape(shape.rank, std::min(max_columns, columns - first));
     panel.load(right + first * shape.rank);
     for (int64_t row = begin; row < end; ++row) {
       for_each_group(shape.rank, [&](int k, auto ranks) HWY_ATTR {
@@ -292,7 +291,7 @@ HWY_EXPORT(subtract_kernel);
 namespace {
 
 void check_rank(int rank) {
-  LOCKSTEP_CHECK(rank >= 1 && rank <= kMostPowerSgdRank, "rank = {}", rank);
+  LOCKSTEP_CHECK(rank >= 1 && rank <= kMaxPowerSgdRank, "rank = {}", rank);
 }
 
 }  // namespace
@@ -314,13 +313,14 @@ void power_sgd_right(const float* matrix,
                      float* right) {
   check_rank(shape.rank);
   const auto kernel = HWY_DYNAMIC_DISPATCH(right_kernel);
-  constexpr int64_t kMostParts = 8, kLeastRows = 128;
-  const RowParts parts(shape.rows, kMostParts, kLeastRows);
+  constexpr int64_t kMaxParts = 8, kMinRows = 128;
+  const RowParts parts(shape.rows, kMaxParts, kMinRows);
   const int64_t columns = shape.columns;
-  const int64_t most = Panel::columns_at_once(columns, shape.rank);
-  Panel sums[kMostParts];
-  for (int64_t first = 0; first < columns; first += most) {
-    for (Panel& of_part : sums) of_part.take(shape.rank, std::min(most, columns - first));
+  const int64_t max_columns = Panel::columns_at_once(columns, shape.rank);
+  Panel sums[kMaxParts];
+  for (int64_t first = 0; first < columns; first += max_columns) {
+    for (Panel& of_part : sums)
+      of_part.set_shape(shape.rank, std::min(max_columns, columns - first));
     for_each_part(parts, columns, [&](int64_t part, int64_t begin, int64_t end) {
       kernel(matrix + begin * columns + first,
              left + begin * shape.rank,
@@ -354,7 +354,7 @@ void power_sgd_subtract(float* matrix, const float* product, float factor, int64
 void fill_zero_columns(float* right, int64_t columns, int rank) {
   check_rank(rank);
   for (int k = 0; k < rank; ++k) {
-    int64_t zeros = k;  // the first element of the column that is none
+    int64_t zeros = k;  // index of the column's first non-zero element
     while (zeros < columns * rank && right[zeros] == 0) zeros += rank;
     if (zeros < columns * rank) continue;
     for (int64_t i = k; i < columns * rank; i += rank) right[i] = power_sgd_noise(i);

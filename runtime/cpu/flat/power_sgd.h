@@ -1,6 +1,6 @@
 #pragma once
-// The products of PowerSGD: see collectives/power_sgd/power_sgd_math.h. The same bits for any
-// number of threads; the matrix is read or written once.
+// The matrix products of PowerSGD: see collectives/power_sgd/power_sgd_math.h. The bits do not
+// depend on the number of threads. The matrix is read or written once.
 
 #include <cstdint>
 
@@ -14,13 +14,13 @@ void power_sgd_left(const float* matrix,  // (rows, columns)
                     const PowerSgdShape& shape,
                     float* left);  // (rows, rank)
 
-// right = matrix^T * left. Takes 640 KiB of the caller's stack.
+// right = matrix^T * left. Uses 640 KiB of the caller's stack.
 void power_sgd_right(const float* matrix,  // (rows, columns)
                      const float* left,    // (rows, rank)
                      const PowerSgdShape& shape,
                      float* right);  // (columns, rank)
 
-// Columns that are zeros become power_sgd_noise().
+// Replaces columns that are all zeros by power_sgd_noise().
 void fill_zero_columns(float* right,  // (columns, rank)
                        int64_t columns,
                        int rank);

@@ -1,5 +1,5 @@
 #pragma once
-// The products of PowerSGD as the reducers of gradients call them.
+// The matrix products of PowerSGD, as the interface that the reducers of gradients call.
 
 #include "collectives/power_sgd/power_sgd_products.h"
 #include "runtime/cpu/flat/orthonormalize.h"

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "runtime/base/bit_sum.h"
+#include "runtime/base/bit_checksum.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 
@@ -25,7 +25,8 @@ HWY_INLINE Doubles load_doubles(const float* x) {
   return hn::PromoteTo(F64(), hn::LoadU(hn::Rebind<float, F64>(), x));
 }
 
-// Lane k: of the elements x[k], x[k + kDistance], ... of a chunk the sum of squares, halves added.
+// Returns in lane k the sum of squares of the elements x[k], x[k + kDistance], ... of a chunk. The
+// halves of these elements are summed separately and then added.
 template <size_t kDistance>
 HWY_INLINE Doubles folded_squares(const float* x) {
   if constexpr (2 * kDistance == kSquaresChunk) {
@@ -36,8 +37,8 @@ HWY_INLINE Doubles folded_squares(const float* x) {
   }
 }
 
-// The sums of squares of `count` whole chunks. Fetches what follows them: a core's own guesses stop
-// at each page.
+// The sums of squares of `count` full chunks. Prefetches what follows them, because the hardware
+// prefetcher stops at each page.
 void chunk_squares_kernel(const float* x, int64_t count, double* sums) {
   constexpr size_t kLanes = HWY_LANES(double);
   constexpr size_t kAhead = 1024, kLine = 16;  // floats
@@ -53,13 +54,13 @@ void chunk_squares_kernel(const float* x, int64_t count, double* sums) {
   }
 }
 
-uint32_t bit_sum_kernel(const float* x, int64_t n) {
+uint32_t bit_checksum_kernel(const float* x, int64_t n) {
   uint32_t sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += bits_of(x[i]);
   return sum;
 }
 
-uint32_t halves_bit_sum_kernel(const uint16_t* x, int64_t n) {
+uint32_t halves_bit_checksum_kernel(const uint16_t* x, int64_t n) {
   uint32_t sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += x[i];
   return sum;
@@ -72,14 +73,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::cpu {
 HWY_EXPORT(chunk_squares_kernel);
-HWY_EXPORT(bit_sum_kernel);
-HWY_EXPORT(halves_bit_sum_kernel);
+HWY_EXPORT(bit_checksum_kernel);
+HWY_EXPORT(halves_bit_checksum_kernel);
 
 namespace {
-constexpr int64_t kChunksAtOnce = 16;  // of squares; few, so that adding them overlaps with loads
+constexpr int64_t kChunksAtOnce = 16;  // few, so that adding their sums overlaps with loads
 
 template <typename T, typename Kernel>
-uint32_t bit_sum_by(Kernel kernel, const T* x, int64_t n) {
+uint32_t bit_checksum_by(Kernel kernel, const T* x, int64_t n) {
   std::atomic<uint32_t> sum = 0;
   parallel_for(n, kGrainElements, [&](int64_t begin, int64_t end) {
     sum.fetch_add(kernel(x + begin, end - begin), std::memory_order_relaxed);
@@ -89,18 +90,18 @@ uint32_t bit_sum_by(Kernel kernel, const T* x, int64_t n) {
 
 }  // namespace
 
-uint32_t bit_sum(const float* x, int64_t n) {
-  return bit_sum_by(HWY_DYNAMIC_DISPATCH(bit_sum_kernel), x, n);
+uint32_t bit_checksum(const float* x, int64_t n) {
+  return bit_checksum_by(HWY_DYNAMIC_DISPATCH(bit_checksum_kernel), x, n);
 }
 
-uint32_t bit_sum(const uint16_t* x, int64_t n) {
-  return bit_sum_by(HWY_DYNAMIC_DISPATCH(halves_bit_sum_kernel), x, n);
+uint32_t bit_checksum(const uint16_t* x, int64_t n) {
+  return bit_checksum_by(HWY_DYNAMIC_DISPATCH(halves_bit_checksum_kernel), x, n);
 }
 
-// Bits are summed of what the squares have just brought into the cache.
+// The bits are summed right after the squares, while the data are in the cache.
 void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(chunk_squares_kernel);
-  const auto bits_kernel = HWY_DYNAMIC_DISPATCH(bit_sum_kernel);
+  const auto bits_kernel = HWY_DYNAMIC_DISPATCH(bit_checksum_kernel);
   constexpr int64_t kGrainChunks = kGrainElements / kSquaresChunk;
   parallel_for(n / kSquaresChunk, kGrainChunks, [&](int64_t begin, int64_t end) {
     ExactSum mine;

@@ -1,5 +1,5 @@
 #pragma once
-// Exact sums of squares, and sums of bits.
+// Exact sums of squares, and bit checksums.
 
 #include <cstdint>
 
@@ -7,15 +7,15 @@
 
 namespace lockstep::cpu {
 
-// *sum += x^2, in chunks from the first element on: see exact_sum.h. The same bits for any number of
-// threads.
+// *sum += x^2, in chunks from the first element on: see exact_sum.h. The bits do not depend on the
+// number of threads.
 void add_squares(const float* x,  // (n)
                  int64_t n,
                  ExactSum* sum,
-                 uint32_t* bits = nullptr);  // += the sum of their bits, unless null
+                 uint32_t* bits = nullptr);  // += the bit checksum, unless null
 
-// The sum of the bits of n elements (runtime/base/bit_sum.h).
-uint32_t bit_sum(const float* x, int64_t n);
-uint32_t bit_sum(const uint16_t* x, int64_t n);
+// The bit checksum of n elements (runtime/base/bit_checksum.h).
+uint32_t bit_checksum(const float* x, int64_t n);
+uint32_t bit_checksum(const uint16_t* x, int64_t n);
 
 }  // namespace lockstep::cpu

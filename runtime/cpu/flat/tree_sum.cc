@@ -28,14 +28,14 @@ HWY_INLINE Vec float_of(Bits bits) { return hn::BitCast(F32(), bits); }
 HWY_INLINE Bits bits(uint32_t value) { return hn::Set(U32(), value); }
 HWY_INLINE Bits magnitude(Vec v) { return hn::And(bits_of(v), bits(0x7fffffff)); }
 HWY_INLINE Bits sign(Vec v) { return hn::And(bits_of(v), bits(0x80000000)); }
-// Where bit patterns of floats without a sign are chosen by their size, as integers.
+// Compares bit patterns of non-negative floats as integers.
 HWY_INLINE auto less(Bits a, uint32_t b) {
   return hn::RebindMask(U32(),
                         hn::Lt(hn::BitCast(I32(), a), hn::Set(I32(), static_cast<int32_t>(b))));
 }
 
-// The nearest number with `kDropped` fewer bits of mantissa, ties to even; into the next exponent
-// where it carries.
+// Rounds to the nearest number with `kDropped` fewer mantissa bits, ties to even. A carry
+// increments the exponent.
 template <int kDropped>
 HWY_INLINE Bits shorten(Bits number) {
   const Bits odd = hn::And(hn::ShiftRight<kDropped>(number), bits(1));
@@ -43,7 +43,7 @@ HWY_INLINE Bits shorten(Bits number) {
   return hn::And(up, bits(~((1u << kDropped) - 1)));
 }
 
-// The types that travel, by the rules of runtime/base/half.h. All of them stay in float until they
+// The wire types, with the rounding rules of runtime/base/half.h. Values stay in float until they
 // are packed into 16 bits.
 struct Unrounded {
   static HWY_INLINE Vec round(Vec v) { return v; }
@@ -54,23 +54,23 @@ struct AsBF16 {
     const auto number = less(magnitude(v), 0x7f800001);
     return float_of(hn::IfThenElse(number, shorten<16>(bits_of(v)), bits(0x7fff0000)));
   }
-  // Of a rounded value: its 16 bits.
+  // The 16 bits of a rounded value.
   static HWY_INLINE Bits pack(Vec v) { return hn::ShiftRight<16>(bits_of(v)); }
   static HWY_INLINE Vec unpack(Bits packed) { return float_of(hn::ShiftLeft<16>(packed)); }
 };
 
 struct AsF16 {
-  static constexpr uint32_t kLeastNormal = 0x38800000;  // 2^-14
-  static constexpr uint32_t kOverflow = 0x47800000;     // 65536
+  static constexpr uint32_t kMinNormal = 0x38800000;  // 2^-14
+  static constexpr uint32_t kOverflow = 0x47800000;   // 65536
   static constexpr uint32_t kInfinity = 0x7f800000;
-  static constexpr uint32_t kRebias = 0x38000000;  // from the exponents of one to the other's
+  static constexpr uint32_t kRebias = 0x38000000;  // difference of the exponents' biases
 
   static HWY_INLINE Vec round(Vec v) {
     const Bits size = magnitude(v);
     const Bits normal = shorten<13>(size);
-    // Subnormals are multiples of 2^-24, as floats from 0.5 on are.
+    // Subnormals are multiples of 2^-24, as are floats from 0.5 on.
     const Bits subnormal = bits_of(hn::Sub(hn::Add(float_of(size), set(0.5f)), set(0.5f)));
-    Bits rounded = hn::IfThenElse(less(size, kLeastNormal), subnormal, normal);
+    Bits rounded = hn::IfThenElse(less(size, kMinNormal), subnormal, normal);
     rounded = hn::IfThenElse(less(rounded, kOverflow), rounded, bits(kInfinity));
     rounded = hn::Or(rounded, sign(v));
     return float_of(hn::IfThenElse(less(size, kInfinity + 1), rounded, bits(0x7fffe000)));
@@ -82,7 +82,7 @@ struct AsF16 {
         hn::BitCast(U32(), hn::ConvertTo(I32(), hn::Mul(float_of(size), set(0x1p24f))));
     // Infinity and NaN keep the upper bits of their mantissa.
     const Bits special = hn::And(hn::ShiftRight<13>(size), bits(0x7fff));
-    Bits packed = hn::IfThenElse(less(size, kLeastNormal), subnormal, normal);
+    Bits packed = hn::IfThenElse(less(size, kMinNormal), subnormal, normal);
     packed = hn::IfThenElse(less(size, kOverflow), packed, hn::Or(special, bits(0x7c00)));
     return hn::Or(packed, hn::ShiftRight<16>(sign(v)));
   }
@@ -116,7 +116,7 @@ HWY_INLINE void store_16(Bits packed, uint16_t* to, PartialVector part) {
   std::copy_n(lanes, part.count, to);
 }
 
-// Terms of a tree, read at element i.
+// The terms of a tree, read at element i.
 template <typename Wire, bool kTravelled>
 struct Terms {
   const void* const* arrays;
@@ -131,8 +131,8 @@ struct Terms {
   }
 };
 
-// How two sums of `half` terms each become one: what is added is rounded, but for terms that are so
-// already.
+// Adds two sums of `half` terms each. Both are rounded to the wire type first, except terms that
+// have been rounded for their transfer.
 template <typename Wire, bool kTravelled>
 struct RoundedJoin {
   // A sum of one term.
@@ -147,16 +147,17 @@ struct RoundedJoin {
   }
 };
 
-// The same with residuals, of the join's number.
-struct KeepingJoin {
+// Error feedback: the rounding errors of join number `join` are kept as residuals and added the
+// next time.
+struct ErrorFeedbackJoin {
   ErrorFeedbackResiduals residuals;
 
   template <typename Access>
   HWY_INLINE Vec round(Vec sum, int join, size_t i, Access access) const {
     uint16_t* const kept = residuals.of(join) + i;
-    const Vec wanted = hn::Add(sum, AsBF16::unpack(load_16(kept, access)));
-    const Vec rounded = AsBF16::round(wanted);
-    const Vec rest = AsBF16::round(hn::Sub(wanted, rounded));
+    const Vec corrected = hn::Add(sum, AsBF16::unpack(load_16(kept, access)));
+    const Vec rounded = AsBF16::round(corrected);
+    const Vec rest = AsBF16::round(hn::Sub(corrected, rounded));
     const auto finite = less(magnitude(rest), 0x7f800000);
     store_16(AsBF16::pack(float_of(hn::IfThenElseZero(finite, bits_of(rest)))), kept, access);
     return rounded;
@@ -171,8 +172,8 @@ struct KeepingJoin {
   }
 };
 
-// The sum of the terms from `first` on. Up to `kUnrolled` are unrolled; beyond that the halves
-// recurse.
+// The sum of the terms from `first` on. Trees of up to `kUnrolled` terms are unrolled; larger ones
+// recurse on their halves.
 template <int kCount, typename Terms, typename Join, typename Access>
 HWY_INLINE Vec sum_of(const Terms& terms, const Join& join, int first, size_t i, Access access) {
   if constexpr (kCount == 1) {
@@ -193,8 +194,8 @@ Vec deep_sum(const Terms& terms, const Join& join, int first, int count, size_t 
   return join(left, right, middle, half, i, access);
 }
 
-// Where `stream`, past the caches, for which `out` must be aligned: a sum that is not read soon
-// displaces nothing, and its lines need not be read first.
+// `stream`: write past the caches, for which `out` must be aligned. A sum that is not read soon
+// then evicts nothing, and its lines need not be read first.
 template <typename Wire, bool kTravelled, typename Sum>
 HWY_INLINE void write_sums(const TreeSumTerms& terms,
                            float* out,
@@ -205,7 +206,7 @@ HWY_INLINE void write_sums(const TreeSumTerms& terms,
   const auto first = static_cast<size_t>(begin);
   const Terms<Wire, kTravelled> from = {terms.arrays};
   const int copies = terms.copy_count;
-  // The only one of two ranks stays in a register: the loop is as fast as memory.
+  // With two ranks, the only copy's pointer stays in a register: the loop runs at memory speed.
   float* const copy = copies > 0 ? terms.copies[0] : nullptr;
   for_each_vector(static_cast<size_t>(end - begin), [&](size_t i, auto access) HWY_ATTR {
     Vec sum = sum_at(from, first + i, access);
@@ -221,8 +222,8 @@ HWY_INLINE void write_sums(const TreeSumTerms& terms,
   if (stream) hwy::FlushStream();
 }
 
-// Plain sums are as fast as memory: up to eight terms have a loop of their own. Where every sum is
-// rounded, two have one, and four are what a call sums.
+// Plain sums run at memory speed, so up to eight terms have an unrolled loop. If every sum is
+// rounded, only two terms have one, and subtrees of four are unrolled.
 template <typename Wire, bool kTravelled, typename Join>
 void sum_with(const Join& join,
               const TreeSumTerms& terms,
@@ -258,8 +259,8 @@ void sum_typed(const TreeSumTerms& terms, float* out, int64_t begin, int64_t end
 }
 
 template <bool kTravelled>
-void sum_keeping(const TreeSumTerms& terms, float* out, int64_t begin, int64_t end) {
-  const KeepingJoin join = {terms.residuals};
+void sum_with_feedback(const TreeSumTerms& terms, float* out, int64_t begin, int64_t end) {
+  const ErrorFeedbackJoin join = {terms.residuals};
   sum_with<AsBF16, kTravelled>(join, terms, out, begin, end, /*stream=*/false);
 }
 
@@ -267,8 +268,8 @@ void tree_sum_kernel(
     const TreeSumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
   const bool travelled = terms.travelled;
   if (terms.residuals)
-    return travelled ? sum_keeping<true>(terms, out, begin, end)
-                     : sum_keeping<false>(terms, out, begin, end);
+    return travelled ? sum_with_feedback<true>(terms, out, begin, end)
+                     : sum_with_feedback<false>(terms, out, begin, end);
   switch (terms.wire) {
     case DType::kBF16:
       return travelled ? sum_typed<AsBF16, true>(terms, out, begin, end, stream)
@@ -302,9 +303,9 @@ HWY_EXPORT(tree_sum_kernel);
 HWY_EXPORT(pack_kernel);
 
 namespace {
-// Floats of a sum that would fill most of the caches.
+// Sums of so many floats would fill most of the caches.
 constexpr int64_t kStreamElements = int64_t{1} << 20;
-constexpr uintptr_t kStreamAlignment = 64;  // bytes: of the widest vectors
+constexpr uintptr_t kStreamAlignment = 64;  // bytes of the widest vectors
 }  // namespace
 
 void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) {

@@ -1,5 +1,6 @@
 #pragma once
-// Sums over lanes, and what travels of them. The same bits for any number of threads.
+// Tree sums over lanes, and packing to the wire types. The bits do not depend on the number of
+// threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +9,7 @@
 
 namespace lockstep::cpu {
 
-// out = the sum of the terms, of n numbers each. out may be one of the arrays, where they are
-// floats.
+// out = the sum of the terms, n numbers each. `out` may be one of the arrays if they are floats.
 void tree_sum(const TreeSumTerms& terms,
               float* out,  // (n)
               int64_t n);

@@ -15,7 +15,7 @@
 #include <xmmintrin.h>
 #endif
 
-// The kernels for any processor. Only the products are worth vectors.
+// The kernels for any processor. Only the products are vectorised.
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kRowsTogether = 4;
 
-// sum += even + odd, of a tile of A, as floats, and one of B, both of one part.
+// sum += even + odd, for one part of a tile of A, as floats, and one part of a tile of B.
 HWY_INLINE void add_tile_product(const float* a, const uint16_t* b, float* sum) {
   const hn::CappedTag<float, kTileEdge> d;
   const hn::RebindToUnsigned<decltype(d)> bits;
@@ -56,7 +56,7 @@ HWY_INLINE void add_tile_product(const float* a, const uint16_t* b, float* sum) 
   }
 }
 
-// The products of a row tile with a column tile.
+// The products of a row tile and a column tile.
 HWY_NOINLINE void multiply_tile(const Bf16x3Kernels::Tiles& t, int64_t row_tile, int64_t column) {
   constexpr struct { int64_t a, b; } kPairs[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
   float* const c = t.c + row_tile * kTileEdge * t.c_stride + column * kTileEdge;
@@ -81,7 +81,7 @@ void multiply_tiles(const Bf16x3Kernels::Tiles& t) {
   }
 }
 
-// Whether this is AVX-512.
+// Whether this target is AVX-512.
 bool is_wide() { return HWY_TARGET <= HWY_AVX3; }
 
 }  // namespace HWY_NAMESPACE
@@ -95,7 +95,7 @@ HWY_EXPORT(is_wide);
 
 namespace {
 
-// Takes small numbers for zero, as the instruction does.
+// While it lives, subnormal numbers are treated as zero, as TDPBF16PS does.
 class FlushToZero {
  public:
 #if HWY_ARCH_X86
@@ -118,7 +118,7 @@ Parts split(float x) {
   Parts parts;
   for (uint16_t& part : parts.part) {
     const uint32_t bits = std::bit_cast<uint32_t>(x);
-    // The last one is exact; to round it could turn NaN into a number.
+    // The last part is exact; rounding it could turn NaN into a number.
     const uint32_t upper = (&part == &parts.part[2] ? bits : bits + 0x8000) & 0xffff0000;
     part = static_cast<uint16_t>(upper >> 16);
     x -= std::bit_cast<float>(upper);
@@ -126,7 +126,7 @@ Parts split(float x) {
   return parts;
 }
 
-// Fills a tile: element(edge, k) is the float at a row of A, or a column of B, and depth k.
+// Fills a tile: element(edge, k) is the float at depth k of a row of A, or of a column of B.
 template <typename Element>
 void pack_tile(const Element& element, bool of_b, uint16_t* to) {
   for (int64_t edge = 0; edge < kTileEdge; ++edge) {
@@ -161,8 +161,8 @@ void split_tiles(const Bf16x3Kernels::Split* tiles, int64_t count, bool of_b) {
     for (int64_t begin = 0; begin < tile.count; begin += kTileDepth, to += tile.stride) {
       const auto element = [&](int64_t edge, int64_t k) {
         const auto [row, at] = of_b ? std::pair(k, edge) : std::pair(edge, begin + k);
-        const bool there = tile.rows[row] != nullptr && at < tile.count;
-        return there ? tile.rows[row][tile.offset + at] : 0.0f;
+        const bool exists = tile.rows[row] != nullptr && at < tile.count;
+        return exists ? tile.rows[row][tile.offset + at] : 0.0f;
       };
       pack_tile(element, of_b, to);
     }
@@ -193,7 +193,7 @@ const Bf16x3Kernels& portable_bf16x3_kernels() {
 
 const Bf16x3Kernels& bf16x3_kernels() {
   const Bf16x3Kernels* const amx = amx_bf16x3_kernels();
-  // Tests leave instruction sets out.
+  // If a test disables AVX-512, AMX is not used either.
   return amx != nullptr && HWY_DYNAMIC_DISPATCH(is_wide)() ? *amx : portable_bf16x3_kernels();
 }
 

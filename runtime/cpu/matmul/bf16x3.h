@@ -1,26 +1,27 @@
 #pragma once
 // Products of floats on a processor's matrix units for bfloat16, as accurate as products of floats.
 //
-// A float is the sum of three bfloat16 numbers, each of the next eight bits of its mantissa: x = x1
-// + x2 + x3, exactly (each part is what is left, rounded to nearest, ties away from zero). Of the
-// nine products of the parts of two floats, six matter; the other three are below 2^-23 |a b|:
+// A float is the sum of three bfloat16 numbers, each of which has the next eight bits of its
+// mantissa: x = x1 + x2 + x3, exactly. (Each part is the remainder rounded to nearest, ties away
+// from zero.) Of the nine products of the parts of two floats, six matter; the other three are
+// below 2^-23 |a b|:
 //
 //   a b ~ a3 b1 + a2 b1 + a2 b2 + a1 b2 + a1 b3 + a1 b1
 //
-// A sum over the depth goes through it in chunks of 32, filled up with zeros, and for each chunk
-// through the six pairs of parts (i, j) in the order above:
+// A sum runs over the depth in chunks of 32, padded with zeros, and within each chunk over the six
+// pairs of parts (i, j) in the order above:
 //
 //   sum += even + odd,  even = the chain of fused multiply-adds of ai[k] bj[k] over k = 0, 2, ...
 //   30 of the chunk, from zero; odd over k = 1, 3, ... 31
 //
-// with every operation rounded to nearest and numbers below 2^-126 taken for zero: this is what the
-// instruction TDPBF16PS computes. Where an x86-64 processor has none, the same bits are computed
-// without it, several times slower than products of floats. (Without fused multiply-adds, products
-// below 2^-126 are taken for zero before they are added. Other processors do not flush.)
+// with every operation rounded to nearest and numbers below 2^-126 treated as zero. This is what
+// the instruction TDPBF16PS computes. On x86-64 processors without it, the same bits are computed
+// in software, several times slower than products of floats. (Without fused multiply-adds, products
+// below 2^-126 are treated as zero before they are added. Other processors do not flush.)
 //
-// What differs from products of floats: the order of the sums; parts and products of parts below
-// 2^-126, so that floats, and products, below 2^-103 lose bits; factors that are infinite or from
-// 3.396e38 on, whose sums are NaN; and products that overflow, whose sums may be.
+// Differences from products of floats: the order of the sums; parts and products of parts below
+// 2^-126, so that floats, and products, below 2^-103 lose bits; factors that are infinite or at
+// least 3.396e38, whose sums are NaN; and products that overflow, whose sums may be NaN.
 
 #include <cstdint>
 
@@ -32,12 +33,12 @@ inline constexpr int64_t kTileParts = 3;                         // of a float
 inline constexpr int64_t kPartElems = 512;                       // of a tile, for one part
 inline constexpr int64_t kSplitElems = kTileParts * kPartElems;  // of a tile of split floats
 
-// Touches rows of memory that are needed later, some cache lines at a time between products: so
-// nothing waits for main memory.
+// Prefetches rows of memory that are needed later, some cache lines at a time between products, so
+// that nothing waits for main memory.
 class RowFetcher {
  public:
   RowFetcher() = default;
-  // `rows` x `columns` floats, `stride` apart, spread over so many calls of run().
+  // `rows` x `columns` floats with stride `stride`, spread over `calls` calls of run().
   RowFetcher(const float* data, int64_t stride, int64_t rows, int64_t columns, int64_t calls)
       : row_(reinterpret_cast<const char*>(data)),
         stride_(stride * static_cast<int64_t>(sizeof(float))),
@@ -60,55 +61,55 @@ class RowFetcher {
   static constexpr int64_t kLine = 64;
   const char* row_ = nullptr;
   int64_t stride_ = 0, rows_ = 0, bytes_ = 0;
-  int64_t lines_ = 0;  // in a call
-  int64_t at_ = 0;     // of the row's bytes
+  int64_t lines_ = 0;  // per call
+  int64_t at_ = 0;     // offset within the row, in bytes
 };
 
-// One of a kind of processor's ways to do the steps of a product. Split tiles are bfloat16, aligned
+// The steps of a product, implemented for one kind of processor. Split tiles are bfloat16, aligned
 // to 64 bytes. A tile of A, 16 rows x 32 of the depth, is [part][row][depth]; a tile of B, 32 of
 // the depth x 16 columns, is [part][depth / 2][column][depth % 2].
 struct Bf16x3Kernels {
-  // Tiles to be split: of A from 16 rows, one for each 32 elements of them, or one of B from 16
-  // elements of each of 32 rows.
+  // Tiles to be split: either tiles of A from 16 rows, one for each 32 elements of the rows, or one
+  // tile of B from 16 elements of each of 32 rows.
   struct Split {
-    const float* const* rows;  // those that are null are zeros
-    int64_t offset;            // elements before the first one in each row
-    int64_t count;             // elements of a row, above 0; zeros behind them
+    const float* const* rows;  // null stands for zeros
+    int64_t offset;            // offset of the first element in each row
+    int64_t count;             // elements of a row, above 0; padded with zeros
     uint16_t* to;
-    int64_t stride;  // elements from one tile to the next
+    int64_t stride;  // elements between consecutive tiles
   };
 
   const char* name;
 
-  // Splits tiles of A as they are listed.
+  // Splits the listed tiles of A.
   void (*split_rows)(const Split* tiles, int64_t count);
 
-  // Splits `depth` elements of each of 16 columns, of which those that are null are zeros, into
-  // tiles of B, one for each chunk. `stride`: elements from one tile to the next.
+  // Splits `depth` elements of each of 16 columns (null stands for zeros) into tiles of B, one for
+  // each chunk. `stride`: elements between consecutive tiles.
   void (*pack_rows_as_columns)(const float* const* columns,
                                int64_t depth,
                                uint16_t* to,
                                int64_t stride);
 
-  // Splits `columns` <= 16 elements of each of the 32 rows of a chunk, of which those that are null
-  // are zeros, into a tile of B, or of A whose rows these columns are.
+  // Splits `columns` <= 16 elements of each of the 32 rows of a chunk (null stands for zeros) into
+  // a tile of B, or into a tile of A whose rows are these columns.
   void (*pack_depth)(const float* const* rows, int64_t columns, uint16_t* to);
   void (*pack_depth_as_rows)(const float* const* rows, int64_t columns, uint16_t* to);
 
-  // Products of tiles of A, one below the other, with one or two tiles of B beside each other.
+  // Products of a column of tiles of A with one or two neighbouring tiles of B.
   struct Tiles {
     int64_t row_tiles, column_tiles;
     int64_t chunks;
     const uint16_t* a;  // [row tile][chunk] tiles of A
-    int64_t a_stride;   // elements from one row tile to the next
+    int64_t a_stride;   // elements between consecutive row tiles
     const uint16_t* b;  // [chunk][column tile] tiles of B
     float* c;           // (16 row_tiles, 16 column_tiles)
     int64_t c_stride;
     bool accumulate;                // c += a b, else c = a b
     RowFetcher* fetcher = nullptr;  // run with each chunk of a pair of row tiles
     // Tiles that are split meanwhile, in this order and row by row, while the matrix unit is busy:
-    // `next_steps` sixteenths of a tile with each chunk of a pair of row tiles, and at the end what
-    // is left. So tiles of A may be among them which later row tiles need.
+    // `next_steps` sixteenths of a tile with each chunk of a pair of row tiles, and the rest at the
+    // end. So they may include tiles of A that later row tiles need.
     const Split* next = nullptr;
     int64_t next_count = 0;
     int64_t next_steps = 0;
@@ -117,12 +118,13 @@ struct Bf16x3Kernels {
   void (*multiply)(const Tiles& tiles);
 };
 
-// The fastest on this processor.
+// The fastest kernels on this processor.
 const Bf16x3Kernels& bf16x3_kernels();
 
-// On any processor.
+// Kernels for any processor.
 const Bf16x3Kernels& portable_bf16x3_kernels();
-// With AMX, where the processor has it and the kernel lets this process use it; else null.
+// Kernels for AMX, if the processor has it and the operating system permits its use; otherwise
+// null.
 const Bf16x3Kernels* amx_bf16x3_kernels();
 
 }  // namespace lockstep::cpu

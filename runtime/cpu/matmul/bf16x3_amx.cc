@@ -8,7 +8,7 @@
 
 #include "runtime/cpu/matmul/bf16x3.h"
 
-// This file alone is compiled for these; nothing else may be, as a processor may have none.
+// Only this file is compiled for these instruction sets, because the processor may lack them.
 #define LOCKSTEP_AMX \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16,bmi2")))
 #define LOCKSTEP_AMX_INLINE LOCKSTEP_AMX __attribute__((always_inline)) inline
@@ -18,8 +18,8 @@ namespace {
 
 // ---- Splitting ----
 
-// The parts of 16 floats, each in the upper half of a word; what the lower half of the third holds
-// does not matter.
+// The parts of 16 floats, each in the upper half of a word. The lower half of the third is
+// arbitrary.
 struct Parts {
   __m512i part[kTileParts];
 };
@@ -35,15 +35,15 @@ LOCKSTEP_AMX_INLINE Parts split(__m512 x) {
   return result;
 }
 
-// The first `count` of 16 floats, and zeros behind them.
+// Loads the first `count` of 16 floats, padded with zeros.
 LOCKSTEP_AMX_INLINE __m512 load(const float* from, int64_t count) {
   if (from == nullptr || count <= 0) return _mm512_setzero_ps();
   if (count >= 16) return _mm512_loadu_ps(from);
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from);
 }
 
-// Stores the upper halves of the words of both: those of `first`, then those of `second`; or in
-// turns. `order` says which: see below.
+// Stores the upper halves of the words of both, in the order `order` (see below): first those of
+// `first`, then those of `second`; or interleaved.
 LOCKSTEP_AMX_INLINE void store_parts(const Parts& first,
                                      const Parts& second,
                                      __m512i order,
@@ -55,13 +55,13 @@ LOCKSTEP_AMX_INLINE void store_parts(const Parts& first,
 }
 
 // Halves 2 i + 1 of the 64 halves of two vectors.
-LOCKSTEP_AMX_INLINE __m512i one_after_the_other() {
+LOCKSTEP_AMX_INLINE __m512i consecutive_order() {
   alignas(64) static constexpr uint16_t kOrder[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
                                                       23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
                                                       45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
   return _mm512_load_si512(kOrder);
 }
-LOCKSTEP_AMX_INLINE __m512i in_turns() {
+LOCKSTEP_AMX_INLINE __m512i interleaved_order() {
   alignas(64) static constexpr uint16_t kOrder[32] = {1,  33, 3,  35, 5,  37, 7,  39, 9,  41, 11,
                                                       43, 13, 45, 15, 47, 17, 49, 19, 51, 21, 53,
                                                       23, 55, 25, 57, 27, 59, 29, 61, 31, 63};
@@ -71,11 +71,11 @@ LOCKSTEP_AMX_INLINE __m512i in_turns() {
 // ---- Packing ----
 
 LOCKSTEP_AMX void pack_rows(const float* const* rows, int64_t depth, uint16_t* to, int64_t stride) {
-  const __m512i order = one_after_the_other();
-  bool whole = true;
-  for (int64_t i = 0; i < kTileEdge; ++i) whole = whole && rows[i] != nullptr;
+  const __m512i order = consecutive_order();
+  bool all_rows = true;
+  for (int64_t i = 0; i < kTileEdge; ++i) all_rows = all_rows && rows[i] != nullptr;
   int64_t k = 0;
-  for (; whole && k + kTileDepth <= depth; k += kTileDepth, to += stride) {
+  for (; all_rows && k + kTileDepth <= depth; k += kTileDepth, to += stride) {
     for (int64_t i = 0; i < kTileEdge; ++i) {
       store_parts(split(_mm512_loadu_ps(rows[i] + k)),
                   split(_mm512_loadu_ps(rows[i] + k + 16)),
@@ -95,13 +95,13 @@ LOCKSTEP_AMX void pack_rows(const float* const* rows, int64_t depth, uint16_t* t
 }
 
 LOCKSTEP_AMX void pack_depth(const float* const* rows, int64_t columns, uint16_t* to) {
-  const __m512i order = in_turns();
+  const __m512i order = interleaved_order();
   for (int64_t k = 0; k < kTileDepth; k += 2, to += 2 * kTileEdge) {
     store_parts(split(load(rows[k], columns)), split(load(rows[k + 1], columns)), order, to);
   }
 }
 
-// Turns a tile of A into one of B, or back: 16 x 16 pairs are transposed.
+// Turns a tile of A into one of B, or back: transposes 16 x 16 pairs.
 LOCKSTEP_AMX_INLINE void transpose_part(const uint16_t* from, uint16_t* to) {
   const auto* const pairs = reinterpret_cast<const uint32_t*>(from);
   for (int64_t block = 0; block < 16; block += 4) {
@@ -143,9 +143,9 @@ LOCKSTEP_AMX void pack_rows_as_columns(const float* const* rows,
   for (int64_t k = 0; k < depth; k += kTileDepth, to += stride) {
     for (int64_t i = 0; i < kTileEdge; ++i) {
       some[i] = rows[i] == nullptr ? nullptr : rows[i] + k;
-      // The rows are far apart, and so little is read of each at a time that the processor does
-      // not see what comes next.
-      // What is there may belong to the caller's next chunk, or to nobody.
+      // The rows are far apart and little is read of each at a time, so the hardware prefetcher
+      // does not predict them. The prefetched address may lie in the caller's next chunk or beyond
+      // the array.
       const uintptr_t ahead = reinterpret_cast<uintptr_t>(rows[i]) + (k + kAhead) * sizeof(float);
       __builtin_prefetch(reinterpret_cast<const void*>(ahead), 0, 3);
       __builtin_prefetch(reinterpret_cast<const void*>(ahead + 64), 0, 3);
@@ -161,14 +161,14 @@ LOCKSTEP_AMX void pack_depth_as_rows(const float* const* rows, int64_t columns, 
   transpose_parts(tile, to);
 }
 
-// Splits tiles step by step, two vectors in each: a row of A, or two of the depth of B.
+// Splits tiles step by step, two vectors in each step: a row of A, or two of the depth of B.
 class Splitter {
  public:
   LOCKSTEP_AMX_INLINE Splitter(const Bf16x3Kernels::Split* tiles, int64_t count, bool of_b)
       : next_(tiles),
         end_(tiles + count),
         of_b_(of_b),
-        order_(of_b ? in_turns() : one_after_the_other()) {
+        order_(of_b ? interleaved_order() : consecutive_order()) {
     load_row();
   }
 
@@ -214,7 +214,7 @@ class Splitter {
   }
 
   const Bf16x3Kernels::Split *next_, *end_;
-  int64_t row_ = 0, k_ = 0;  // of the next step
+  int64_t row_ = 0, k_ = 0;  // position of the next step
   const float *first_ = nullptr, *second_ = nullptr;
   uint16_t* to_ = nullptr;
   bool of_b_;
@@ -235,8 +235,8 @@ struct TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// The tiles named by a macro's arguments are numbers in the instructions: hence a template, whose
-// conditions are known when it is compiled.
+// The instructions encode tile numbers, which must be constants. Hence a template, whose conditions
+// are evaluated at compile time.
 template <int kRowTiles, int kColumnTiles>
 LOCKSTEP_AMX_INLINE void load_a(const uint16_t* a, int64_t stride) {
   _tile_loadd(4, a, 64);
@@ -327,7 +327,7 @@ LOCKSTEP_AMX void multiply(const Bf16x3Kernels::Tiles& t) {
   } else {
     multiply_columns<1>(t);
   }
-  // Threads that hold no tiles are cheaper to switch.
+  // Context switches are cheaper for threads whose tile registers are released.
   _tile_release();
 }
 
@@ -350,7 +350,7 @@ bool usable() {
   constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
   if ((b & kNeeded) != kNeeded) return false;
   if ((d & (kAmxBf16 | kAmxTile)) != (kAmxBf16 | kAmxTile)) return false;
-  // Linux lets a process use tiles when it has asked for their state.
+  // Linux permits the use of tiles only after the process has requested it.
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }

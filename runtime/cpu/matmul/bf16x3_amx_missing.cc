@@ -1,4 +1,4 @@
-// Where no processor has AMX.
+// Replaces bf16x3_amx.cc in builds for processors that cannot have AMX.
 #include "runtime/cpu/matmul/bf16x3.h"
 
 namespace lockstep::cpu {

@@ -1,6 +1,6 @@
 #pragma once
-// Dense matrix products of floats, computed as bf16x3.h tells. Every element's bits depend on
-// nothing but its row of A and its column of B.
+// Dense matrix products of floats, computed as described in bf16x3.h. The bits of an element depend
+// only on its row of A and its column of B.
 
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep::cpu::bf16x3 {
 
-// As those of gemm.h.
+// Same contracts as in gemm.h.
 int64_t gemm_workspace_bytes(int64_t rows, int64_t columns, int64_t depth, int threads);
 void gemm(const Gemm& product, void* workspace);
 

@@ -9,18 +9,18 @@
 
 namespace lockstep::cpu {
 
-// Elements of the depth in some chunks.
+// The range of the depth that some chunks cover.
 inline Range chunk_depth(Range chunks, int64_t depth) {
   return {chunks.begin * kTileDepth, std::min(depth, chunks.end * kTileDepth)};
 }
 
-// Pointers to `count` <= kMost rows, from row `first` on; null behind them.
-template <int64_t kMost>
+// Pointers to the first `count` <= kMax rows from `data` on; the rest are null.
+template <int64_t kMax>
 struct RowPointers {
   RowPointers(const float* data, int64_t stride, int64_t count) {
-    for (int64_t i = 0; i < kMost; ++i) rows[i] = i < count ? data + i * stride : nullptr;
+    for (int64_t i = 0; i < kMax; ++i) rows[i] = i < count ? data + i * stride : nullptr;
   }
-  const float* rows[kMost];
+  const float* rows[kMax];
 };
 
 struct DenseA {
@@ -41,7 +41,7 @@ struct DenseA {
   void pack(const Bf16x3Kernels& kernels, Range rows, Range chunks, uint16_t* to) const {
     const Range k = chunk_depth(chunks, depth);
     for (int64_t begin = k.begin; begin < k.end; begin += kTileDepth, to += kSplitElems) {
-      // Rows of a later chunk, at these columns.
+      // Prefetches rows of a later chunk, at these columns.
       for (int64_t i = 2 * kTileDepth; i < 3 * kTileDepth; ++i)
         __builtin_prefetch(a.at(rows.begin, std::min(begin + i, depth - 1)).data, 0, 2);
       const RowPointers<kTileDepth> some(
@@ -99,7 +99,7 @@ struct DenseB {
   int64_t depth;
 };
 
-// A dense result that nothing is done to.
+// A dense result without an epilogue.
 struct DenseC {
   float* row(int64_t i) const { return data + i * c_stride; }
   int64_t stride() const { return c_stride; }

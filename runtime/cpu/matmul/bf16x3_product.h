@@ -1,10 +1,10 @@
 #pragma once
-// How products of split floats (bf16x3.h) are cut into pieces that the caches hold. No choice made
+// Cuts products of split floats (bf16x3.h) into pieces that fit into the caches. No choice made
 // here changes a bit of a result.
 //
-// A block of rows of A, some chunks deep, is split and stays in the second-level cache while panels
-// of B, two tiles wide, pass by. If there are more blocks of rows, the split panels of B are kept
-// for them. Each worker does this alone for its rectangle of the result.
+// A block of rows of A, some chunks deep, is split and stays in the second-level cache while it is
+// multiplied with the panels of B, two tiles wide each. If there are more blocks of rows, the split
+// panels of B are kept for them. Each worker does this alone for its rectangle of the result.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,12 +23,12 @@ inline constexpr int64_t kSplitKeptChunks = 48;          // chunks whose panels 
 inline constexpr int64_t kSplitKeptColumns = 1024;       // columns whose panels are kept
 inline constexpr int64_t kSplitBlockElems = 352 * 1024;  // of A: a third of a 2 MiB cache
 
-// A range cut into nearly equal blocks of at most `most` units.
+// A range cut into nearly equal blocks of at most `max_units` units.
 struct EvenBlocks {
-  EvenBlocks(Range range, int64_t unit, int64_t most) : range(range) {
+  EvenBlocks(Range range, int64_t unit, int64_t max_units) : range(range) {
     const int64_t units = ceil_div(range.size(), unit);
-    step =
-        std::max<int64_t>(1, ceil_div(units, ceil_div(std::max<int64_t>(1, units), most))) * unit;
+    step = std::max<int64_t>(1, ceil_div(units, ceil_div(std::max<int64_t>(1, units), max_units))) *
+           unit;
   }
   int64_t count() const { return ceil_div(range.size(), step); }
   Range operator[](int64_t block) const {
@@ -39,8 +39,8 @@ struct EvenBlocks {
   int64_t step;
 };
 
-// Row tiles, in pairs, of a block of A so many chunks deep.
-inline int64_t most_row_units(int64_t chunks) {
+// Pairs of row tiles in a block of A that is `chunks` chunks deep.
+inline int64_t max_row_units(int64_t chunks) {
   return std::clamp<int64_t>(
       kSplitBlockElems / (2 * kSplitElems * std::max<int64_t>(1, chunks)), 1, 24);
 }
@@ -55,38 +55,38 @@ struct SplitScratch {
     const int64_t kept = std::min(chunks, kSplitKeptChunks);
     const int64_t block = EvenBlocks({0, kept}, 1, kSplitBlockChunks).step;
     const int64_t row_units = ceil_div(rows, kSplitRowUnit);
-    const bool keep = row_units > most_row_units(block);
+    const bool keep = row_units > max_row_units(block);
     packed_a = keep ? kSplitBlockElems : row_units * 2 * block * kSplitElems;
     packed_b =
         (keep ? ceil_div(std::min(columns, kSplitKeptColumns), kSplitPanel) * kept : 2 * block) *
         2 * kSplitElems;
   }
   SplitScratch(int64_t rows, int64_t columns, int64_t chunks, WorkerGrid grid)
-      : SplitScratch(grid.most_rows(rows, kSplitRowUnit), grid.most_columns(columns), chunks) {}
+      : SplitScratch(grid.max_rows(rows, kSplitRowUnit), grid.max_columns(columns), chunks) {}
   int64_t elems() const { return packed_a + packed_b; }
   int64_t bytes() const { return elems() * static_cast<int64_t>(sizeof(uint16_t)); }
 
   int64_t packed_a, packed_b;
 };
 
-// A block of A and what is known of splitting it.
+// A block of A, with the lists for splitting it.
 struct SplitJobs {
   using Split = Bf16x3Kernels::Split;
-  static constexpr int64_t kMostTiles = kSplitBlockElems / kSplitElems + 2 * kSplitBlockChunks;
+  static constexpr int64_t kMaxTiles = kSplitBlockElems / kSplitElems + 2 * kSplitBlockChunks;
 
-  Split tiles[kMostTiles];
-  const float* rows[kMostTiles * kTileEdge];
+  Split tiles[kMaxTiles];
+  const float* rows[kMaxTiles * kTileEdge];
 };
 
 // Tiles that are split while others are multiplied.
 struct SplitAhead {
   std::span<const Bf16x3Kernels::Split> tiles;
-  int64_t of_pair = 0;  // entries of A for each pair of row tiles; 0: they are of B
+  int64_t of_pair = 0;  // entries of A per pair of row tiles; 0: the entries are of B
 };
 
-// Multiplies the tiles of a panel and a block of rows, and puts those sums that do not fill tiles,
-// or whose rows do not lie one after the other, in place. Tiles of A that are split ahead are those
-// of the row tiles from the second pair on.
+// Multiplies the tiles of a panel and a block of rows. Copies sums that do not fill tiles, or whose
+// rows are not contiguous, from a buffer into the result. Tiles of A to be split ahead are those of
+// the row tiles from the second pair on.
 template <typename C>
 void multiply_panel(const Bf16x3Kernels& kernels,
                     Bf16x3Kernels::Tiles tiles,
@@ -96,7 +96,7 @@ void multiply_panel(const Bf16x3Kernels& kernels,
                     SplitAhead ahead) {
   const int64_t pairs = ceil_div(rows.size(), kSplitRowUnit);
   const bool direct = columns.size() % kTileEdge == 0 && c.stride() > 0;
-  // The tiles to split while pairs [begin, end) are multiplied.
+  // Selects the tiles to split while pairs [begin, end) are multiplied.
   const auto set_next = [&](int64_t begin, int64_t end) {
     const auto count = static_cast<int64_t>(ahead.tiles.size());
     const bool of_b = ahead.of_pair == 0;
@@ -107,11 +107,11 @@ void multiply_panel(const Bf16x3Kernels& kernels,
     tiles.next_steps = of_b ? ceil_div(of_pair * kTileEdge, tiles.chunks) : 2 * kTileEdge;
     tiles.next_of_b = of_b;
   };
-  const int64_t whole = direct ? rows.size() / kSplitRowUnit : 0;  // pairs
+  const int64_t direct_pairs = direct ? rows.size() / kSplitRowUnit : 0;  // need no buffer
   const uint16_t* const a = tiles.a;
-  if (whole > 0) {
-    set_next(0, whole);
-    tiles.row_tiles = 2 * whole;
+  if (direct_pairs > 0) {
+    set_next(0, direct_pairs);
+    tiles.row_tiles = 2 * direct_pairs;
     tiles.c = c.row(rows.begin) + columns.begin;
     tiles.c_stride = c.stride();
     kernels.multiply(tiles);
@@ -120,7 +120,7 @@ void multiply_panel(const Bf16x3Kernels& kernels,
   const size_t bytes = static_cast<size_t>(columns.size()) * sizeof(float);
   tiles.c = buffer;
   tiles.c_stride = kSplitPanel;
-  for (int64_t pair = whole; pair < pairs; ++pair) {
+  for (int64_t pair = direct_pairs; pair < pairs; ++pair) {
     const int64_t i = rows.begin + pair * kSplitRowUnit;
     const int64_t some = std::min(kSplitRowUnit, rows.end - i);
     for (int64_t n = 0; n < some && tiles.accumulate; ++n)
@@ -145,7 +145,7 @@ SplitAhead split_block(const A& a,
   const int64_t stride = chunks.size() * kSplitElems;
   if constexpr (requires { a.pack(kernels, rows, chunks, to); }) {
     if (!a.as_rows()) {
-      // One chunk after the other: its rows are read once, as they lie.
+      // One chunk after the other, so that its rows are read once and in order.
       for (int64_t k = chunks.begin; k < chunks.end; ++k) {
         for (int64_t i = rows.begin; i < rows.end; i += kTileEdge) {
           a.pack(kernels,
@@ -171,18 +171,19 @@ SplitAhead split_block(const A& a,
 }
 
 // c = a b, or c += a b, for `rows` x `columns`, over a depth of `chunks` > 0.
-//   a.as_rows(): whether rows of A lie in memory as rows;
-//   if so, a.list(rows, chunks, pointers, tiles, to): lists the tiles of up to 16 rows, as many
-//     entries for all such rows, to be split to `to`, with 16 pointers for each entry, and returns
-//     how many entries;
-//   else a.pack(kernels, rows, chunks, to), which A need not have if it never happens: splits them;
+//   a.as_rows(): whether rows of A are contiguous in memory;
+//   if so, a.list(rows, chunks, pointers, tiles, to): lists the tiles of up to 16 rows, to be split
+//     to `to`, with 16 pointers for each entry, and returns the number of entries, which is the
+//     same for any number of rows;
+//   else a.pack(kernels, rows, chunks, to): splits the tiles; A need not have it if as_rows() is
+//     always true;
 //   b.pack(kernels, columns, chunks, to, stride): splits up to 16 columns; a tile of B for each
-//     chunk, `stride` elements from one to the next;
-//   b.as_rows(): whether rows of B, of the depth, lie in memory as rows; if so, b.list(columns,
-//     chunks, pointers, tiles, to): lists the tiles of up to 32 columns, by chunks, and
-//     b.fetcher(columns, chunks, calls) fetches what they are made of;
-//   c.row(i): where row i of the result begins; c.stride(): elements from each row to the next, or
-//     0 where that differs; c.finish(rows, columns): called when these sums are complete.
+//     chunk, with `stride` elements between consecutive tiles;
+//   b.as_rows(): whether rows of B (one for each depth) are contiguous in memory; if so,
+//     b.list(columns, chunks, pointers, tiles, to): lists the tiles of up to 32 columns, by
+//     chunks, and b.fetcher(columns, chunks, calls) prefetches their data;
+//   c.row(i): pointer to row i of the result; c.stride(): elements between consecutive rows, or 0
+//     if it is not the same for all; c.finish(rows, columns): called when these sums are complete.
 template <typename A, typename B, typename C>
 void multiply_rectangle(const A& a,
                         const B& b,
@@ -207,21 +208,21 @@ void multiply_rectangle(const A& a,
     for (int64_t k = 0; k < chunks; k += kSplitKeptChunks) {
       const Range kept{k, std::min(chunks, k + kSplitKeptChunks)};
       const EvenBlocks depth(kept, 1, kSplitBlockChunks);
-      const EvenBlocks row_blocks(rows, kSplitRowUnit, most_row_units(depth.step));
+      const EvenBlocks row_blocks(rows, kSplitRowUnit, max_row_units(depth.step));
       const bool keep = row_blocks.count() > 1;
       for (int64_t i = 0; i < row_blocks.count(); ++i) {
         const Range block = row_blocks[i];
         for (int64_t n = 0; n < depth.count(); ++n) {
           const Range some = depth[n];
-          // Panels that are not kept lie in two places in turns.
-          const auto place = [&](int64_t panel) {
+          // Panels that are not kept use two buffers in turns.
+          const auto panel_data = [&](int64_t panel) {
             const int64_t tiles =
                 keep ? panel * kept.size() + some.begin - k : panel % 2 * depth.step;
             return packed_b + tiles * 2 * kSplitElems;
           };
           const SplitAhead rest = split_block(a, kernels, block, some, packed_a, of_a);
-          // Rows of B that are split after this block, a part of each at a time: the processor does
-          // not see them coming.
+          // Prefetches the rows of B that are split after this block, a part of each at a time: the
+          // hardware prefetcher does not predict them.
           const int64_t calls =
               panels * ceil_div(block.size(), kSplitRowUnit) * std::max<int64_t>(1, some.size());
           RowFetcher fetcher;
@@ -229,7 +230,7 @@ void multiply_rectangle(const A& a,
             const int64_t end = std::min(chunks, some.end + some.size());
             fetcher = b.fetcher(kept_columns, Range{some.end, end}, calls);
           }
-          bool ready = i > 0;  // the panel has been split
+          bool ready = i > 0;  // the panel has been split already
           for (int64_t panel = 0; panel < panels; ++panel) {
             const Range mine = panel_columns(panel);
             const int64_t tiles = ceil_div(mine.size(), kTileEdge);
@@ -238,14 +239,14 @@ void multiply_rectangle(const A& a,
               b.pack(kernels,
                      Range{column, std::min(mine.end, column + kTileEdge)},
                      some,
-                     place(panel) + tile * kSplitElems,
+                     panel_data(panel) + tile * kSplitElems,
                      tiles * kSplitElems);
             }
             SplitAhead ahead = panel == 0 ? rest : SplitAhead{};
             ready = i > 0;
             if (!ready && ahead.tiles.empty() && b.as_rows() && panel + 1 < panels) {
-              const int64_t count =
-                  b.list(panel_columns(panel + 1), some, of_b.rows, of_b.tiles, place(panel + 1));
+              const int64_t count = b.list(
+                  panel_columns(panel + 1), some, of_b.rows, of_b.tiles, panel_data(panel + 1));
               ahead = {{of_b.tiles, static_cast<size_t>(count)}};
               ready = true;
             }
@@ -255,7 +256,7 @@ void multiply_rectangle(const A& a,
                             .chunks = some.size(),
                             .a = packed_a,
                             .a_stride = some.size() * kSplitElems,
-                            .b = place(panel),
+                            .b = panel_data(panel),
                             .c = nullptr,
                             .c_stride = 0,
                             .accumulate = accumulate || some.begin > 0,
@@ -272,7 +273,7 @@ void multiply_rectangle(const A& a,
   }
 }
 
-// The whole product on compute_threads() threads; `workspace` is aligned to 64 bytes.
+// Computes the full product on compute_threads() threads; `workspace` is aligned to 64 bytes.
 template <typename A, typename B, typename C>
 void multiply_all(const A& a,
                   const B& b,
@@ -296,7 +297,7 @@ void multiply_all(const A& a,
   });
 }
 
-// Scratch memory of multiply_all() on so many threads; the same on every machine.
+// Scratch memory of multiply_all() on `threads` threads, in bytes; the same on every machine.
 inline int64_t split_workspace_bytes(int64_t rows, int64_t columns, int64_t chunks, int threads) {
   if (rows == 0 || columns == 0 || chunks == 0) return 0;
   const WorkerGrid grid = split_workers(threads, rows, columns, chunks);

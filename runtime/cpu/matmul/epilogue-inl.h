@@ -1,5 +1,5 @@
-// The arithmetic of an Epilogue (epilogue.h), compiled once per instruction set (include it only
-// from a .cc file that Highway's foreach_target.h includes repeatedly).
+// The arithmetic of an Epilogue (epilogue.h). Compiled once per instruction set: include it only
+// from a .cc file that Highway's foreach_target.h includes repeatedly.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_EPILOGUE_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -24,8 +24,8 @@ HWY_INLINE Vec add_bias(const Epilogue& e, Access access, Vec sum, size_t column
   return e.bias == nullptr ? sum : hn::Add(sum, access.load(e.bias + column));
 }
 
-// Makes results of sums that lie in the same columns, from `column` on: y[i] is the vector that
-// begins at element at[i] of the result. All but the activation.
+// Applies all of the epilogue but the activation to sums that share their columns, from `column`
+// on: y[i] is the vector that begins at element at[i] of the result.
 template <size_t kCount, typename Access>
 HWY_INLINE void finish_sums(const Epilogue& e,
                             Access access,

@@ -10,7 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// One row's columns, from `column` on; `at` is where they begin in y.
+// Finishes columns of one row, from `column` on, which begin at element `at` of y.
 template <Activation kKind>
 HWY_INLINE void finish_row(
     const Epilogue& e, int64_t column, int64_t columns, int64_t at, float* pre, float* y) {

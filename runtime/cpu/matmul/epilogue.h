@@ -1,5 +1,5 @@
 #pragma once
-// What happens to the sums of a product before they are stored.
+// What is applied to the sums of a product before they are stored.
 
 #include <cstdint>
 
@@ -7,23 +7,24 @@
 
 namespace lockstep::cpu {
 
-// y = activation((sum + bias - mean) * scale + shift + residual), with the roundings of the
-// separate steps: a bias, a batch norm and the sum with a shortcut have the same bits here as on
-// their own. Null stands for a step that is left out; mean, scale and shift come together.
+// y = activation((sum + bias - mean) * scale + shift + residual), rounded after each step as the
+// separate ops do. So a bias, a batch norm and the sum with a shortcut give the same bits here as
+// on their own. A null pointer leaves out its step; mean, scale and shift are set together.
 struct Epilogue {
   const float* bias = nullptr;      // (columns)
   const float* mean = nullptr;      // (columns)
   const float* scale = nullptr;     // (columns)
   const float* shift = nullptr;     // (columns)
-  const float* residual = nullptr;  // its elements lie as those of the result
+  const float* residual = nullptr;  // laid out like the result
   Activation activation = Activation::kNone;
 
-  // Whether the sums are the result.
+  // Whether there is nothing to apply.
   bool empty() const {
     return bias == nullptr && mean == nullptr && residual == nullptr &&
            activation == Activation::kNone;
   }
-  // For a result that begins `column` columns, and `elements` elements, further on.
+  // The epilogue for the part of the result that begins `column` columns, or `elements` elements,
+  // later.
   Epilogue from(int64_t column, int64_t elements) const {
     const auto at = [](const float* p, int64_t n) { return p == nullptr ? nullptr : p + n; };
     return {at(bias, column),
@@ -35,8 +36,8 @@ struct Epilogue {
   }
 };
 
-// Makes results of the sums in some rows and columns of y, in place; `stride`: elements between
-// rows of y, of the residual and of `pre`, which receives the sums with their bias, or is null.
+// Applies the epilogue in place to some rows and columns of y. `stride`: elements between rows of
+// y, of the residual and of `pre`, which receives the sums with their bias, or is null.
 void finish_block(const Epilogue& epilogue,
                   int64_t row_begin,
                   int64_t row_end,

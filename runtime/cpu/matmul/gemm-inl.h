@@ -1,6 +1,6 @@
-// Products of blocks that fit into the cache: what gemm_block.cc defines for each instruction set
-// (include it only from a .cc file that Highway's foreach_target.h includes repeatedly). The tile
-// kernel is in gemm_tile.cc.
+// Products of blocks that fit into the cache, defined for each instruction set in gemm_block.cc,
+// which explains them. Include it only from a .cc file that Highway's foreach_target.h includes
+// repeatedly. The tile kernel is in gemm_tile.cc.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -25,13 +25,13 @@ namespace HWY_NAMESPACE {
 // The panels of one depth block of B.
 struct Panels {
   GemmOperand b;                 // the block within B; unused when `ready`
-  const float* ready = nullptr;  // panels of depth x kPanel, one after the other, the last narrower
+  const float* ready = nullptr;  // depth x kPanel panels, contiguous; the last may be narrower
   float* buffer = nullptr;       // where panels are packed ...
-  bool keep = false;      // ... one after the other; else each in the place of the one before
-  bool in_place = false;  // use b where it lies; only a last, partial panel is packed
+  bool keep = false;      // ... one after the other; otherwise each overwrites the one before
+  bool in_place = false;  // read b directly; only a last, partial panel is packed
 };
 
-// Where the results go. A padded buffer may be written up to whole vectors.
+// The destination. A padded buffer may be written up to full vectors.
 struct Result {
   float* data;
   size_t stride;
@@ -39,8 +39,8 @@ struct Result {
 };
 
 // c(rows, columns) (+)= a(rows, depth) b(depth, columns), depth <= kDepthBlock. `packed_a` has room
-// for rows * depth floats and one vector; it is used where rows are packed. Each panel passes by
-// all rows before the next one.
+// for rows * depth floats and one vector; it is used if rows are packed. Each panel is multiplied
+// with all rows before the next one.
 void multiply_block(size_t rows,
                     size_t columns,
                     size_t depth,
@@ -50,8 +50,8 @@ void multiply_block(size_t rows,
                     bool accumulate,
                     float* packed_a);
 
-// One worker's rectangle of a product whose depth is above 0: of gemm.cc. The scratch is
-// GemmScratch's.
+// Computes one worker's rectangle of a product whose depth is above 0 (defined in gemm.cc). The
+// scratch memory is described by GemmScratch.
 void multiply_rectangle(const Gemm& p, Range rows, Range columns, float* packed_a, float* packed_b);
 
 }  // namespace HWY_NAMESPACE

@@ -6,10 +6,12 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
-// How the caches are used. A panel of B (a depth block of 32 columns) is packed while the first
-// tile uses it, then passes by a block of rows of A that stays in the second-level cache, while the
-// next panel is fetched. If there are more blocks of rows, the packed panels of a chunk of B are
-// kept for them. Each worker does this alone for its rectangle of C: no barriers, nothing shared.
+// The outer loops of a product. A block of rows of A stays in the second-level cache while it is
+// multiplied with the panels of B (a depth block of 32 columns), one after the other. A panel is
+// packed while the first tile uses it, and the next panel is prefetched meanwhile. If there are
+// more blocks of rows, the packed panels of a chunk of B are kept for them. Each worker does this
+// alone for its rectangle of C, so there are no barriers and nothing is shared. gemm_block.cc has
+// the inner loops.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/matmul/gemm.cc"
@@ -37,7 +39,7 @@ HWY_NOINLINE void multiply_rectangle(
           const int64_t k = chunk + block.begin;
           float* const buffer =
               packed_b + (keep ? block.begin * round_up(chunk_columns, kVecLanes) : 0);
-          // Few tiles use a panel: copying it would not pay.
+          // So few tiles use a panel that copying it would not pay.
           const bool in_place = !p.b.transposed && some_rows <= 2 * kRowUnit;
           const Panels panels{.b = p.b.at(k, j),
                               .ready = i > rows.begin ? buffer : nullptr,

@@ -2,17 +2,17 @@
 // Dense single-precision matrix products with fixed bits.
 //
 // Every element of a result is one chain of fused multiply-adds over the depth index in increasing
-// order, which starts from zero, or from the value already there when accumulating. Blocking stores
-// and reloads the partial chain, which does not round. Hence the bits depend on nothing but the
-// operands: not on threads, blocking, position, the other rows, or the instruction set (plain
-// x86-64 has no fused multiply-add and rounds twice; AVX2 and AVX-512 agree).
+// order, which starts from zero, or from the element's old value when accumulating. Blocking stores
+// and reloads the partial chain, which does not round. Hence the bits depend only on the operands:
+// not on threads, blocking, position, the other rows, or the instruction set. (Plain x86-64 has no
+// fused multiply-add and rounds twice; AVX2 and AVX-512 agree.)
 
 #include <cstdint>
 
 namespace lockstep::cpu {
 
 // A row-major matrix of an operand: element (i, j) is data[i * stride + j], or data[j * stride + i]
-// where it is stored transposed. `stride` is in elements.
+// if it is stored transposed. `stride` is in elements.
 struct GemmOperand {
   const float* data;
   int64_t stride;
@@ -34,12 +34,13 @@ struct Gemm {
   bool accumulate = false;
 };
 
-// Scratch memory that gemm() needs for a product of this size on so many threads; the same on every
-// machine.
+// Returns the scratch memory, in bytes, that gemm() needs for a product of this size on `threads`
+// threads; the same on every machine.
 int64_t gemm_workspace_bytes(int64_t rows, int64_t columns, int64_t depth, int threads);
 
-// Computes the product on compute_threads() threads. `workspace` is aligned to 64 bytes and holds
-// gemm_workspace_bytes(..., compute_threads()) bytes; its contents are lost. Does not allocate.
+// Computes the product on compute_threads() threads. `workspace` is aligned to 64 bytes and has
+// gemm_workspace_bytes(..., compute_threads()) bytes; its contents are overwritten. Does not
+// allocate.
 void gemm(const Gemm& product, void* workspace);
 
 }  // namespace lockstep::cpu

@@ -8,26 +8,26 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
-// A product is a task, or several pieces of it are one each, so that every thread has as much to
-// do.
+// A task is one product, or one of several pieces of a product if that balances the threads better.
 #ifndef LOCKSTEP_RUNTIME_CPU_GEMM_BATCH_TASKS
 #define LOCKSTEP_RUNTIME_CPU_GEMM_BATCH_TASKS
 namespace lockstep::cpu {
 struct BatchTasks {
-  BatchTasks(const BatchedProducts& sizes, int most_threads) {
+  BatchTasks(const BatchedProducts& sizes, int max_threads) {
     const int64_t work =
         sizes.products.count() * sizes.sums.count() * product_work(sizes.m, sizes.n, sizes.k);
-    threads = threads_worth(most_threads, work);
-    constexpr int64_t kEnough = 8;  // products a thread, after which one more does not matter
+    threads = threads_worth(max_threads, work);
+    constexpr int64_t kBalancedProducts =
+        8;  // products per thread, above which balance is good enough
     const int64_t products = sizes.products.count();
     const int64_t pieces =
-        products >= kEnough * threads ? 1 : threads / std::gcd(products, threads);
+        products >= kBalancedProducts * threads ? 1 : threads / std::gcd(products, threads);
     grid = arrange_workers(pieces, sizes.m, sizes.n, sizes.k * sizes.sums.count());
     count = products * grid.workers();
   }
 
   int64_t threads;
-  WorkerGrid grid;  // of one product
+  WorkerGrid grid;  // over one product
   int64_t count;
 };
 }  // namespace lockstep::cpu
@@ -44,7 +44,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// The rows and columns of one product.
+// Computes the given rows and columns of one product.
 void batch_piece(const BatchedMatmul<float>& op,
                  const ProductLoops::Place& at,
                  Range rows,

@@ -1,6 +1,6 @@
 #pragma once
-// Many products of one size, those of gemm.h: each result is one chain of fused multiply-adds,
-// which goes on over the products that are summed, and is then scaled.
+// Many products of the same size, as in gemm.h. Each result is one chain of fused multiply-adds,
+// which continues over the products that are summed, and is then scaled.
 
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep::cpu {
 
-// Scratch memory that gemm_batch() needs on so many threads.
+// Returns the scratch memory, in bytes, that gemm_batch() needs on `threads` threads.
 int64_t gemm_batch_workspace_bytes(const BatchedProducts& sizes, int threads);
 
 // Computes y on compute_threads() threads. op.workspace is aligned to 64 bytes. Does not allocate.

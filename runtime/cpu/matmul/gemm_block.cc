@@ -1,3 +1,26 @@
+// The inner loops of a blocked matrix product (Goto and van de Geijn, "Anatomy of High-Performance
+// Matrix Multiplication", 2008), and the packing that they use; gemm.cc has the outer loops.
+//
+// multiply_block() computes c (+)= a b for a block of rows of A that fits into the second-level
+// cache. B is cut into panels of kPanel columns, the rows of A into tiles of kTileRows rows:
+//
+//                      b:  panel 0 | panel 1 | ...       for each panel (j):
+//   a:  tile 0             c tile  | c tile  |             for each tile (i):
+//       tile 1             c tile  | c tile  |               c tile (+)= tile of a * panel of b
+//
+// The tile kernel (gemm_tile.cc) goes over the whole depth with its tile of c in registers. The
+// operands are prepared as follows:
+// - Packing of A: if enough panels will reuse A (packs_rows()), its rows are packed during the
+//   first panel, just before the first tile that reads them. Later panels read `packed_a`.
+// - Packing of B: `panels.ready` has panels that an earlier call has packed. Otherwise the kernel
+//   of the first tile stores the panel while it reads it anyway (pack_b). pack_panel() packs it
+//   beforehand if b is transposed or the panel is not full, so that the kernel cannot.
+// - Prefetching: `next_panel` fetches the panel after this one. `next_other` fetches the rows of A
+//   that come next or, after the first panel, the memory that the next panel is packed to.
+//
+// The invariant (gemm.h): each element of c is one chain of fused multiply-adds over the depth in
+// increasing order, because a kernel has one accumulator per element and starts from zero or from
+// c. Packing, tiles and panels only move data, so no choice made here changes a bit.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -13,7 +36,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-static_assert(kTileRows <= kVecLanes || kVecLanes == 1);  // pack_tile stores one vector a step
+static_assert(kTileRows <= kVecLanes || kVecLanes == 1);  // pack_tile stores one vector per step
 
 void pack_transposed(
     const float* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride) {
@@ -51,18 +74,18 @@ HWY_INLINE void pack_tile(GemmOperand a, size_t rows, size_t depth, float* HWY_R
   }
 }
 
-// What lies depth-major already is read row by row for all tiles: a row of one tile is less than a
-// cache line, and the next one may be a page away.
+// A transposed operand is depth-major already, so it is read row by row for all tiles at once: a
+// row of one tile is less than a cache line, and the next one may be a page away.
 void pack_rows(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to) {
   size_t i = 0;
   if (a.transposed) {
-    const size_t whole = rows / kTileRows * kTileRows;
+    const size_t full_rows = rows / kTileRows * kTileRows;
     for (size_t k = 0; k < depth; ++k) {
       const float* const from = a.data + k * a.stride;
-      for (i = 0; i < whole; i += kTileRows)
+      for (i = 0; i < full_rows; i += kTileRows)
         std::memcpy(to + i * depth + k * kTileRows, from + i, kTileRows * sizeof(float));
     }
-    i = whole;
+    i = full_rows;
   }
   for (; i < rows; i += kTileRows)
     pack_tile(a.at(i, 0), std::min(rows - i, kTileRows), depth, to + i * depth);
@@ -103,16 +126,16 @@ void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to) {
   }
 }
 
-// Whether rows of a are packed. It costs about as much as a few passes over them by the tiles. Read
-// as they lie they are as fast only where few columns pass; and they are slower for any of them where
-// they are so far apart that what a tile reads competes for the same cache lines. With little depth
-// all of it stays in the nearest cache.
+// Whether the rows of a are packed, which costs about as much as a few passes of the tiles over
+// them. Unpacked rows are as fast only if few columns use them. They are slower for any number of
+// columns if their stride makes the rows of a tile compete for the same cache lines. With little
+// depth, everything stays in the first-level cache.
 HWY_INLINE bool packs_rows(GemmOperand a, size_t columns, size_t depth) {
   if (a.transposed) return columns > (a.stride < 256 || depth <= 64 ? 2 : 1) * kPanel;
   return columns > (a.stride % 1024 == 0 ? kPanel : size_t{7 * kMaxPanel});
 }
 
-// Rows of a that are packed at a time, while those after them are fetched.
+// Rows of a that are packed at a time, while the rows after them are prefetched.
 HWY_INLINE size_t rows_packed_together(GemmOperand a) {
   return a.transposed ? 4 * kTileRows : kTileRows;
 }
@@ -127,12 +150,12 @@ void multiply_block(size_t rows,
                     float* packed_a) {
   const bool pack_a = packs_rows(a, columns, depth);
   const size_t rows_together = rows_packed_together(a);
-  const size_t fetches = fetches_of(depth);  // while a tile is computed
+  const size_t fetches = fetches_of(depth);  // per tile
   for (size_t j = 0; j < columns; j += kPanel) {
     const size_t panel_columns = std::min(columns - j, kPanel);
     const size_t vectors = ceil_div(panel_columns, kVecLanes);
     const size_t width = vectors * kVecLanes;
-    const bool whole = c.padded || panel_columns == width;
+    const bool full = c.padded || panel_columns == width;
 
     Prefetcher next_panel, next_other;
     Tiles tiles{};
@@ -147,13 +170,13 @@ void multiply_block(size_t rows,
     if (panels.ready == nullptr) {
       const GemmOperand b = panels.b.at(0, j);
       tiles.pack_b = panels.buffer + (panels.keep ? j * depth : 0);
-      if (b.transposed || !whole || (panels.keep && rows < kTileRows)) {
+      if (b.transposed || !full || (panels.keep && rows < kTileRows)) {
         pack_panel(b, panel_columns, depth, tiles.pack_b);
         tiles.b = tiles.pack_b;
       } else {
         tiles.b = b.data;
         tiles.b_stride = b.stride;
-        // A lower tile is the only one: it uses b where it lies.
+        // A tile of less than full height is the only one: it reads b directly.
         pack_b = !panels.in_place && rows >= kTileRows;
       }
     }
@@ -166,20 +189,22 @@ void multiply_block(size_t rows,
       next_panel = Prefetcher(panel, depth, next_columns, ceil_div(rows, kTileRows) * fetches);
     }
 
-    const size_t rows_after = rows - std::min(rows, kTileRows);  // the first tile
+    const size_t rows_after = rows - std::min(rows, kTileRows);  // those after the first tile
     if (j == 0 && !pack_a && !a.transposed && rows_after > 0) {
       next_other = Prefetcher(
           a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows) * fetches);
     } else if (j > 0 && j + kPanel < columns && panels.ready == nullptr && panels.keep) {
-      // The panels that are kept are more than the second-level cache holds: stores would wait.
-      const float* const place = panels.buffer + (j + kPanel) * depth;
-      next_other = Prefetcher({place, kPanel}, depth, kPanel, ceil_div(rows, kTileRows) * fetches);
+      // The kept panels exceed the second-level cache, so stores to them would wait.
+      const float* const next_panel_buffer = panels.buffer + (j + kPanel) * depth;
+      next_other = Prefetcher(
+          {next_panel_buffer, kPanel}, depth, kPanel, ceil_div(rows, kTileRows) * fetches);
     }
 
     for (size_t i = 0; i < rows;) {
-      // All tiles of full height at once, but one by one while an operand is being packed.
+      // Computes all tiles of full height in one call, but one by one while an operand is being
+      // packed.
       const size_t tile_rows = std::min(rows - i, kTileRows);
-      const bool one = (j == 0 && pack_a) || pack_b || !whole;
+      const bool one = (j == 0 && pack_a) || pack_b || !full;
       tiles.tiles = one ? 1 : (rows - i) / tile_rows;
       if (j == 0 && pack_a && i % rows_together == 0) {
         const size_t some = std::min(rows - i, rows_together), after = i + some;
@@ -195,7 +220,7 @@ void multiply_block(size_t rows,
       tiles.a_step = tile_rows * (pack_a ? depth : a.transposed ? 1 : a.stride);
       tiles.c = c.data + i * c.stride + j;
       const TileKernel kernel = tile_kernel(pack_a || a.transposed, pack_b, vectors, tile_rows);
-      if (whole) {
+      if (full) {
         kernel(tiles);
       } else {
         multiply_edge_tile(kernel, tiles, tile_rows, panel_columns);

@@ -1,6 +1,22 @@
-// Packing the operands of matrix products: what gemm_block.cc defines for each instruction set, and
-// the transposition that it uses (include it only from a .cc file that Highway's foreach_target.h
-// includes repeatedly).
+// Packing of the operands of matrix products, defined for each instruction set in gemm_block.cc,
+// and the transposition that it uses. Include it only from a .cc file that Highway's
+// foreach_target.h includes repeatedly.
+//
+// Packing copies an operand into the order in which the tile kernel (gemm_tile.cc) reads it. At
+// step k of the depth, the kernel loads one row of a panel of B and broadcasts the k-th element of
+// each row of a tile of A:
+//
+//   A(rows, depth) in tiles of `rows` rows          B(depth, columns) in panels of `width` columns
+//
+//     k=0: a[0,0] a[1,0] ... a[rows-1,0]              k=0: b[0,0] b[0,1] ... b[0,width-1]
+//     k=1: a[0,1] a[1,1] ... a[rows-1,1]              k=1: b[1,0] b[1,1] ... b[1,width-1]
+//     ...  then the next tile                         ...  then the next panel
+//
+// So both operands are read sequentially, whatever their strides were: without packing, rows with a
+// stride of a page multiple would compete for the same cache lines, and a transposed B could not be
+// loaded in vectors. A panel is padded to full vectors; its extra lanes repeat a value, and their
+// results are never used, so that no packed value needs a mask. Packing pays if an operand is
+// read several times (packs_rows() in gemm_block.cc decides for A).
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -33,7 +49,7 @@ struct ListedRows {
   HWY_INLINE const float* operator()(size_t i) const { return list[i]; }
 };
 
-// Four elements of each of several rows: block b of the result is from row first + 4 b.
+// Loads four elements of each of several rows: block b of the result is from row first + 4 b.
 template <class D, class Rows>
 HWY_INLINE hn::Vec<D> load_blocks(D d, Rows rows, size_t first, size_t column) {
   constexpr size_t kLanes = hn::MaxLanes(D());
@@ -47,7 +63,7 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, Rows rows, size_t first, size_t column) {
   }
 }
 
-// out[c] = elements column + c of the kVecLanes rows, one row a lane.
+// out[c] = elements column + c of the kVecLanes rows, one row per lane.
 template <class Rows>
 HWY_INLINE void load_transposed_4(Rows rows, size_t column, Vec* HWY_RESTRICT out) {
   const F32 d;
@@ -68,20 +84,20 @@ HWY_INLINE void load_transposed_4(Rows rows, size_t column, Vec* HWY_RESTRICT ou
 #endif
 
 // to[k * to_stride + i] = from[i * from_stride + k] for i < rows <= kVecLanes, k < depth. Stores
-// whole vectors: lanes from `rows` on repeat the last row, and what follows them is overwritten, up
-// to kVecLanes elements from the beginning of the last k.
+// full vectors: lanes from `rows` on repeat the last row and overwrite what follows, up to
+// kVecLanes elements from the beginning of the last k.
 void pack_transposed(
     const float* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride);
 
-// Packs tiles of A, one after the other: element (i, k) of a tile of `rows` <= kTileRows rows is at
-// to[k * rows + i]. May write kVecLanes elements past the end of `to`.
+// Packs consecutive tiles of A: element (i, k) of a tile of `rows` <= kTileRows rows is at to[k *
+// rows + i]. May write kVecLanes elements past the end of `to`.
 void pack_rows(GemmOperand a, size_t rows, size_t depth, float* to);
 
 // Packs the columns [0, columns) of B, columns <= kPanel, as one panel: row k is at to + k * width,
-// width = columns rounded up to whole vectors. Lanes past `columns` repeat a value of the row.
+// width = columns rounded up to full vectors. Lanes past `columns` repeat a value of the row.
 void pack_panel(GemmOperand b, size_t columns, size_t depth, float* to);
 
-// Packs B(depth, columns): its depth blocks follow each other, and within a block its panels.
+// Packs B(depth, columns): its depth blocks one after the other, and within a block its panels.
 void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to);
 
 }  // namespace HWY_NAMESPACE

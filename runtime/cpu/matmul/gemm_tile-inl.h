@@ -1,5 +1,5 @@
-// The tiles of matrix products: what gemm_tile.cc defines for each instruction set (include it only
-// from a .cc file that Highway's foreach_target.h includes repeatedly).
+// The tiles of matrix products, defined for each instruction set in gemm_tile.cc. Include it only
+// from a .cc file that Highway's foreach_target.h includes repeatedly.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_GEMM_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -21,44 +21,47 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// The tile fills the register file: 12 x 2 accumulators of 32 vectors with AVX-512, 6 x 2 of 16
-// with AVX2.
+// The tile fills the register file: 12 x 2 accumulators of the 32 vectors of AVX-512, 6 x 2 of the
+// 16 of AVX2.
 constexpr size_t kTileRows = kVecLanes == 16 ? 12 : kVecLanes == 8 ? 6 : 4;
 constexpr size_t kTileVectors = 2;
 constexpr size_t kPanel = kTileVectors * kVecLanes;
 static_assert(kRowUnit % kTileRows == 0 && kMaxPanel % kPanel == 0);
 
-// Steps of a tile's depth between fetches of what is needed next: some 200 cycles of arithmetic.
+// Steps of a tile's depth between prefetches of what is needed next: some 200 cycles of arithmetic.
 constexpr size_t kFetchSteps = 256 / kVecLanes;
 constexpr size_t fetches_of(size_t depth) { return ceil_div(depth, kFetchSteps); }
 
-// Touches memory that is needed next, a cache line or a few at a time between steps that compute on
-// other memory. So nothing waits for main memory, nor for many lines that are on their way at once.
+// Prefetches memory that is needed next, one or a few cache lines at a time between steps that
+// compute on other memory. So nothing waits for main memory, and there are never too many lines in
+// flight.
 class Prefetcher {
  public:
   Prefetcher() = default;
-  // The part (rows, columns) of an operand, for calls of run() that fetch all of it. None is 0.
+  // Prefetches the part (rows, columns) of an operand, spread over `calls` calls of run(). No size
+  // is 0.
   HWY_INLINE Prefetcher(GemmOperand operand, size_t rows, size_t columns, size_t calls)
       : next_(operand.data),
         row_(operand.data),
         stride_(operand.stride),
         rows_left_(operand.transposed ? columns : rows) {
     const size_t row = operand.transposed ? rows : columns;
-    // A row that does not begin with a line may end one line later.
+    // A row that does not begin at a line boundary may end one line later.
     const bool aligned =
         reinterpret_cast<uintptr_t>(row_) % (kLine * sizeof(float)) == 0 && stride_ % kLine == 0;
     row_lines_ = lines_left_ = (row - 1) / kLine + (aligned ? 1 : 2);
     lines_ = ceil_div(rows_left_ * row_lines_, calls);
   }
 
-  // The same for another part of the operand, which begins here.
+  // The same for another part of the operand, which begins at `data`.
   HWY_INLINE Prefetcher at(const float* data) const {
     Prefetcher result = *this;
     result.next_ = result.row_ = data;
     return result;
   }
 
-  // kWrite: what will be written, into the nearest cache; else into the second-level one.
+  // kWrite: for memory that will be written, into the first-level cache; otherwise into the
+  // second-level one.
   template <bool kWrite = false>
   HWY_INLINE void run() {
     for (size_t line = 0; line < lines_; ++line) {
@@ -76,35 +79,36 @@ class Prefetcher {
   static constexpr size_t kLine = 16;  // floats
   const float *next_ = nullptr, *row_ = nullptr;
   size_t stride_ = 0;
-  size_t rows_left_ = 0, lines_left_ = 0;  // lines: of the row
+  size_t rows_left_ = 0, lines_left_ = 0;  // lines: of the current row
   size_t row_lines_ = 0;
-  size_t lines_ = 0;  // in a call; 0 when all are fetched
+  size_t lines_ = 0;  // per call; 0 when all are fetched
 };
 
-// Tiles one below the other: c(tiles * rows, vectors * kVecLanes) = (accumulate ? c : 0) + a b.
+// A column of tiles: c(tiles * rows, vectors * kVecLanes) = (accumulate ? c : 0) + a b.
 struct Tiles {
   size_t tiles;
   size_t depth;
   const float* a;  // element (i, k) is a[i * a_stride + k], or a[k * a_stride + i] if depth-major
   size_t a_stride;
-  size_t a_step;   // from one tile to the next
+  size_t a_step;   // between consecutive tiles
   const float* b;  // row k is at b + k * b_stride
   size_t b_stride;
-  float* pack_b;  // where rows of b are copied to, one after the other, by kernels that do that
+  float* pack_b;  // destination of the packed rows of b, for kernels that pack
   float* c;
   size_t c_stride;
   bool accumulate;
-  // Each runs fetches_of(depth) times a tile. The other: rows of a while the first panel is used,
-  // then the place where the next panel is packed.
+  // Each runs fetches_of(depth) times per tile. `next_other`: rows of a during the first panel,
+  // then the memory that the next panel is packed to.
   Prefetcher *next_panel, *next_other;
 };
 
 using TileKernel = void (*)(const Tiles&);
 
-// The kernel for tiles of `rows` rows and `vectors` vectors; with pack_b `rows` is kTileRows.
+// The kernel for tiles of `rows` rows and `vectors` vectors. If pack_b, `rows` is kTileRows.
 TileKernel tile_kernel(bool depth_major, bool pack_b, size_t vectors, size_t rows);
 
-// Runs one tile whose last columns are missing in c: computes in a buffer and copies what exists.
+// Runs one tile whose last columns do not exist in c: computes in a buffer and copies the columns
+// that exist.
 void multiply_edge_tile(TileKernel kernel, Tiles tile, size_t rows, size_t columns);
 
 }  // namespace HWY_NAMESPACE

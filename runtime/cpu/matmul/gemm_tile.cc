@@ -11,10 +11,10 @@
 #include "runtime/cpu/matmul/gemm_tile-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
-// A tile of the result, kTileRows x kPanel elements, lives in registers while the kernel walks over
-// the depth: each step loads one row of a panel of B (two vectors) and multiplies it by one element
-// of each row of A, broadcast. There is a kernel for every height, width and form of the operands,
-// so they are compiled here and nowhere else.
+// A tile of the result, kTileRows x kPanel elements, stays in registers while the kernel goes over
+// the depth. Each step loads one row of a panel of B (two vectors) and multiplies it by one element
+// of each row of A, broadcast. There is a kernel for every height, width and layout of the
+// operands; they are compiled only in this file.
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
@@ -38,8 +38,8 @@ HWY_INLINE void multiply_tile(const Tiles& t,
       sum[i][v] = t.accumulate ? hn::LoadU(d, from + v * kVecLanes) : hn::Zero(d);
     }
   }
-  // Rows of a that are not depth-major are reached from every third row: a pointer for each of them
-  // would not fit into the registers.
+  // Rows of a that are not depth-major are addressed relative to every third row, because a pointer
+  // for each row would not fit into the registers.
   static_assert(kRows <= 12);
   const float *row_0 = a, *row_3 = a + 3 * a_stride, *row_6 = a + 6 * a_stride,
               *row_9 = a + 9 * a_stride;
@@ -69,7 +69,8 @@ HWY_INLINE void multiply_tile(const Tiles& t,
         a += a_stride;
       } else {
         ++row_0, ++row_3, ++row_6, ++row_9;
-        // Hides from the compiler what they have in common; it would make twelve pointers of them.
+        // Hides the common origin of the pointers from the compiler, which would turn them into
+        // twelve.
         asm("" : "+r"(row_0), "+r"(row_3), "+r"(row_6), "+r"(row_9));
       }
     }
@@ -81,9 +82,9 @@ HWY_INLINE void multiply_tile(const Tiles& t,
   }
 }
 
-// The loop over tiles is in here because leaving a function that uses wide registers costs as much
-// as three steps of the depth (vzeroupper waits for all that is under way). kPackB: copies the
-// panel of b on the way, in the shadow of the arithmetic.
+// The loop over tiles is inside because leaving a function that uses wide registers costs as much
+// as three steps of the depth (vzeroupper waits for everything in flight). kPackB: copies the panel
+// of b meanwhile, which the arithmetic hides.
 template <size_t kRows, size_t kVectors, bool kDepthMajor, bool kPackB>
 HWY_NOINLINE void multiply_tiles(const Tiles& t) {
   const float* a = t.a;

@@ -8,11 +8,11 @@
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
 // The forward product is computed transposed, y^T = w x^T: rows of w are broadcast, and the small x
-// is packed once, so that the large w streams through once. A strip of y^T stays in the cache until
-// its sums are complete; it is then transposed into y with bias and activation. A few rows of x
-// (generating text) would leave most lanes of a vector empty: they are multiplied the other way
-// round, with w packed panel by panel. So are many rows that nothing is done to afterwards: their
-// results need not pass through a strip.
+// is packed once, so that the large w is streamed through once. A strip of y^T stays in the cache
+// until its sums are complete; then it is transposed into y, and bias and activation are applied.
+// With a few rows of x (text generation), most lanes of a vector would be empty, so they are
+// multiplied the other way round, with w packed panel by panel. The same is done with many rows
+// that have no epilogue, because their results need not pass through a strip.
 
 #ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
 #define LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
@@ -20,21 +20,21 @@ namespace lockstep::cpu {
 constexpr int64_t kManyRows = 192;      // enough to pay for panels of w
 constexpr int64_t kRowChunk = 512;      // rows of x packed at a time
 constexpr int64_t kStripOutputs = 192;  // rows of y^T computed at a time
-// Floats between rows of a strip of y^T: not a multiple of a page, which would put all rows into
-// the same cache sets.
+// Floats between rows of a strip of y^T: not a multiple of the page size, which would map all rows
+// to the same cache sets.
 constexpr int64_t kStripStride = kRowChunk + 16;
 
-// Scratch of one worker, in floats: packed rows of w; a strip of y^T, with room for the outputs
-// that pad its last vector; and packed x, one panel if panels are used once, or all of a chunk of
-// rows.
+// Scratch memory of one worker, in floats: packed rows of w; a strip of y^T, with room for the
+// outputs that pad its last vector; and packed x: one panel if panels are used once, otherwise all
+// panels of a chunk of rows.
 struct ForwardScratch {
   ForwardScratch(const LinearShape& shape, WorkerGrid grid) {
-    const int64_t outputs = grid.most_rows(shape.outputs);
+    const int64_t outputs = grid.max_rows(shape.outputs);
     const int64_t depth_block = DepthBlocks(shape.inputs).length;
     packed_w = packed_rows_floats(std::min(outputs, kStripOutputs), depth_block);
     strip = (std::min(round_up(outputs, 16), kStripOutputs) + 16) * kStripStride;
     packed_x = outputs > kStripOutputs
-                   ? std::min(grid.most_columns(shape.rows), kRowChunk) * shape.inputs
+                   ? std::min(grid.max_columns(shape.rows), kRowChunk) * shape.inputs
                    : kMaxPanel * depth_block;
   }
   int64_t floats() const { return packed_w + strip + packed_x; }
@@ -64,7 +64,7 @@ HWY_INLINE void finish(const LinearProduct& op, Access access, Vec sum, size_t o
   access.store(finished<kKind>(e, access, sum, output, at), op.y + at);
 }
 
-// Fetches what will be added to some outputs, before the products that they wait for.
+// Prefetches the residual of some outputs before their products are computed.
 HWY_INLINE void prefetch_residual(const LinearProduct& op, Range outputs, Range rows) {
   if (op.epilogue.residual == nullptr) return;
   for (int64_t m = rows.begin; m < rows.end; ++m) {
@@ -115,7 +115,7 @@ HWY_NOINLINE void finish_strip_with(const LinearProduct& op,
   });
 }
 
-// One worker's part of y^T: `outputs` x `rows`.
+// Computes one worker's part of y^T: `outputs` x `rows`.
 HWY_NOINLINE void forward_rectangle(const LinearProduct& op,
                                     Range outputs,
                                     Range rows,
@@ -168,7 +168,7 @@ void forward_transposed(const LinearProduct& op, float* workspace) {
   });
 }
 
-// Few rows: y = x w^T with the rows of x broadcast.
+// For few rows: y = x w^T with the rows of x broadcast.
 HWY_NOINLINE void forward_few_rows_part(const LinearProduct& op, Range outputs, float* buffer) {
   const auto [m_count, k_count, n_count] = op.shape;
   const GemmOperand x{op.x, k_count}, w{op.w, k_count, /*transposed=*/true};
@@ -258,7 +258,7 @@ HWY_EXPORT(linear_forward_kernel);
 HWY_EXPORT(backward_bias_kernel);
 
 namespace {
-constexpr int64_t kBiasColumns = 128;  // that a thread sums at least
+constexpr int64_t kBiasColumns = 128;  // min columns per thread
 }
 
 int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {

@@ -1,7 +1,7 @@
 #pragma once
 // The linear layer y = activation(x w^T + bias) and its gradients. The products are those of
 // gemm.h: every output is one chain of fused multiply-adds in increasing order of the reduction
-// index, so that its bits depend on nothing but its operands.
+// index, so its bits depend only on its operands.
 
 #include <cstdint>
 
@@ -11,29 +11,29 @@
 
 namespace lockstep::cpu {
 
-// Scratch memory for any of the functions below on this shape with so many threads. `workspace`
-// must be aligned to 64 bytes; its contents are lost.
+// Returns the scratch memory, in bytes, that any function below needs for this shape on `threads`
+// threads. `workspace` must be aligned to 64 bytes; its contents are overwritten.
 int64_t linear_workspace_bytes(const LinearShape& shape, int threads);
 
-// The forward pass of a linear layer, or of a convolution that is one.
+// The forward pass of a linear layer, or of a convolution that amounts to one.
 struct LinearProduct {
   LinearShape shape;
   const float* x;     // (M, K)
   const float* w;     // (N, K)
-  Epilogue epilogue;  // of the sums x w^T, whose columns are the N outputs
+  Epilogue epilogue;  // applied to x w^T, whose columns are the N outputs
   float* pre;         // (M, N): receives x w^T + bias; or null
   float* y;           // (M, N); overlaps nothing
 };
 void linear_forward(const LinearProduct& op, void* workspace);
 
-// Each writes one output of LinearBackward, whose rows of d_y are not padded: d_x, without the
-// derivative of an activation; d_weight; d_bias, whose sums begin with the first row. The first two
-// need its workspace.
+// These write one output of LinearBackward each: d_x (without the derivative of an activation),
+// d_weight, and d_bias (summed from the first row on). The rows of d_y must not be padded. The
+// first two use the op's workspace.
 void linear_backward_input(const LinearBackward<float>& op);
 void linear_backward_weight(const LinearBackward<float>& op);
 void linear_backward_bias(const LinearBackward<float>& op);
 
-// What the first two multiply.
+// The products that linear_backward_input() and linear_backward_weight() compute.
 Gemm product_for_input(const LinearBackward<float>& op);
 Gemm product_for_weight(const LinearBackward<float>& op);
 

@@ -9,7 +9,7 @@
 namespace lockstep::cpu::bf16x3 {
 namespace {
 
-// Sums that become results while they are in the cache.
+// A result whose epilogue is applied while the sums are in the cache.
 struct LinearResult {
   float* row(int64_t i) const { return op.y + i * op.shape.outputs; }
   int64_t stride() const { return op.shape.outputs; }

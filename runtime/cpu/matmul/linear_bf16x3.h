@@ -1,6 +1,6 @@
 #pragma once
-// The linear layer of linear.h with the products of bf16x3.h: the order of the sums and their
-// accuracy are those told there. The other things are as in linear.h.
+// The linear layer of linear.h with the products of bf16x3.h, which defines the order of the sums
+// and their accuracy. Otherwise the contract is that of linear.h.
 
 #include <cstdint>
 

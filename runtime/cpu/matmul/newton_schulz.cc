@@ -13,8 +13,8 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-// Plain loops, which the compiler turns into vectors of each instruction set; the products take
-// nearly all of the time.
+// Plain loops, which the compiler vectorises for each instruction set. The products take nearly all
+// of the time.
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
@@ -42,15 +42,15 @@ namespace {
 
 constexpr int64_t kLine = 16;  // floats
 
-int64_t whole_lines(int64_t floats) { return (floats + kLine - 1) / kLine * kLine; }
+int64_t round_up_to_lines(int64_t floats) { return (floats + kLine - 1) / kLine * kLine; }
 
-// The workspace: a second matrix, A, A A, and what products work in.
+// The workspace: a second matrix, A, A A, and the workspace of the products.
 struct Workspace {
   Workspace(const NewtonSchulz& shape, void* memory)
       : other(static_cast<float*>(memory)),
-        gram(other + whole_lines(shape.elements())),
-        squares(gram + whole_lines(shape.order() * shape.order())),
-        products(squares + whole_lines(shape.order() * shape.order())) {}
+        gram(other + round_up_to_lines(shape.elements())),
+        squares(gram + round_up_to_lines(shape.order() * shape.order())),
+        products(squares + round_up_to_lines(shape.order() * shape.order())) {}
   float *other, *gram, *squares;
   void* products;
 };
@@ -65,7 +65,7 @@ size_t products_bytes(const NewtonSchulz& shape) {
                                        bytes(shape.rows, shape.columns, order)}));
 }
 
-// gram = X X^T, or X^T X of a tall one.
+// gram = X X^T, or X^T X if X is tall.
 Gemm gram_of(const NewtonSchulz& shape, const float* x, float* gram) {
   const GemmOperand as_it_is = {x, shape.columns}, transposed = {x, shape.columns, true};
   return {.rows = shape.order(),
@@ -77,7 +77,7 @@ Gemm gram_of(const NewtonSchulz& shape, const float* x, float* gram) {
           .c_stride = shape.order()};
 }
 
-// to = polynomial X, or X polynomial of a tall one.
+// to = polynomial X, or X polynomial if X is tall.
 Gemm next_of(const NewtonSchulz& shape, const float* x, const float* polynomial, float* to) {
   const GemmOperand matrix = {x, shape.columns}, factor = {polynomial, shape.order()};
   return {.rows = shape.rows,
@@ -94,7 +94,7 @@ Gemm next_of(const NewtonSchulz& shape, const float* x, const float* polynomial,
 size_t newton_schulz_bytes(int64_t rows, int64_t columns) {
   const NewtonSchulz shape = {.rows = rows, .columns = columns};
   const int64_t floats =
-      whole_lines(shape.elements()) + 2 * whole_lines(shape.order() * shape.order());
+      round_up_to_lines(shape.elements()) + 2 * round_up_to_lines(shape.order() * shape.order());
   return static_cast<size_t>(floats) * sizeof(float) + products_bytes(shape);
 }
 
@@ -103,7 +103,7 @@ void newton_schulz(float* matrix, const NewtonSchulz& shape, double norm, void* 
   const int64_t order = shape.order(), squared = order * order;
   const auto scale_all = HWY_DYNAMIC_DISPATCH(scale_kernel);
   const auto add_up = HWY_DYNAMIC_DISPATCH(polynomial_kernel);
-  // Each iteration goes from one matrix to the other; the last one ends where it began.
+  // The iterations alternate between two matrices, so that the last result is in `matrix`.
   float *from = matrix, *to = work.other;
   if (shape.iterations % 2 == 1) std::swap(from, to);
   const auto inverse = static_cast<float>(1 / std::max(norm, kNewtonSchulzLeastNorm));

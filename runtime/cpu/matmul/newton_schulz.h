@@ -1,6 +1,6 @@
 #pragma once
-// Newton-Schulz iterations (exec/optimizers/newton_schulz.h) by products with fixed bits: the result
-// depends on nothing but the matrix.
+// Newton-Schulz iterations (exec/optimizers/newton_schulz.h) by products with fixed bits: the
+// result depends only on the matrix.
 
 #include <cstddef>
 
@@ -8,10 +8,11 @@
 
 namespace lockstep::cpu {
 
-// What newton_schulz() works in, on compute_threads() threads.
+// Size of newton_schulz()'s workspace on compute_threads() threads, in bytes.
 size_t newton_schulz_bytes(int64_t rows, int64_t columns);
 
-// Makes a matrix orthogonal, in place. `norm` is its own. The workspace is aligned to 64 bytes.
+// Orthogonalizes a matrix in place. `norm` is its Frobenius norm. The workspace is aligned to 64
+// bytes.
 void newton_schulz(float* matrix,  // (rows, columns)
                    const NewtonSchulz& shape,
                    double norm,

@@ -1,5 +1,5 @@
 #pragma once
-// What other ops need of activations, whose op is in activation.cc too.
+// The parts of the activation op that other ops use.
 
 #include "runtime/graph/ops/activation.h"
 

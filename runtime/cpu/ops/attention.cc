@@ -16,22 +16,33 @@
 #include "runtime/cpu/philox-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
-// Without the T x T matrix: keys are visited in blocks, and the softmax is kept as a running
-// maximum and sum (Milakov and Gimelshein 2018; Dao et al. 2022). The order in which anything is
-// summed is fixed by the shape alone.
+// Attention without the T x T matrix of scores: the online softmax (Milakov and Gimelshein 2018)
+// over blocks of keys, as in FlashAttention (Dao et al. 2022). The shape alone fixes the order of
+// every sum, so the bits do not depend on threads.
 //
-// A block of queries is worked on at a time, and everything about it is kept transposed, with
-// queries along the vector: scores s^T (keys, queries) = k q^T, output o^T (D, queries) = v^T p^T.
-// So the softmax over keys runs down the columns, lane by lane, without any sum across lanes; k and
-// v are read where they lie, as the broadcast operands; and p^T is a ready-made panel. Blocks of
-// keys of which the block of queries sees nothing are passed over; on the diagonal of a causal mask
-// so are the keys that no query of a panel sees.
+// The unit of work is a block of queries of one head, kBlock = 64. For it, keys are visited in
+// blocks of 64, in increasing order. Everything about a block is kept transposed, with queries
+// along the vector lanes:
+//
+//                 queries (lanes) ->                queries (lanes) ->
+//     keys  |  s^T = k q^T, then p^T  |       D  |  o^T += v^T p^T  |
+//
+// So the softmax over keys goes down the columns, lane by lane, without sums across lanes. k and v
+// are the broadcast operands (A) of multiply_block() (gemm_block.cc), and p^T serves as its B
+// without packing. Blocks of keys that no query of the block sees are skipped. On the diagonal of a
+// causal mask, so are the keys that no query of a panel sees.
 //
 // Forward, for each block of keys, with m the maximum so far and l the sum of exponentials:
 //   m' = max(m, s)   p = exp((s - m') / sqrt D)   l = l exp((m - m') / sqrt D) + sum p
 //   o = o exp((m - m') / sqrt D) + v^T p;  at the end out = o / l.
-// Backward, with p = exp(s / sqrt D - log_sum_exp) and delta = d_out . out for each query:
+// The invariant: after each block, o and l are what a softmax over the keys seen so far would give
+// if its exponentials were scaled by exp(-m / sqrt D). The final division removes that scale.
+//
+// Backward, with p = exp(s / sqrt D - log_sum_exp) recomputed, and delta = d_out . out per query:
 //   d_v += p^T d_out   d_s = p (v d_out^T - delta) / sqrt D   d_k += d_s^T q   d_q += d_s k.
+// One worker handles all queries of a head of k and v, block by block, so d_k and d_v need no
+// atomics.
+//
 // With dropout and its factors r, 0 or 1 / (1 - probability), drawn again in the backward pass:
 //   o += v^T (r p)   d_v += (r p)^T d_out   d_s = p (r (v d_out^T) - delta) / sqrt D.
 
@@ -39,7 +50,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// What draws the factors of dropout, the same for all heads.
+// Draws the factors of dropout; the same for all heads.
 struct Draw {
   Draw(const AttentionDropout& dropout, const LaneContext& lane)
       : stream{lane.seed, lane.step, lane.lane, dropout.purpose},
@@ -59,7 +70,7 @@ HWY_INLINE void for_each_query_vector(const AttentionPart& part, Body&& body) {
   for (int64_t lane = part.lane; lane < part.lane + part.lanes; lane += kVecLanes) body(lane);
 }
 
-// Sets scores of keys that a query may not see to -infinity.
+// Sets the scores of hidden keys to -infinity.
 HWY_INLINE void hide_keys(const AttentionMask& mask, const AttentionPart& part, float* scores) {
   for (int64_t key = 0; key < part.keys.size(); ++key) {
     float* const row = scores + key * kBlock;
@@ -71,7 +82,7 @@ HWY_INLINE void hide_keys(const AttentionMask& mask, const AttentionPart& part, 
   }
 }
 
-// The factors of a block of keys, into work.kept.
+// Writes the dropout factors of a block of keys to work.kept.
 HWY_NOINLINE void draw_kept(
     const Draw& draw, const AttentionHead& head, Range keys, Range queries, AttentionWorker& work) {
   for (int64_t key = keys.begin; key < keys.end; ++key)
@@ -98,15 +109,15 @@ HWY_INLINE void multiply_by_kept(const AttentionPart& part,
   }
 }
 
-// Maximum, total and o^T of queries that have seen no key.
+// Initialises maximum, total and o^T for queries that have seen no key.
 HWY_INLINE void begin_softmax(const AttentionHead& head, AttentionWorker& work) {
   std::fill_n(work.maximum, kBlock, RowMax::kNone);
   std::fill_n(work.total, kBlock, 0.0f);
   std::fill_n(work.sums, head.size * kBlock, 0.0f);
 }
 
-// Replaces the scores of a part by p and brings maximum, total and o^T up to date. `sparse`: a
-// query may have seen no key yet, and its maximum be -infinity, from which nothing is subtracted.
+// Replaces the scores of a part by p and updates maximum, total and o^T. `sparse`: a query may have
+// seen no key yet, and then has the maximum -infinity, which is not subtracted.
 HWY_INLINE void update_softmax(const AttentionHead& head,
                                const AttentionPart& part,
                                bool first,
@@ -133,7 +144,7 @@ HWY_INLINE void update_softmax(const AttentionHead& head,
     if (!first) {
       const Vec shrink = exp(hn::Mul(scale, hn::Sub(before, origin)));
       sum = hn::MulAdd(hn::Load(d, work.total + lane), shrink, sum);
-      if (!hn::AllTrue(d, hn::Eq(before, maximum))) {  // else shrink is exactly 1
+      if (!hn::AllTrue(d, hn::Eq(before, maximum))) {  // otherwise shrink is exactly 1
         for (int64_t i = 0; i < head.size; ++i) {
           float* const o = work.sums + i * kBlock + lane;
           hn::Store(hn::Mul(hn::Load(d, o), shrink), d, o);
@@ -144,7 +155,7 @@ HWY_INLINE void update_softmax(const AttentionHead& head,
   });
 }
 
-// to (queries, D), row stride `stride`, = the transpose of work.sums, each query's row times
+// to (queries, D), row stride `stride`, = the transpose of `sums`, each query's row multiplied by
 // factor[query].
 HWY_INLINE void store_transposed(const float* sums,
                                  const AttentionHead& head,
@@ -164,19 +175,19 @@ HWY_INLINE void store_transposed(const float* sums,
   });
 }
 
-// Turns the totals of queries into what their sums are multiplied with, and their maxima into the
-// logarithms of the denominators. Of a query that has seen no key both are 0.
+// Turns the totals of queries into the factors of their sums, and their maxima into log_sum_exp.
+// Both are 0 for a query that has seen no key.
 HWY_INLINE void end_softmax(const AttentionHead& head, Range queries, AttentionWorker& work) {
   const F32 d;
   for_each_query_vector({0, padded(queries), {}}, [&](int64_t lane) HWY_ATTR {
     const Vec total = hn::Load(d, work.total + lane);
-    const auto unseeing = hn::Eq(total, hn::Zero(d));
+    const auto saw_nothing = hn::Eq(total, hn::Zero(d));
     const Vec log_sum =
         hn::MulAdd(set(head.scale), hn::Load(d, work.maximum + lane), hn::Log(d, total));
     // Log turns NaN into a number; total - total keeps it.
     const Vec kept = hn::Add(log_sum, hn::Sub(total, total));
-    hn::Store(hn::IfThenZeroElse(unseeing, kept), d, work.maximum + lane);
-    hn::Store(hn::IfThenZeroElse(unseeing, hn::Div(set(1.0f), total)), d, work.total + lane);
+    hn::Store(hn::IfThenZeroElse(saw_nothing, kept), d, work.maximum + lane);
+    hn::Store(hn::IfThenZeroElse(saw_nothing, hn::Div(set(1.0f), total)), d, work.total + lane);
   });
 }
 
@@ -214,7 +225,7 @@ HWY_NOINLINE void forward_block(const AttentionHead& head,
   store_transposed(work.sums, head, queries, work.total, out, head.out_stride);
 }
 
-// Turns scores into p^T and the gradient of p^T, in d_scores, into that of s^T.
+// Turns scores into p^T, and d_scores from the gradient of p^T into that of s^T.
 HWY_INLINE void softmax_backward(const AttentionHead& head,
                                  const AttentionMask& mask,
                                  bool hides,
@@ -241,8 +252,9 @@ HWY_INLINE void softmax_backward(const AttentionHead& head,
   });
 }
 
-// Adds what one block of queries gives to d_k and d_v, and writes its d_q. The first head of those
-// that share k and v starts the sums; of a sparse mask they begin as zeros.
+// Adds the contributions of one block of queries to d_k and d_v, and writes its d_q. The first head
+// of those that share k and v overwrites d_k and d_v; with a sparse mask, they begin as zeros
+// instead.
 HWY_NOINLINE void backward_block(const AttentionHead& head,
                                  const AttentionMask& mask,
                                  const Draw* draw,
@@ -295,7 +307,7 @@ HWY_NOINLINE void backward_block(const AttentionHead& head,
       multiply_weights(
           head.k, head, part, work.d_scores, sparse || begin > 0, work.sums, work.products);
     });
-    // The first block of queries that sees these keys starts their sums, unless they are zeros.
+    // The first block of queries that sees these keys overwrites, unless the sums were cleared.
     const bool accumulate = sparse || !first_head || queries.begin > mask.first_query(keys.begin);
     const auto add_to = [&](float* to, const float* weights, const float* packed) HWY_ATTR {
       multiply_by_weights(
@@ -312,12 +324,12 @@ Range query_block(const AttentionShape& shape, int64_t index) {
   return {index * kBlock, std::min(shape.time, (index + 1) * kBlock)};
 }
 
-// The documents of a sample, or null.
+// Returns the documents of a sample, or null.
 const int32_t* documents_of(const AttentionShape& shape, const int32_t* documents, int64_t sample) {
   return documents == nullptr ? nullptr : documents + sample * shape.time;
 }
 
-// Zeros in a head's part of the gradient of k or v.
+// Clears a head's part of the gradient of k or v.
 void clear_head(const AttentionHead& head, float* d) {
   for (int64_t t = 0; t < head.time; ++t) std::fill_n(d + t * head.stride, head.size, 0.0f);
 }
@@ -329,7 +341,7 @@ AttentionWorker worker_of(const Op& op, int64_t worker) {
   return {reinterpret_cast<float*>(op.workspace) + worker * sizes.floats(), sizes};
 }
 
-// Workers that some products of all queries with all keys are worth.
+// Returns how many workers are worth starting for `products` products of all queries with all keys.
 int64_t workers_of(const AttentionShape& shape, int64_t products) {
   const int64_t scores = shape.batch * shape.heads * shape.time * shape.time;
   return threads_worth(compute_threads(), products * scores * shape.head_size);

@@ -1,5 +1,5 @@
-// Blocks of queries and keys of attention and the products of them, compiled once per instruction
-// set: see simd-inl.h.
+// Blocks of queries and keys of attention, and their products (see attention.cc). Compiled once per
+// instruction set: see simd-inl.h.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_OPS_ATTENTION_BLOCKS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -22,13 +22,13 @@
 namespace lockstep::cpu {
 constexpr int64_t kBlock = 64;  // queries and keys of a block; part of the order of summation
 
-// Scratch of one worker, in floats, each part a multiple of 16 so that all stay aligned.
+// Scratch memory of one worker, in floats. Each part is a multiple of 16, so that all stay aligned.
 struct AttentionScratch {
   int64_t vectors;  // a block of queries, keys or outputs: kBlock x D
-  int64_t kept;     // a block of what dropout multiplies by, where there is dropout
+  int64_t kept;     // a block of dropout factors; 0 without dropout
   AttentionScratch(int64_t head_size, bool drops)
       : vectors(kBlock * round_up(head_size, kMaxPanel)), kept(drops ? kBlock * kBlock : 0) {}
-  // Rows packed by multiply_block, with room for the vector that may be stored past their end.
+  // Rows packed by multiply_block, with room for a vector stored past their end.
   int64_t packed_rows() const { return vectors + 16; }
   int64_t floats() const {
     return packed_rows() + 5 * vectors + 2 * kBlock * kBlock + 3 * kBlock + kept;
@@ -74,10 +74,10 @@ struct AttentionWorker {
   float* maximum;           // (queries) m; backward: log_sum_exp
   float* total;             // (queries) l
   float* delta;             // (queries)
-  float* kept;              // (keys, queries) what dropout multiplies p^T by
+  float* kept;              // (keys, queries) dropout factors of p^T
 };
 
-// One head of one sample, and the head of k and v that it reads.
+// One head of one sample, and the head of k and v that it uses.
 struct AttentionHead {
   AttentionHead(const AttentionShape& s, const float* qkv, int64_t index)
       : number(index),
@@ -95,27 +95,27 @@ struct AttentionHead {
         k(qkv + k_offset),
         v(qkv + v_offset) {}
 
-  int64_t number;                        // of all samples' heads
+  int64_t number;                        // index among the heads of all samples
   int64_t time, size;                    // T, D
   int64_t stride, out_stride;            // P and H D: floats between tokens
   float scale;                           // 1 / sqrt(D)
-  int64_t q_offset, k_offset, v_offset;  // of the head in qkv ...
-  int64_t out_offset;                    // ... and in out
+  int64_t q_offset, k_offset, v_offset;  // offsets of the head in qkv
+  int64_t out_offset;                    // offset of the head in out
   const float *q, *k, *v;                // (T, D), stride P
 };
 
-// Lanes of a block of queries, in whole vectors.
+// Lanes of a block of queries, rounded up to full vectors.
 HWY_INLINE int64_t padded(Range queries) { return round_up(queries.size(), kVecLanes); }
 
-// Queries [lane, lane + lanes) of a block, in whole vectors, and the keys of a block, or its first
-// ones: what is computed at a time.
+// A part that is computed at a time: queries [lane, lane + lanes) of a block, in full vectors, and
+// all or the first keys of a block.
 struct AttentionPart {
   int64_t lane, lanes;
   Range keys;
 };
 
-// Calls body(part) for all of a block; on the diagonal of a causal mask without the keys that come
-// after a panel of queries.
+// Calls body(part) for all parts of a block. On the diagonal of a causal mask, a part leaves out
+// the keys that come after its panel of queries.
 template <typename Body>
 HWY_INLINE void for_each_part(bool on_diagonal, Range keys, Range queries, Body&& body) {
   const int64_t all = padded(queries), together = on_diagonal ? kMaxPanel : all;
@@ -126,7 +126,7 @@ HWY_INLINE void for_each_part(bool on_diagonal, Range keys, Range queries, Body&
   }
 }
 
-// to (keys, queries) = rows (keys, D) packed^T of a part, where `packed` has the panels of the
+// to (keys, queries) = rows (keys, D) packed^T for a part, where `packed` has the panels of the
 // transposed block of queries.
 HWY_INLINE void multiply_by_queries(const float* rows,
                                     const AttentionHead& head,
@@ -151,7 +151,7 @@ HWY_INLINE void multiply_by_queries(const float* rows,
   }
 }
 
-// to (D, queries) = or += rows^T (D, keys) weights (keys, queries) of a part.
+// to (D, queries) = or += rows^T (D, keys) weights (keys, queries) for a part.
 HWY_INLINE void multiply_weights(const float* rows,
                                  const AttentionHead& head,
                                  const AttentionPart& part,
@@ -170,10 +170,9 @@ HWY_INLINE void multiply_weights(const float* rows,
                  products);
 }
 
-// to (keys, D), stride P, = or += weights (keys, queries) rows (queries, D), where `packed` has
-// the panels of rows; on the diagonal of a causal mask without the queries that come before a panel
-// of keys. Their rows lie in front of the others in each panel of `packed`, which is therefore used
-// panel by panel.
+// to (keys, D), stride P, = or += weights (keys, queries) rows (queries, D), where `packed` has the
+// panels of `rows`. On the diagonal of a causal mask, queries before a panel of keys are left out.
+// Their rows come first in each panel of `packed`, which is therefore used panel by panel.
 HWY_INLINE void multiply_by_weights(const float* weights,
                                     const AttentionHead& head,
                                     bool on_diagonal,

@@ -1,4 +1,4 @@
-// Which keys a block of queries sees, compiled once per instruction set: see simd-inl.h.
+// Which keys a block of queries sees. Compiled once per instruction set: see simd-inl.h.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_OPS_ATTENTION_MASK_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -20,17 +20,17 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Of the tokens of one sample, all or a block of them.
+// The mask of a block of queries of one sample.
 class AttentionMask {
  public:
-  // How much of a block of keys is seen by a block of queries.
+  // How much of a block of keys a block of queries sees.
   enum class View { kNothing, kPart, kAll };
 
-  // For `queries`, at most kMost of them. `documents`: (T), of the sample, or null; borrowed.
+  // `queries`: at most kMax of them. `documents`: (T), of the sample, or null; borrowed.
   AttentionMask(const AttentionShape& shape, const int32_t* documents, Range queries)
       : shape_(shape), documents_(documents), queries_(queries) {
     if (documents == nullptr) return;
-    std::fill_n(of_queries_, kMost, kNoDocument);
+    std::fill_n(of_queries_, kMax, kNoDocument);
     for (int64_t i = 0; i < queries.size(); ++i) {
       const int32_t number = shape.seen_document(documents[queries.begin + i]);
       of_queries_[i] = number < 0 ? kNoDocument : number;
@@ -38,15 +38,15 @@ class AttentionMask {
     }
   }
 
-  // Whether a query may see nothing of the first blocks of keys that it is given, or of any.
+  // Whether a query may see nothing in the first blocks of keys that it visits, or in any.
   bool sparse() const { return documents_ != nullptr || shape_.window > 0; }
 
-  // Those in reach of some query, from a multiple of `block` on.
+  // The keys in reach of any query, from a multiple of `block` on.
   Range keys(int64_t block) const {
     return {shape_.first_key(queries_.begin) / block * block, shape_.keys_end(queries_.end - 1)};
   }
 
-  // Of a causal mask: whether the block's keys are its queries, each of which sees those up to
+  // For a causal mask: whether the block's keys are its queries, each of which sees the keys up to
   // itself.
   bool on_diagonal(Range keys) const { return shape_.causal && keys.begin == queries_.begin; }
 
@@ -63,12 +63,12 @@ class AttentionMask {
     return all && of_keys.is_one() && numbers_.is_one() ? View::kAll : View::kPart;
   }
 
-  // True in the lanes whose query, the block's number lane + .., may not see the key. Those of
-  // lanes behind the block's end do not matter.
+  // True in the lanes whose query (index lane + ... of the block) may not see the key. Lanes past
+  // the end of the block are arbitrary.
   HWY_INLINE auto hidden(int64_t lane, int64_t key) const {
     using I32 = hn::RebindToSigned<F32>;
     const I32 d;
-    // Iota of a variable would store each lane, and load them all when the stores are done.
+    // Iota of a variable would store each lane and reload them all once the stores are done.
     const auto query =
         hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<int32_t>(queries_.begin + lane)));
     auto hidden = hn::Lt(query, hn::Set(d, static_cast<int32_t>(shape_.first_query(key))));
@@ -83,11 +83,11 @@ class AttentionMask {
   }
 
  private:
-  static constexpr int64_t kMost = 64;
-  // Of queries that are padding: no key that is seen has it.
+  static constexpr int64_t kMax = 64;
+  // The document of padding queries, which no visible key has.
   static constexpr int32_t kNoDocument = std::numeric_limits<int32_t>::min();
 
-  // Those of some tokens' documents.
+  // Statistics of the document numbers of some tokens.
   struct Numbers {
     void add(int32_t number) {
       padding |= number < 0;
@@ -105,7 +105,7 @@ class AttentionMask {
   const int32_t* documents_;
   Range queries_;
   Numbers numbers_;
-  alignas(64) int32_t of_queries_[kMost];
+  alignas(64) int32_t of_queries_[kMax];
 };
 
 }  // namespace HWY_NAMESPACE

@@ -1,4 +1,4 @@
-// Sums over rows by channel, compiled once per instruction set: see simd-inl.h.
+// Sums over rows for each channel. Compiled once per instruction set: see simd-inl.h.
 
 // Include guard, toggled so that each instruction set includes the body once.
 #if defined(LOCKSTEP_RUNTIME_CPU_OPS_BATCH_NORM_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Rows that are added up in registers, as a tree, before they meet the sums in memory: a chain of
-// eight additions would wait for each other, and each row would load and store the sums.
+// Rows that are added up in registers, as a tree, before they are added to the sums in memory. A
+// chain of eight additions would be serialised, and would load and store the sums for each row.
 constexpr int64_t kTreeRows = 8;
 
 HWY_INLINE Vec tree_sum(const Vec (&v)[kTreeRows]) {

@@ -118,7 +118,7 @@ void run_statistics(const OpCall& call) {
                         {op.workspace, op.channels});
 }
 
-// Two values a channel, once a step.
+// Computes only two values per channel, once per step, so a plain loop suffices.
 void run_running(const OpCall& call) {
   const auto op = BatchNormRunning<float>::of(call);
   const auto rows = static_cast<double>(op.rows);

@@ -1,7 +1,7 @@
 #pragma once
-// What the files of batch norm share, and its scale, which convolutions that end in a norm apply
-// too. Sums over rows are taken in parts of the rows that their number alone fixes, so that all
-// results have the same bits on any number of threads.
+// Functions that the files of batch norm share. Convolutions with a fused norm also use the scale.
+// Sums over rows are computed in parts whose number depends on the number of rows alone, so that
+// the bits do not depend on the number of threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace lockstep::cpu {
 // 1 / sqrt(variance + epsilon).
 double inverse_deviation(float variance, float epsilon);
 
-// What x - mean is multiplied by: gamma / sqrt(variance + epsilon).
+// The factor of x - mean: gamma / sqrt(variance + epsilon).
 void batch_norm_scale(int64_t channels,
                       const float* gamma,     // (channels)
                       const float* variance,  // (channels)
                       float epsilon,
                       float* scale);  // (channels)
 
-// Fewer rows in a part, and the parts' sums would cost as much as the rows.
+// With fewer rows per part, the parts' sums would cost as much as the rows.
 inline RowParts batch_norm_parts(int64_t rows) {
-  constexpr int64_t kMostParts = 128, kLeastRows = 64;
-  return {rows, kMostParts, kLeastRows};
+  constexpr int64_t kMaxParts = 128, kMinRows = 64;
+  return {rows, kMaxParts, kMinRows};
 }
 
-// What the ops of batch norm work in: values of channels in double precision and in floats, and the
-// parts' sums.
+// The workspace of the ops of batch norm: per-channel values in double precision and in floats, and
+// the sums of the parts.
 struct BatchNormWorkspace {
   double* scratch;                // (2, channels)
   float *scale, *slope, *offset;  // (channels) each
@@ -48,9 +48,9 @@ struct BatchNormWorkspace {
         partial(offset + channels) {}
 };
 
-// Mean and biased variance (divided by rows) of each column. A part's sums are of distances from
-// its first row, and parts are combined in double precision: nothing cancels, however far the
-// values lie from zero.
+// Mean and biased variance (divided by rows) of each column. A part sums the differences from its
+// first row, and parts are combined in double precision. So nothing cancels, however far the values
+// are from zero.
 void batch_norm_statistics(int64_t rows,
                            int64_t channels,
                            const float* x,   // (rows, channels)
@@ -58,18 +58,17 @@ void batch_norm_statistics(int64_t rows,
                            float* variance,  // (channels)
                            const BatchNormWorkspace& workspace);
 
-// Mean and biased variance of rows that lie in `lanes` equal parts, from those of each part, in
-// order.
+// Mean and biased variance of all rows, from those of `lanes` equal parts, combined in order.
 void combine_lane_statistics(int64_t lanes,
                              int64_t channels,
                              const float* statistics,  // (lanes, 2, channels): mean, variance
                              float* mean,              // (channels)
                              float* variance);         // (channels)
 
-// y with this mean and variance (channels).
+// Computes y with this mean and variance (channels).
 void batch_norm_apply(const BatchNormForward<float>& op, const float* mean, const float* variance);
 
-// What the table of implementations has of batch_norm_backward.cc.
+// Defined in batch_norm_backward.cc, for the table of implementations.
 void run_batch_norm_backward(const OpCall& call);
 void run_batch_norm_sums(const OpCall& call);
 size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call);

@@ -14,7 +14,7 @@
 #define LOCKSTEP_RUNTIME_CPU_OPS_BATCH_NORM_BACKWARD_CC
 namespace lockstep::cpu {
 
-// How it is known what the activation passed.
+// How to find which elements passed the activation (ReLU).
 enum class Mask { kAll, kFromInput, kFromOutput };
 
 }  // namespace lockstep::cpu
@@ -24,7 +24,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// g and x - mean of element i, which is of channel c.
+// g and x - mean of one element of channel c.
 struct Passed {
   Vec g, centred;
 };
@@ -42,7 +42,7 @@ HWY_INLINE Passed passed(const BatchNormGradientInputs<float>& in,
     const Vec y = access.load(in.y + i);
     return {hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), d_y), centred};
   } else {
-    // The very arithmetic of the forward pass.
+    // The same arithmetic as in the forward pass.
     const Vec y = hn::MulAdd(centred, access.load(at.scale + c), access.load(in.beta + c));
     return {hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), d_y), centred};
   }
@@ -167,8 +167,8 @@ Mask mask_of(const Inputs& in) {
   return in.y != nullptr ? Mask::kFromOutput : Mask::kFromInput;
 }
 
-// Leaves the sums of g and of g * xhat over the rows in the scratch, in double precision, and
-// writes d_gamma, d_beta and, where it is not null, d_delta.
+// Leaves the sums of g and of g * xhat over the rows in the scratch memory, in double precision,
+// and writes d_gamma, d_beta and, unless it is null, d_delta.
 void sum_rows(const Inputs& in,
               const BatchNormWorkspace& at,
               float* d_delta,
@@ -198,14 +198,14 @@ void sum_rows(const Inputs& in,
   });
 }
 
-// d_x from the sums over all rows, of which these may be a part, as
+// Computes d_x from the sums over all rows, of which these rows may be a part:
 // d_x = scale * g + (x - mean) * slope + offset.
-void spread_sums(const Inputs& in,
-                 const BatchNormWorkspace& at,
-                 int64_t all_rows,
-                 const double* g_sums,
-                 const double* product_sums,
-                 float* d_x) {
+void compute_input_gradient(const Inputs& in,
+                            const BatchNormWorkspace& at,
+                            int64_t all_rows,
+                            const double* g_sums,
+                            const double* product_sums,
+                            float* d_x) {
   const auto rows = static_cast<double>(all_rows);
   for (int64_t c = 0; c < in.channels; ++c) {
     const double rstd = inverse_deviation(in.variance[c], in.epsilon), scale = in.gamma[c] * rstd;
@@ -219,16 +219,16 @@ void spread_sums(const Inputs& in,
   });
 }
 
-// The running statistics' gradients: what a batch of `rows` rows shows of them. The unbiased
-// estimate of the variance; of a single row the variance itself.
-void show_statistics(const Inputs& in, int64_t rows, const ParameterGradients& to) {
+// The running statistics' "gradients": the statistics of a batch of `rows` rows. The variance is
+// the unbiased estimate; for a single row, the biased one.
+void write_batch_statistics(const Inputs& in, int64_t rows, const ParameterGradients& to) {
   std::copy_n(in.mean, in.channels, to.d_running_mean);
   const double factor = rows > 1 ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 1.0;
   for (int64_t c = 0; c < in.channels; ++c)
     to.d_running_variance[c] = static_cast<float>(in.variance[c] * factor);
 }
 
-// Where the workspace of batch_norm_input_gradient has the lanes' sums: behind all else.
+// Offset of the lanes' sums in the workspace of batch_norm_input_gradient: after everything else.
 size_t all_sums_offset(const Inputs& in) {
   return BatchNormWorkspace::bytes(in.rows, in.channels) / 64 * 64 + 64;
 }
@@ -240,14 +240,14 @@ void run_batch_norm_backward(const OpCall& call) {
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
   sum_rows(op.in, at, op.d_delta, op.parameters);
-  // What has been written as d_delta need not be masked again; d_y and y may lie below it.
+  // d_delta is masked already; d_y and y may share its memory.
   Inputs rest = op.in;
   if (op.d_delta != nullptr) {
     rest.d_y = op.d_delta;
     rest.relu = false;
   }
-  spread_sums(rest, at, op.in.rows, at.scratch, at.scratch + op.in.channels, op.d_x);
-  show_statistics(op.in, op.in.rows, op.parameters);
+  compute_input_gradient(rest, at, op.in.rows, at.scratch, at.scratch + op.in.channels, op.d_x);
+  write_batch_statistics(op.in, op.in.rows, op.parameters);
 }
 
 void run_batch_norm_sums(const OpCall& call) {
@@ -257,7 +257,7 @@ void run_batch_norm_sums(const OpCall& call) {
   sum_rows(op.in, at, op.d_delta, op.parameters);
   std::copy_n(op.parameters.d_beta, op.in.channels, op.sums);
   std::copy_n(op.parameters.d_gamma, op.in.channels, op.sums + op.in.channels);
-  show_statistics(op.in, op.in.rows * op.lanes, op.parameters);
+  write_batch_statistics(op.in, op.in.rows * op.lanes, op.parameters);
 }
 
 size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call) {
@@ -276,7 +276,7 @@ void run_batch_norm_input_gradient(const OpCall& call) {
   }
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
-  spread_sums(op.in, at, op.in.rows * op.lanes, sums, sums + op.in.channels, op.d_x);
+  compute_input_gradient(op.in, at, op.in.rows * op.lanes, sums, sums + op.in.channels, op.d_x);
 }
 
 }  // namespace lockstep::cpu

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Sums of rows [begin, end): of the distances from row `begin`, and of their squares.
+// Sums over rows [begin, end) of the differences from row `begin`, and of their squares.
 void statistics_kernel(
     const float* x, int64_t channels, int64_t begin, int64_t end, float* sums, float* squares) {
   const float* const first = x + begin * channels;
@@ -41,8 +41,8 @@ void statistics_kernel(
   }
 }
 
-// The parts' sums to mean and variance of channels [begin, end), by the pairwise update of Chan et
-// al.: the distance between two means enters once, in double precision.
+// Combines the parts' sums into mean and variance of channels [begin, end), by the pairwise update
+// of Chan et al.: the difference of two means enters once, in double precision.
 void combine_statistics_kernel(const float* x,
                                const float* partial,  // (parts, 2, channels)
                                double* scratch,       // (2, channels)
@@ -73,7 +73,7 @@ void combine_statistics_kernel(const float* x,
   }
   for (int64_t c = begin; c < end; ++c) {
     mean[c] = static_cast<float>(means[c]);
-    // Rounding alone can make it less than zero. NaN stays.
+    // Rounding can make the variance negative. NaN stays NaN.
     const double v = squares[c] / static_cast<double>(rows);
     variance[c] = static_cast<float>(v < 0 ? 0 : v);
   }
@@ -124,12 +124,12 @@ void combine_lane_statistics(
     };
     double means = 0, squares = 0;
     for (int64_t lane = 0; lane < lanes; ++lane) means += at(lane, 0);
-    const double whole = means / count;
+    const double overall = means / count;
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      const double distance = at(lane, 0) - whole;
+      const double distance = at(lane, 0) - overall;
       squares += at(lane, 1) + distance * distance;
     }
-    mean[c] = static_cast<float>(whole);
+    mean[c] = static_cast<float>(overall);
     variance[c] = static_cast<float>(squares / count);
   }
 }

@@ -1,4 +1,4 @@
-// Matrix products by those of matmul/.
+// Batched matrix products by the kernels of matmul/.
 #include "runtime/graph/ops/batched_matmul.h"
 
 #include "runtime/base/threads.h"

@@ -13,16 +13,17 @@
 #include "hwy/highway.h"
 #include "runtime/cpu/simd-inl.h"
 
-// A unit of work is a token and a head of k and v: all heads of q that share it. Scores of a head
-// lie along vectors of keys, as the keys are stored transposed; a token's output along vectors of
-// D. What a unit reads of the cache it reads once for each head, from the caches of the CPU.
+// A unit of work is a token and a head of k and v, with all heads of q that share it. A head's
+// scores are vectors along the keys, because keys are stored transposed; a token's output is a
+// vector along D. A unit reads its part of the KV cache once for each head of q, from the second
+// time on out of the CPU's caches.
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Keys and values of a token and a head to their place in the cache.
-HWY_INLINE void keep_token(const CachedAttention<float>& op, int64_t b, int64_t s, int64_t head) {
+// Stores the key and the value of a token and a head in the KV cache.
+HWY_INLINE void store_token(const CachedAttention<float>& op, int64_t b, int64_t s, int64_t head) {
   const int64_t position = op.position(b, s), size = op.head_size;
   if (position < 0) return;
   const float* const k =
@@ -32,7 +33,7 @@ HWY_INLINE void keep_token(const CachedAttention<float>& op, int64_t b, int64_t 
   std::copy_n(k + op.kv_heads * size, size, op.values(b, head) + position * size);
 }
 
-// scores (count) = scale q K, K (D, count) with rows `stride` apart; each a chain over D.
+// scores (count) = scale q K, K (D, count) with row stride `stride`; each score is a chain over D.
 HWY_INLINE void score_keys(const float* q,
                            const float* keys,
                            int64_t stride,
@@ -62,8 +63,8 @@ HWY_INLINE void score_keys(const float* q,
   });
 }
 
-// Scores become e^(score - largest), whose sum is returned.
-HWY_INLINE float weigh(float* scores, size_t count) {
+// Replaces the scores by e^(score - largest) and returns their sum.
+HWY_INLINE float exponentiate(float* scores, size_t count) {
   const Vec largest = set(row_max(scores, count));
   RowSum sum;
   for_each_row_vector(count, [&](size_t i, auto part, auto access) HWY_ATTR {
@@ -101,7 +102,7 @@ HWY_INLINE void mix_values(
   });
 }
 
-// All heads of q of a token that share a head of k and v.
+// Computes all heads of q of a token that share a head of k and v.
 HWY_INLINE void attend(
     const CachedAttention<float>& op, int64_t b, int64_t s, int64_t head, float* scores) {
   const int64_t position = op.position(b, s), size = op.head_size, row = b * op.tokens + s;
@@ -116,12 +117,12 @@ HWY_INLINE void attend(
     const auto count = static_cast<size_t>(position + 1 - first);
     const float* const q = op.qkv + row * op.packed_width() + h * size;
     score_keys(q, op.keys(b, head) + first, op.room, size, count, scale, scores);
-    const float total = weigh(scores, count);
+    const float total = exponentiate(scores, count);
     mix_values(scores, op.values(b, head) + first * size, size, count, total, y);
   }
 }
 
-// Of the rows of scores of two workers.
+// Floats between the scores of two workers.
 int64_t score_stride(const CachedAttention<float>& op) { return (op.room + 15) / 16 * 16; }
 
 void cached_attention_kernel(const CachedAttention<float>& op) {
@@ -137,9 +138,9 @@ void cached_attention_kernel(const CachedAttention<float>& op) {
     }
   };
   parallel_for(units, grain_rows(op.head_size), [&](int64_t begin, int64_t end) {
-    each_unit(begin, end, [&](int64_t b, int64_t s, int64_t head) { keep_token(op, b, s, head); });
+    each_unit(begin, end, [&](int64_t b, int64_t s, int64_t head) { store_token(op, b, s, head); });
   });
-  int64_t keys = 0;  // that a sample's last token may see
+  int64_t keys = 0;  // max keys that a sample's last token may see
   for (int64_t b = 0; b < op.batch; ++b) keys = std::max(keys, op.position(b, op.tokens - 1) + 1);
   const int64_t workers =
       threads_worth(compute_threads(), 2 * units * op.group() * keys * op.head_size);

@@ -1,4 +1,4 @@
-// Numbers are moved as words of four bytes, whatever they are.
+// Elements are copied as words of four bytes, whatever their type.
 #include "runtime/graph/ops/concat.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void copy(const float* from, int64_t n, float* to) {
   }
 }
 
-// f(input, first element of it, first element of y, elements) for all runs of y.
+// f(input, its first element, first element of y, elements) for each contiguous run of y.
 template <typename F>
 void for_each_run(const ConcatAttributes& sizes, F f) {
   const int64_t columns = sizes.columns();

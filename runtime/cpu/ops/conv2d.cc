@@ -1,4 +1,4 @@
-// Convolutions, and those with the norm behind them, by the kernels of conv2d/.
+// Convolutions, and those with a fused norm, by the kernels of conv2d/.
 #include "runtime/graph/ops/conv2d.h"
 
 #include "runtime/base/threads.h"
@@ -18,7 +18,7 @@ Conv2dShape shape_of(const OpCall& op) {
   }
 }
 
-// The ways to multiply floats.
+// The kernels of a way to multiply floats: with fused multiply-adds, or as in bf16x3.h.
 struct Conv2dKernels {
   decltype(&conv2d_workspace_bytes) workspace_bytes, forward_workspace_bytes;
   decltype(&conv2d_forward) forward;
@@ -56,7 +56,7 @@ void run_conv2d(const OpCall& call) {
                    op.workspace);
 }
 
-// The convolution's own, and behind it the norm's scale.
+// The norm's scale follows the convolution's workspace.
 template <const Conv2dKernels& kKernels>
 size_t norm_scale_offset(const Conv2dShape& shape) {
   return static_cast<size_t>(kKernels.forward_workspace_bytes(shape, compute_threads()) + 63) / 64 *

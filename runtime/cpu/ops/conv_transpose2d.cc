@@ -1,4 +1,4 @@
-// Transposed convolutions by the kernels of conv2d/, whose gradients they are.
+// Transposed convolutions: the kernels of conv2d/ for a convolution's input gradient compute them.
 #include "runtime/graph/ops/conv_transpose2d.h"
 
 #include "runtime/base/threads.h"
@@ -15,7 +15,7 @@ Conv2dShape shape_of(const OpCall& op) {
                                                : ConvTranspose2dBackward<float>::of(op).shape;
 }
 
-// The ways to multiply floats.
+// The kernels of a way to multiply floats: with fused multiply-adds, or as in bf16x3.h.
 struct Kernels {
   decltype(&conv2d_workspace_bytes) workspace_bytes;
   decltype(&conv2d_forward) forward;

@@ -7,7 +7,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// What an element costs in those that a thread should have: some 20 ns.
+// Cost of an element, in elements of kGrainElements: some 20 ns.
 constexpr int64_t kCost = 16;
 
 void run(const OpCall& call) {

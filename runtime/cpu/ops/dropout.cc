@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Elements [begin, end) one at a time.
+// Elements [begin, end), one at a time.
 void dropout_scalar(const float* x,
                     float* y,
                     int64_t begin,
@@ -37,7 +37,7 @@ HWY_INLINE Vec drop(Vec x, hn::Vec<U32> words, uint32_t threshold, float factor)
   return hn::IfThenZeroElse(dropped, hn::Mul(x, set(factor)));
 }
 
-// `begin` is a multiple of 4, a whole number of Philox blocks.
+// `begin` is a multiple of 4, so that it begins a Philox block.
 void dropout_kernel(const float* x,
                     float* y,
                     int64_t begin,
@@ -84,7 +84,7 @@ void run(const OpCall& call) {
   const LaneContext& lane = call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, op.purpose};
   const auto kernel = HWY_DYNAMIC_DISPATCH(dropout_kernel);
-  constexpr int64_t kBlock = 1024;  // ranges of threads begin at whole Philox blocks
+  constexpr int64_t kBlock = 1024;  // each thread's range begins at a Philox block
   const int64_t blocks = (op.n + kBlock - 1) / kBlock;
   parallel_for(blocks, kGrainElements / kBlock, [&](int64_t first, int64_t last) {
     kernel(op.x,

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// out = a + b over one row; out may be a.
+// out = a + b for one row; out may be a.
 HWY_INLINE void add_rows(const float* a, const float* b, float* out, int64_t n) {
   for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
     access.store(hn::Add(access.load(a + i), access.load(b + i)), out + i);
@@ -37,7 +37,7 @@ void embedding_forward_kernel(const EmbeddingForward<float>& op, int64_t begin, 
   }
 }
 
-// Columns [begin, end) of every row of d_token: a column belongs to one thread, which adds the
+// Columns [begin, end) of every row of d_token. A column belongs to one thread, which adds the
 // tokens in order.
 void embedding_token_backward_kernel(const EmbeddingBackward<float>& op,
                                      int64_t begin,
@@ -91,7 +91,7 @@ void run_backward(const OpCall& call) {
       std::memset(op.d_token + begin, 0, (end - begin) * sizeof(float));
     });
   }
-  // Columns are shared out in whole cache lines.
+  // Columns are divided at cache-line boundaries.
   constexpr int64_t kLine = 16;
   const auto token_kernel = HWY_DYNAMIC_DISPATCH(embedding_token_backward_kernel);
   const int64_t lines = op.d_token == nullptr ? 0 : (channels + kLine - 1) / kLine;

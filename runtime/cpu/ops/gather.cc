@@ -1,5 +1,5 @@
-// Numbers are moved as words of four bytes, whatever they are. A sum belongs to one thread, which
-// adds its terms in order.
+// Elements are copied as words of four bytes, whatever their type. A sum belongs to one thread,
+// which adds its terms in order.
 #include "runtime/graph/ops/gather.h"
 
 #include <algorithm>
@@ -82,8 +82,8 @@ void run_elements(const OpCall& call) {
   });
 }
 
-// f(outer, first column, behind the last) for all columns of all slices, which are shared out in
-// whole cache lines.
+// f(outer, first column, end column) for all columns of all slices, divided at cache-line
+// boundaries.
 template <typename F>
 void for_each_columns(const GatherSizes& sizes, F f) {
   constexpr int64_t kLine = 16;

@@ -1,6 +1,7 @@
-// The pixels of a sample are cut into parts that stay in the second cache, as the shape alone says. Of
-// each part every channel has two sums; those of a group's parts and channels are brought together in
-// doubles, in their order. So threads share out parts, however few samples there are.
+// The pixels of a sample are cut into parts that stay in the second-level cache; the division
+// depends on the shape alone. Each part has two sums for every channel. The sums of a group's parts
+// and channels are combined in double precision, in order. So threads share the parts even if there
+// are few samples.
 #include "runtime/graph/ops/group_norm.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Of pixels [0, n) of x (n, C): sums (C) of each channel, and squares (C) of the distances from the
-// channel's mean in the part. Neither cancels, nor do they once they are brought together.
+// For pixels [0, n) of x (n, C): sums (C) of each channel, and squares (C) of the differences from
+// the channel's mean in the part. Nothing cancels, neither here nor when parts are combined.
 void group_norm_sums_kernel(
     const float* x, int64_t n, int64_t channels, float* sums, float* squares) {
   std::memset(sums, 0, static_cast<size_t>(2 * channels) * sizeof(float));
@@ -42,7 +43,7 @@ void group_norm_sums_kernel(
   }
 }
 
-// y = (x - mean) scale + shift, all by channel.
+// y = (x - mean) scale + shift, all per channel.
 void group_norm_apply_kernel(const float* x,
                              int64_t n,
                              int64_t channels,
@@ -59,7 +60,7 @@ void group_norm_apply_kernel(const float* x,
   }
 }
 
-// Of each channel the sums of d_y, and of d_y (x - mean).
+// For each channel, the sums of d_y and of d_y (x - mean).
 void group_norm_gradient_sums_kernel(const float* d_y,
                                      const float* x,
                                      int64_t n,
@@ -78,7 +79,7 @@ void group_norm_gradient_sums_kernel(const float* d_y,
   }
 }
 
-// d_x = d_y scale + (x - mean) slope + shift, all by channel.
+// d_x = d_y scale + (x - mean) slope + shift, all per channel.
 void group_norm_gradient_kernel(const float* d_y,
                                 const float* x,
                                 int64_t n,
@@ -111,14 +112,14 @@ HWY_EXPORT(group_norm_gradient_kernel);
 
 namespace {
 
-// Pixels of a sample in parts.
+// The division of a sample's pixels into parts.
 struct Parts {
   explicit Parts(const GroupNormShape& s)
       : shape(s),
         each(std::clamp<int64_t>(kPartElements / s.channels, 16, std::max<int64_t>(16, s.pixels))),
         count((s.pixels + each - 1) / each) {}
 
-  // Calls body(sample, part, first pixel of all, pixels) for every part.
+  // Calls body(sample, part, first pixel among all samples, pixels) for every part.
   template <typename Body>
   void for_each(Body&& body) const {
     parallel_for(
@@ -144,10 +145,10 @@ struct Parts {
 
   static constexpr int64_t kPartElements = 16384;
   GroupNormShape shape;
-  int64_t each, count;  // pixels of a part, but for a sample's last one; parts of a sample
+  int64_t each, count;  // pixels per part (fewer in a sample's last one); parts per sample
 };
 
-// Two sums for each channel of each part, and some rows of channels for each sample.
+// Two sums for each channel of each part, and kRows rows of channels for each sample.
 struct Workspace {
   Workspace(const Parts& parts, float* memory)
       : parts(parts),

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// A vector of bytes as floats; `count` of them are there.
+// Loads a vector of bytes as floats; only `count` bytes may be read.
 HWY_INLINE Vec load_bytes(const uint8_t* from, size_t count) {
   const hn::Rebind<uint8_t, F32> bytes;
   const hn::RebindToSigned<F32> integers;
@@ -30,10 +30,11 @@ HWY_INLINE Vec load_bytes(const uint8_t* from, size_t count) {
 
 struct Factors {
   const float *scale, *offset;  // of the channels of kRowLanes pixels, which fill whole vectors
-  int64_t period;               // how many that are
+  int64_t period;               // number of these factors
 };
 
-// n elements from the beginning of a pixel, mixed with those of the other image where kMix.
+// Normalises n elements from the beginning of a pixel on; if kMix, mixes them with the other
+// image's.
 template <bool kMix>
 HWY_INLINE void normalize_part(const Factors& factors,
                                const uint8_t* x,
@@ -41,14 +42,14 @@ HWY_INLINE void normalize_part(const Factors& factors,
                                float mix,
                                int64_t n,
                                float* y) {
-  const Vec own_share = set(mix);
+  const Vec first_share = set(mix);
   for (int64_t first = 0; first < n; first += factors.period) {
     const auto size = static_cast<size_t>(std::min(factors.period, n - first));
     for_each_vector(size, [&](size_t i, auto access) HWY_ATTR {
       Vec pixels = load_bytes(x + first + i, size - i);
       if constexpr (kMix) {
         const Vec others = load_bytes(other + first + i, size - i);
-        pixels = hn::MulAdd(own_share, hn::Sub(pixels, others), others);
+        pixels = hn::MulAdd(first_share, hn::Sub(pixels, others), others);
       }
       access.store(
           hn::MulAdd(pixels, access.load(factors.scale + i), access.load(factors.offset + i)),
@@ -57,7 +58,7 @@ HWY_INLINE void normalize_part(const Factors& factors,
   }
 }
 
-// Periods [begin, end) of all images, each of which begins with a new one.
+// Periods [begin, end) of all images; each image begins a new period.
 void image_normalize_kernel(const ImageNormalize<float>& op,
                             const LaneContext& lane,
                             const float* scale,
@@ -65,7 +66,7 @@ void image_normalize_kernel(const ImageNormalize<float>& op,
                             int64_t begin,
                             int64_t end) {
   const Factors factors{scale, offset, static_cast<int64_t>(kRowLanes) * op.channels};
-  const int64_t elements = op.pixels * op.channels;  // of an image
+  const int64_t elements = op.pixels * op.channels;  // per image
   const int64_t periods = (elements + factors.period - 1) / factors.period;
   const int64_t mixed = lane.mix == 1 ? 0 : std::min(op.images, lane.valid_rows);
   while (begin < end) {
@@ -110,7 +111,7 @@ void run(const OpCall& call) {
     scale[i] = op.scale(i % op.channels);
     offset[i] = op.offset(i % op.channels);
   }
-  const int64_t periods = (op.pixels + kPeriodPixels - 1) / kPeriodPixels;  // of an image
+  const int64_t periods = (op.pixels + kPeriodPixels - 1) / kPeriodPixels;  // per image
   const auto kernel = HWY_DYNAMIC_DISPATCH(image_normalize_kernel);
   parallel_for(op.images * periods, grain_rows(period), [&](int64_t begin, int64_t end) {
     kernel(op, call.lane(), scale, offset, begin, end);

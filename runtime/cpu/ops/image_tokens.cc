@@ -23,7 +23,7 @@ void run_forward(const OpCall& call) {
   });
 }
 
-// Each token by itself, over all samples.
+// Sums each token's gradients over all samples.
 void run_backward(const OpCall& call) {
   const auto op = ImageTokensBackward<float>::of(call);
   parallel_for(op.tokens, grain_rows(op.width * op.batch), [&](int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the CPU can run: each op's file defines its own.
+// The implementations of ops on the CPU; each op's file defines its own.
 
 #include "runtime/exec/op_set.h"
 
@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 #define OP(stem, Stem) extern const Implementations kCpu##Stem;
 #include "runtime/graph/ops.def"
 
-// All of them.
+// Returns the implementations of all ops.
 std::span<const Implementations> all_implementations();
 
 }  // namespace lockstep::cpu

@@ -18,8 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Three passes over a row that stays in the first cache: the sum, the squared distances from the
-// mean (not E[x^2] - E[x]^2, which cancels), the output.
+// Three passes over a row that stays in the first-level cache: the sum, the squared differences
+// from the mean (not E[x^2] - E[x]^2, which cancels), the output.
 void layer_norm_forward_kernel(const LayerNormForward<float>& op, int64_t begin, int64_t end) {
   const int64_t columns = op.columns;
   for (int64_t row = begin; row < end; ++row) {
@@ -68,8 +68,8 @@ void layer_norm_forward_kernel(const LayerNormForward<float>& op, int64_t begin,
   }
 }
 
-// d_sum of rows [begin, end), and their part of d_gamma and d_beta into `partial`: (2, columns),
-// d_gamma first.
+// d_sum of rows [begin, end), and their contribution to d_gamma and d_beta in `partial`: (2,
+// columns), d_gamma first.
 void layer_norm_backward_kernel(const LayerNormBackward<float>& op,
                                 float* partial,
                                 int64_t begin,

@@ -1,6 +1,6 @@
-// The products of matmul/ and the loss of softmax_cross_entropy.cc, chunk by chunk. A weight's
-// gradient is one chain of sums over all rows, as without chunks, where the products are those of
-// gemm.h.
+// The products of matmul/ and the loss of softmax_cross_entropy.cc, chunk by chunk of rows. With
+// the products of gemm.h, a weight's gradient is one chain of sums over all rows, as it is without
+// chunks.
 #include "runtime/graph/ops/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -17,11 +17,11 @@ using Op = LinearCrossEntropy<float>;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The parts of the workspace, in bytes from its beginning; the logits come first.
+// Offsets of the parts of the workspace, in bytes; the logits come first.
 struct Workspace {
-  size_t results;   // of LossRow
-  size_t counted;   // rows that count and, behind all of them, their targets
-  size_t products;  // what the products work in
+  size_t results;   // LossRow for each row
+  size_t counted;   // indices of the counted rows, then their targets
+  size_t products;  // workspace of the products
 };
 
 Workspace workspace_of(const Op& op) {
@@ -37,18 +37,19 @@ template <const LinearKernels& kKernels>
 size_t workspace_bytes(const OpCall& call) {
   const auto op = Op::of(call);
   const int threads = compute_threads();
-  int64_t most = 0;  // over what a chunk may have: how many rows count shows when the op runs
+  // max over all chunk sizes: the number of counted rows is known only when the op runs
+  int64_t max_bytes = 0;
   for (int64_t rows = 1; rows <= op.chunk_rows(); ++rows)
-    most = std::max(most,
-                    kKernels.workspace_bytes({rows, op.shape.inputs, op.shape.outputs}, threads));
-  return workspace_of(op).products + static_cast<size_t>(most);
+    max_bytes = std::max(
+        max_bytes, kKernels.workspace_bytes({rows, op.shape.inputs, op.shape.outputs}, threads));
+  return workspace_of(op).products + static_cast<size_t>(max_bytes);
 }
 
-// Rows without a loss, such as the tokens that a masked language model is shown, are left out of the
-// products: no sum changes by them. The others lie one after the other meanwhile.
+// Leaves rows without a loss, such as the unmasked tokens of a masked language model, out of the
+// products. No sum changes. Meanwhile, the other rows are stored contiguously.
 class CountedRows {
  public:
-  // `op` becomes that of the counted rows, in training: where d_x is, their x is laid.
+  // In training, restricts `op` to the counted rows; their x is copied into the memory of d_x.
   CountedRows(Op& op, const LaneContext& lane, int32_t* memory)
       : all_(op.shape.rows), inputs_(op.shape.inputs), rows_(memory) {
     if (op.d_x == nullptr) return;
@@ -58,7 +59,7 @@ class CountedRows {
     if (count_ == all_) return;
     d_x_ = op.d_x;
     int32_t* const targets = memory + all_;
-    for (int64_t i = 0; i < count_; ++i) {  // from the first on: d_x may be x
+    for (int64_t i = 0; i < count_; ++i) {  // in increasing order, because d_x may be x
       targets[i] = op.targets[rows_[i]];
       std::copy_n(op.x + rows_[i] * inputs_, inputs_, d_x_ + i * inputs_);
     }
@@ -67,7 +68,7 @@ class CountedRows {
     op.targets = targets;
   }
 
-  // Gradients to the places of their rows, from the last on, and zeros for the others.
+  // Moves the gradients to their rows, in decreasing order, and clears the other rows.
   void spread() const {
     if (d_x_ == nullptr) return;
     int64_t next = count_ - 1;
@@ -83,7 +84,7 @@ class CountedRows {
  private:
   int64_t all_, inputs_, count_ = 0;
   int32_t* rows_;         // (count_), increasing
-  float* d_x_ = nullptr;  // null where nothing was moved
+  float* d_x_ = nullptr;  // null if nothing was moved
 };
 
 template <const LinearKernels& kKernels>
@@ -113,7 +114,7 @@ void run(const OpCall& call) {
         op.loss_of(chunk, logits), call.lane(), results + chunk * chunk_rows);
     if (op.d_x == nullptr) continue;
     const auto backward = op.backward_of(chunk, logits, work);
-    // Before d_x, which may be x.
+    // Computed before d_x, which may overwrite x.
     if (op.d_weight != nullptr) kKernels.backward_weight(backward);
     if (op.d_bias != nullptr) linear_backward_bias(backward);
     kKernels.backward_input(backward);
@@ -122,7 +123,7 @@ void run(const OpCall& call) {
   counted.spread();
 }
 
-// Rows of logits are padded for GPUs alone.
+// Rows of logits are padded only on GPUs.
 bool supports(const OpCall& call) {
   const auto op = LinearCrossEntropy<float>::of(call);
   return op.attributes.stride == op.shape.outputs;

@@ -1,5 +1,6 @@
 #pragma once
-// The ways to multiply floats that ops of linear layers choose from.
+// The kernels of linear layers, for each way to multiply floats: with fused multiply-adds, or as in
+// bf16x3.h.
 
 #include "runtime/cpu/matmul/linear.h"
 #include "runtime/cpu/matmul/linear_bf16x3.h"

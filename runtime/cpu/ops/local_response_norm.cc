@@ -18,12 +18,11 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// A row is worked on in pieces that fit on the stack with the neighbours that they need.
+// A row is processed in pieces that fit on the stack with the neighbours that they need.
 constexpr int64_t kPiece = 256;
-constexpr int64_t kHalo = kMostNormChannels;
+constexpr int64_t kHalo = kMaxNormChannels;
 
-// s^-beta. 3/4, which everyone uses, needs no more than square roots; anything else goes through
-// the C library.
+// s^-beta. The usual 3/4 needs only square roots; any other exponent uses the C library.
 HWY_INLINE Vec inverse_power(Vec s, float beta) {
   if (beta == 0.75f) {
     const Vec root = hn::Sqrt(s);
@@ -35,7 +34,7 @@ HWY_INLINE Vec inverse_power(Vec s, float beta) {
   return hn::Load(F32(), lanes);
 }
 
-// Channels [first, first + n) of a row of `channels`; those beyond it are zeros.
+// Copies channels [first, first + n) of a row of `channels`; channels outside the row are zeros.
 HWY_INLINE void copy_channels(
     const float* row, int64_t channels, int64_t first, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
@@ -85,15 +84,15 @@ void lrn_backward_kernel(const LocalResponseNormAttributes& a,
                          float* d_x,
                          int64_t begin,
                          int64_t end) {
-  // Channel c's window is [c - before, c + after]; those that hold c are of [c - after, c +
-  // before].
+  // Channel c's window is [c - before, c + after]; the windows that contain c belong to the
+  // channels [c - after, c + before].
   const int64_t before = a.size / 2, after = a.size - 1 - before;
   float around[kPiece + 2 * kHalo], gradient[kPiece + kHalo], ratio[kPiece + kHalo];
   const Vec factor = set(-2 * a.alpha * a.beta / static_cast<float>(a.size));
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t first = 0; first < channels; first += kPiece) {
       const int64_t n = std::min(kPiece, channels - first), wide = n + a.size - 1;
-      // `around` begins at channel first - after - before, the others at first - after.
+      // `around` begins at channel first - after - before, the other arrays at first - after.
       copy_channels(
           x + row * channels, channels, first - after - before, wide + a.size - 1, around);
       copy_channels(d_y + row * channels, channels, first - after, wide, gradient);

@@ -1,5 +1,5 @@
-// The products of gemm.h, part by part, of h times the scale: so every output is one chain of fused
-// multiply-adds that begins with y.
+// out += (scale h) B^T, part by part, by the products of gemm.h. Every output is one chain of fused
+// multiply-adds that begins with its old value.
 #include "runtime/graph/ops/lora.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ void scaled(const float* x, float scale, float* y, int64_t n) {
       n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(x, scale, y, begin, end); });
 }
 
-// The workspace: h times the scale, and what the products work in.
+// The workspace: h times the scale, then the workspace of the products.
 size_t scaled_bytes(const LoraSizes& sizes) {
   return (static_cast<size_t>(sizes.rows * sizes.inner) * sizeof(float) + 63) / 64 * 64;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What the loss kernels report. Rows are computed in any order by any thread; their results are
+// The results of the loss kernels. Rows are computed in any order by any thread; their results are
 // then added in the order of the rows.
 
 #include <cstddef>
@@ -9,13 +9,13 @@ namespace lockstep::cpu {
 
 struct LossRow {
   double loss;
-  double correct;   // 1 or 0; for several outputs their mean
-  double counted;   // 1 or the row's weight, 0 for padding and ignored rows, whose loss and correct
+  double correct;   // 1 or 0; with several outputs, their mean
+  double counted;   // 1 or the row's weight; 0 for padding and ignored rows, whose loss and correct
                     // are 0
-  double top5 = 0;  // 1 where the target is among the five largest logits; in evaluation
+  double top5 = 0;  // 1 if the target is among the five largest logits; only in evaluation
 };
 
-// Bytes of workspace that each loss kernel needs for `rows` rows.
+// Workspace in bytes that each loss kernel needs for `rows` rows.
 constexpr size_t loss_workspace_bytes(int64_t rows) { return rows * sizeof(LossRow); }
 
 // statistics = {sum of losses, rows counted, sum of correct, sum of top5}.

@@ -1,6 +1,6 @@
-// The program is interpreted block by block: each step is a loop over the vectors of a block, whose
-// values lie in the first cache, so that what it costs to look at a step is shared by the block.
-// Inputs of the block's shape and y are read and written where they lie.
+// The program is interpreted block by block. Each step is a loop over the vectors of a block, whose
+// values are in the first-level cache, so that the cost of interpreting a step is shared by the
+// block. y, and inputs with y's layout, are accessed in place.
 #include "runtime/graph/ops/pointwise.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ HWY_INLINE Vec load(PointwiseOperand from, size_t i) {
   return hn::LoadU(F32(), from.at + (i & from.mask));
 }
 
-// to[0, n) = f(...), n whole vectors.
+// to[0, n) = f(...); n is a multiple of the vector length.
 template <typename F>
 HWY_INLINE void unary(size_t n, float* to, PointwiseOperand a, F f) {
   for (size_t i = 0; i < n; i += kVecLanes) hn::StoreU(f(load(a, i)), F32(), to + i);
@@ -36,7 +36,7 @@ HWY_INLINE void binary(size_t n, float* to, PointwiseOperand a, PointwiseOperand
   for (size_t i = 0; i < n; i += kVecLanes) hn::StoreU(f(load(a, i), load(b, i)), F32(), to + i);
 }
 
-// A row of the table below: the function, and what it makes of the vectors x and y.
+// A row of the table below: the function, and its expression for the vectors x and y.
 #define LOCKSTEP_UNARY(Function, expression) \
   case PointwiseFunction::Function:          \
     return unary(n, to, a, [](Vec x) HWY_ATTR { return expression; })
@@ -50,7 +50,7 @@ HWY_NOINLINE void run_step(PointwiseFunction function,
                            PointwiseOperand a,
                            PointwiseOperand b,
                            PointwiseOperand c) {
-  using namespace pointwise;  // NOLINT: min, sin and the like of vectors
+  using namespace pointwise;  // NOLINT: min, sin and other functions of vectors
   switch (function) {
     LOCKSTEP_UNARY(kIdentity, x);
     LOCKSTEP_UNARY(kNeg, hn::Neg(x));
@@ -108,7 +108,7 @@ HWY_NOINLINE void run_step(PointwiseFunction function,
 #undef LOCKSTEP_UNARY
 #undef LOCKSTEP_BINARY
 
-// Runs the program on n elements, whole vectors of them: values are those of inputs and constants,
+// Runs the program on n elements, a multiple of the vector length. `values` are inputs, constants
 // and registers, by number; the last step writes to `result`.
 void run_program(const PointwiseCode& code,
                  const PointwiseOperand* values,
@@ -116,18 +116,18 @@ void run_program(const PointwiseCode& code,
                  float* result) {
   for (int s = 0; s < code.steps; ++s) {
     const PointwiseStep& step = code.step[s];
-    // A register is written through the pointer that it is read by.
+    // `values` also has the registers, which are written through the same pointers.
     float* const to = s + 1 == code.steps ? result : const_cast<float*>(values[step.to].at);
     run_step(step.function, n, to, values[step.a], values[step.b], values[step.c]);
   }
 }
 
-// Elements [first, first + n) of the block `at`, of which y has room for n alone.
+// Elements [first, first + n) of the block `at`; y has room for n elements only.
 void run_tail(
     const PointwiseCode& code, const PointwiseOperand* at, size_t first, size_t n, float* y) {
-  PointwiseOperand values[PointwiseCode::kFirstConstant + PointwiseCode::kMostConstants];
+  PointwiseOperand values[PointwiseCode::kFirstConstant + PointwiseCode::kMaxConstants];
   std::copy(at, at + PointwiseCode::kFirstConstant + code.constants, values);
-  alignas(64) float inputs[PointwiseCode::kMostInputs][kVecLanes] = {};
+  alignas(64) float inputs[PointwiseCode::kMaxInputs][kVecLanes] = {};
   alignas(64) float result[kVecLanes];
   for (int k = 0; k < code.inputs; ++k) {
     for (size_t i = 0; i < n; ++i) inputs[k][i] = at[k].at[(first + i) & at[k].mask];
@@ -144,10 +144,10 @@ void pointwise_kernel(const PointwiseForward<float>& op,
                       int64_t end) {
   const PointwiseCode& code = *op.code;
   PointwiseInputs inputs(op, blocks);
-  alignas(64) float registers[PointwiseCode::kMostRegisters][PointwiseBlocks::kElements];
-  alignas(64) float constants[PointwiseCode::kMostConstants][kRowLanes];
+  alignas(64) float registers[PointwiseCode::kMaxRegisters][PointwiseBlocks::kElements];
+  alignas(64) float constants[PointwiseCode::kMaxConstants][kRowLanes];
   alignas(64) float integers[PointwiseBlocks::kElements];
-  PointwiseOperand values[PointwiseCode::kFirstConstant + PointwiseCode::kMostConstants] = {};
+  PointwiseOperand values[PointwiseCode::kFirstConstant + PointwiseCode::kMaxConstants] = {};
   for (int r = 0; r < code.registers; ++r) values[code.inputs + r] = {registers[r], ~size_t{0}};
   for (int k = 0; k < code.constants; ++k) {
     std::fill_n(constants[k], kRowLanes, code.constant[k]);
@@ -158,9 +158,9 @@ void pointwise_kernel(const PointwiseForward<float>& op,
     const PointwiseBlock block = blocks.at(number);
     inputs.enter(block, values);
     float* const y = integer ? integers : static_cast<float*>(op.y) + block.first;
-    const auto n = static_cast<size_t>(block.n), whole = n / kVecLanes * kVecLanes;
-    if (whole > 0) run_program(code, values, whole, y);
-    if (whole < n) run_tail(code, values, whole, n - whole, y + whole);
+    const auto n = static_cast<size_t>(block.n), full = n / kVecLanes * kVecLanes;
+    if (full > 0) run_program(code, values, full, y);
+    if (full < n) run_tail(code, values, full, n - full, y + full);
     if (!integer) continue;
     auto* const to = static_cast<int32_t*>(op.y) + block.first;
     for (size_t i = 0; i < n; ++i) to[i] = to_int32(integers[i]);

@@ -1,6 +1,6 @@
 #pragma once
-// The blocks in which the CPU computes pointwise ops, and their inputs, broadcast. No vectors here:
-// elements are copied as they are.
+// The blocks in which the CPU computes pointwise ops, and their broadcast inputs. Elements are only
+// copied here, so nothing depends on the instruction set.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace lockstep::cpu {
 
-// The values of a block: element i is at[i & mask], where mask is all ones, or 0 for the same 16
-// values in the place of each 16.
+// The values of a block: element i is at[i & mask]. The mask is all ones, or 0 if the same 16
+// values are used throughout.
 struct PointwiseOperand {
   const float* at;
   size_t mask;
 };
 
-// Elements [first, first + n) of y: whole rows from `row` on (a row is the innermost loop), or, of a
-// long row, those from `column` on.
+// Elements [first, first + n) of y: either complete rows from `row` on (a row is the innermost
+// loop), or, in a long row, elements from `column` on.
 struct PointwiseBlock {
   int64_t first, n, row, column;
 };
@@ -51,8 +51,8 @@ class PointwiseBlocks {
   int64_t row_length_, rows_, rows_each_, parts_;
 };
 
-// The inputs of one block after the other. Those that lie as y does are read in place, others are
-// copied; what is the same for all blocks is copied once.
+// The inputs of consecutive blocks. Inputs with y's layout are read in place, others are copied.
+// Inputs that are the same for all blocks are copied once.
 class PointwiseInputs {
  public:
   PointwiseInputs(const PointwiseForward<float>& op, const PointwiseBlocks& blocks)
@@ -64,8 +64,8 @@ class PointwiseInputs {
     for (int k = 0; k < op_.code->inputs; ++k) {
       switch (kinds_[k]) {
         case Kind::kScalar: values[k] = {entered_ ? values_[k] : splat(k, 0), 0}; break;
-        case Kind::kWhole: values[k] = {run(k, block.first, block.n), ~size_t{0}}; break;
-        case Kind::kRow:  // the same row again and again: those of the first block are the most
+        case Kind::kDense: values[k] = {run(k, block.first, block.n), ~size_t{0}}; break;
+        case Kind::kRow:  // the same row repeatedly; the first block has the most copies
           if (!entered_ || blocks_.rows_each() == 1) copy_rows(k, block);
           values[k] = {rows_at_[k], ~size_t{0}};
           break;
@@ -76,24 +76,24 @@ class PointwiseInputs {
   }
 
  private:
-  enum class Kind { kScalar, kWhole, kRow, kStrided };
+  enum class Kind { kScalar, kDense, kRow, kStrided };
 
   Kind kind_of(int k) const {
     const PointwiseLoops& loops = op_.loops;
     bool none = true, outer_none = true, all = true;
-    int64_t whole = 1;
+    int64_t dense_stride = 1;
     for (int d = inner_; d >= 0; --d) {
       none &= loops.strides[k][d] == 0;
       outer_none &= d == inner_ || loops.strides[k][d] == 0;
-      all &= loops.strides[k][d] == whole;
-      whole *= loops.extents[d];
+      all &= loops.strides[k][d] == dense_stride;
+      dense_stride *= loops.extents[d];
     }
     if (none) return Kind::kScalar;
-    if (all) return Kind::kWhole;
+    if (all) return Kind::kDense;
     return outer_none ? Kind::kRow : Kind::kStrided;
   }
 
-  // Element of the input at which a row of y begins.
+  // Offset in input `k` of the element that the first element of a row of y reads.
   int64_t begin_of(int k, int64_t row) const {
     const int64_t* strides = op_.loops.strides[k];
     int64_t offset = 0;
@@ -118,7 +118,7 @@ class PointwiseInputs {
     const auto* integers = static_cast<const int32_t*>(op_.inputs[k]) + from;
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(integers[i]);
   }
-  // n elements from `from` on, where they lie or as floats.
+  // n elements from `from` on, in place or converted to floats.
   const float* run(int k, int64_t from, int64_t n) {
     if (op_.input_types[k] != DType::kI32) return static_cast<const float*>(op_.inputs[k]) + from;
     copy(k, from, n, values_[k]);
@@ -160,11 +160,11 @@ class PointwiseInputs {
 
   const PointwiseForward<float>& op_;
   const PointwiseBlocks& blocks_;
-  const int inner_;  // number of the innermost loop
+  const int inner_;  // index of the innermost loop
   bool entered_ = false;
-  Kind kinds_[PointwiseCode::kMostInputs];
-  const float* rows_at_[PointwiseCode::kMostInputs];
-  alignas(64) float values_[PointwiseCode::kMostInputs][PointwiseBlocks::kElements];
+  Kind kinds_[PointwiseCode::kMaxInputs];
+  const float* rows_at_[PointwiseCode::kMaxInputs];
+  alignas(64) float values_[PointwiseCode::kMaxInputs][PointwiseBlocks::kElements];
 };
 
 }  // namespace lockstep::cpu

@@ -1,6 +1,6 @@
-// The functions of pointwise programs on vectors, compiled once per instruction set (see
-// cpu/simd-inl.h): the same bits on AVX2 and AVX-512, NaN where there is one, infinities where they
-// belong. Highway's functions leave both open.
+// The functions of pointwise programs on vectors. Compiled once per instruction set: see
+// cpu/simd-inl.h. They have the same bits on AVX2 and AVX-512, keep NaN, and return infinity if the
+// C library does; Highway's functions guarantee neither.
 
 #if defined(LOCKSTEP_RUNTIME_CPU_OPS_POINTWISE_FUNCTIONS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_RUNTIME_CPU_OPS_POINTWISE_FUNCTIONS_INL_H
@@ -27,7 +27,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 HWY_INLINE Vec truth(Mask mask) { return hn::IfThenElseZero(mask, set(1.0f)); }
-// NaN is true, which Highway's Ne does not say everywhere.
+// NaN is true; Highway's Ne does not guarantee that on every target.
 HWY_INLINE Mask is_true(Vec x) { return hn::Not(hn::Eq(x, hn::Zero(F32()))); }
 HWY_INLINE Mask is_infinite(Vec x) { return hn::Eq(hn::Abs(x), set(kInfinity)); }
 HWY_INLINE Vec keep_nan(Vec x, Vec y) { return hn::IfThenElse(hn::IsNaN(x), x, y); }
@@ -55,7 +55,7 @@ HWY_INLINE Vec one_by_one(Vec a, Vec b, F f) {
   return hn::Load(F32(), x);
 }
 
-// Highway's sin and cos are good up to 39000; beyond (and for NaN) the C library's.
+// Highway's sin and cos are accurate up to 39000; beyond (and for NaN), the C library is used.
 template <typename V, typename S>
 HWY_INLINE Vec periodic(Vec x, V vector, S scalar) {
   const auto small = hn::Le(hn::Abs(x), set(39000.0f));
@@ -72,7 +72,7 @@ HWY_INLINE Vec cos(Vec x) {
       x, [](Vec v) HWY_ATTR { return hn::Cos(F32(), v); }, [](double v) { return std::cos(v); });
 }
 
-HWY_INLINE Vec within_one(Vec x, Vec y) {  // NaN beyond [-1, 1]
+HWY_INLINE Vec within_one(Vec x, Vec y) {  // NaN outside [-1, 1]
   return hn::IfThenElse(hn::Le(hn::Abs(x), set(1.0f)), y, set(kNan));
 }
 HWY_INLINE Vec asinh(Vec x) {
@@ -89,11 +89,11 @@ HWY_INLINE Vec atanh(Vec x) {
   return hn::IfThenElse(hn::Lt(hn::Abs(x), set(1.0f)), hn::Atanh(F32(), x), at_one);
 }
 HWY_INLINE Vec sinh(Vec x) {
-  // Beyond 1 by e^(|x| / 2), whose square does not overflow before sinh does.
+  // Above 1, uses h = e^(|x| / 2): h / 2 * h does not overflow before sinh does.
   const Vec half = exp(hn::Mul(hn::Abs(x), set(0.5f)));
   const Vec large = hn::Mul(hn::Mul(half, set(0.5f)), half);
   const Vec value = hn::Sub(large, hn::Div(set(0.25f), large));
-  // The series to x^9: 2e-8 at 1.
+  // The series to x^9: error 2e-8 at 1.
   const Vec square = hn::Mul(x, x);
   Vec p = hn::MulAdd(set(1.0f / 362880.0f), square, set(1.0f / 5040.0f));
   p = hn::MulAdd(p, square, set(1.0f / 120.0f));
@@ -107,7 +107,8 @@ HWY_INLINE Vec cosh(Vec x) {
   return hn::Add(large, hn::Div(set(0.25f), large));
 }
 
-// Near 0 by its series, which keeps the relative accuracy; else by the normal distribution's tail.
+// Near 0 by its series, which keeps the relative accuracy; otherwise by the tail of the normal
+// distribution.
 HWY_INLINE Vec erf(Vec x) {
   const Vec square = hn::Mul(x, x);
   Vec p = hn::MulAdd(set(1.1283791671e0f / 685440.0f), square, set(-1.1283791671e0f / 75600.0f));
@@ -131,10 +132,10 @@ HWY_INLINE Vec softplus(Vec x) {
   return keep_nan(x, hn::Add(at_least(0.0f, x), tail));
 }
 
-// |a|^b = e^(b log |a|) in double precision, so that a large exponent costs no accuracy; then the
+// pow(a, b): e^(b log |a|) in double precision, so that large exponents stay accurate; then the
 // sign of a negative a.
 HWY_INLINE Vec pow(Vec a, Vec b) {
-  constexpr double kFar = 200;  // e^200 is beyond all floats, e^-200 below
+  constexpr double kFar = 200;  // e^200 exceeds every float, e^-200 is below every float
   const hn::ScalableTag<double> d64;
   const hn::Rebind<float, decltype(d64)> half;
   HWY_ALIGN float base[kVecLanes], exponent[kVecLanes];
@@ -147,7 +148,7 @@ HWY_INLINE Vec pow(Vec a, Vec b) {
     auto log = hn::Log(d64, x);
     log = hn::IfThenElse(hn::Eq(x, infinity), infinity, log);
     log = hn::IfThenElse(hn::Eq(x, hn::Zero(d64)), hn::Neg(infinity), log);
-    // Of 1 any power is 1, the infinite ones too.
+    // Any power of 1 is 1, infinite powers included.
     const auto of_one = hn::And(hn::Eq(x, hn::Set(d64, 1.0)), hn::Eq(y, y));
     const auto product = hn::IfThenZeroElse(of_one, hn::Mul(y, log));
     const auto far = hn::Set(d64, kFar);
@@ -158,20 +159,20 @@ HWY_INLINE Vec pow(Vec a, Vec b) {
     hn::Store(hn::DemoteTo(half, result), half, base + k);
   }
   Vec power = hn::Load(F32(), base);
-  // Some targets round what is too large to the largest float.
+  // Some targets round an overflow to the largest float.
   const Vec largest = set(std::numeric_limits<float>::max());
   power = hn::IfThenElse(hn::Ge(power, largest), set(kInfinity), power);
   const Vec half_b = hn::Mul(b, set(0.5f)), zero = hn::Zero(F32());
-  const auto whole = hn::Eq(hn::Floor(b), b);
-  const auto odd = hn::And(whole, hn::Ne(hn::Floor(half_b), half_b));
+  const auto is_integer = hn::Eq(hn::Floor(b), b);
+  const auto odd = hn::And(is_integer, hn::Ne(hn::Floor(half_b), half_b));
   power = hn::IfThenElse(odd, hn::CopySign(power, a), power);
   const auto no_number =
-      hn::And(hn::And(hn::Lt(a, zero), hn::Gt(a, set(-kInfinity))), hn::Not(whole));
+      hn::And(hn::And(hn::Lt(a, zero), hn::Gt(a, set(-kInfinity))), hn::Not(is_integer));
   power = hn::IfThenElse(no_number, set(kNan), power);
   return hn::IfThenElse(hn::Or(hn::Eq(b, zero), hn::Eq(a, set(1.0f))), set(1.0f), power);
 }
 
-// Exact, as the C library's is.
+// Exact, as in the C library.
 HWY_INLINE Vec fmod(Vec a, Vec b) {
   return one_by_one(a, b, [](double x, double y) { return std::fmod(x, y); });
 }

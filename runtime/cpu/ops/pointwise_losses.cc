@@ -18,7 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Each computes one row and, in training, writes its gradient over the predictions.
+// The functions below compute one row and, in training, overwrite the predictions with their
+// gradient.
 template <bool kTrain>
 HWY_INLINE LossRow binary_row(const PointwiseLoss<float>& op,
                               const float* logits,
@@ -38,8 +39,7 @@ HWY_INLINE LossRow binary_row(const PointwiseLoss<float>& op,
                                hn::VecFromMask(F32(), hn::Gt(t, set(0.5f))));
     correct.add(part, access.keep(hn::IfThenZeroElse(hn::MaskFromVec(wrong), one)));
     if constexpr (kTrain) {
-      // sigmoid(x) = 1 / (1 + e) for x >= 0, e / (1 + e) for x < 0, with the e that the loss has
-      // needed.
+      // sigmoid(x) = 1 / (1 + e) for x >= 0, e / (1 + e) for x < 0, with the same e as the loss.
       const Vec sigmoid = hn::Div(hn::IfThenElse(hn::Lt(x, zero), e, one), hn::Add(one, e));
       access.store(hn::Mul(hn::Sub(sigmoid, t), factor), gradient + i);
     }

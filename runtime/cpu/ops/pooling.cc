@@ -1,6 +1,6 @@
-// Every output, and in backward every pixel of x, is computed on its own from the windows that it
-// takes part in, in a fixed order: so bits do not depend on threads, and nothing is added up across
-// them. Channels are what vectors run along.
+// Every output, and in the backward pass every pixel of x, is computed by one thread from its
+// windows, in a fixed order. So the bits do not depend on threads, and nothing is summed across
+// them. Vectors run along the channels.
 #include "runtime/graph/ops/pooling.h"
 
 #include <algorithm>
@@ -20,31 +20,32 @@
 #define LOCKSTEP_RUNTIME_CPU_POOLING_CC
 namespace lockstep::cpu {
 
-// [begin, end) of one direction.
-struct Places {
+// An interval [begin, end) along one axis.
+struct Interval {
   int64_t begin, end;
 };
 
-// The pixels that a window covers, `dilation` from one to the next.
-inline Places pixels_of(int64_t window,
-                        int64_t kernel,
-                        int64_t stride,
-                        int64_t padding,
-                        int64_t size,
-                        int64_t dilation = 1) {
+// The pixels that a window covers, `dilation` apart.
+inline Interval pixels_of(int64_t window,
+                          int64_t kernel,
+                          int64_t stride,
+                          int64_t padding,
+                          int64_t size,
+                          int64_t dilation = 1) {
   const int64_t first = window * stride - padding;
-  const int64_t missing = first < 0 ? (-first + dilation - 1) / dilation : 0;  // taps before
+  // Taps before pixel 0.
+  const int64_t missing = first < 0 ? (-first + dilation - 1) / dilation : 0;
   return {first + missing * dilation, std::min(first + (kernel - 1) * dilation + 1, size)};
 }
 
-// Which tap lies so far from the first one; below 0: none.
+// The index of the tap at this distance from the first one; below 0 if there is none.
 inline int64_t tap_at(int64_t distance, int64_t dilation) {
   if (dilation == 1) return distance;
   return distance % dilation == 0 ? distance / dilation : -1;
 }
 
-// Pixels of a window from `first` on that are on the image or in the padding, of which `behind` is
-// behind it.
+// The number of pixels of a window, from `first` on, that are in the image or in its padding;
+// `behind` is the padding after the image.
 inline int64_t counted(
     int64_t window, int64_t kernel, int64_t stride, int64_t padding, int64_t size, int64_t behind) {
   const int64_t first = window * stride - padding;
@@ -52,32 +53,34 @@ inline int64_t counted(
 }
 
 // The windows that cover a pixel.
-inline Places windows_of(
+inline Interval windows_of(
     int64_t pixel, int64_t kernel, int64_t stride, int64_t padding, int64_t count) {
   const int64_t last = (pixel + padding) / stride;
-  const int64_t before = pixel + padding - kernel;  // windows that begin here or earlier miss it
+  // Windows that begin here or earlier do not cover the pixel.
+  const int64_t before = pixel + padding - kernel;
   const int64_t first = before < 0 ? 0 : before / stride + 1;
   return {first, std::min(last + 1, count)};
 }
 
-// Place `i` of `from` as places of `to`: adaptive windows in pixels, and the other way about.
-inline Places adaptive(int64_t i, int64_t from, int64_t to) {
+// For adaptive windows: the interval of `to` that belongs to index `i` of `from`. Converts windows
+// to pixels, or pixels to windows.
+inline Interval adaptive(int64_t i, int64_t from, int64_t to) {
   return {i * to / from, ((i + 1) * to + from - 1) / from};
 }
 
-// Rows and columns that a window of a mean covers.
-inline Places mean_rows(const PoolShape& s, int64_t row) {
+// Rows and columns that a window of average pooling covers.
+inline Interval mean_rows(const PoolShape& s, int64_t row) {
   const PoolAttributes& w = s.window;
   if (w.adaptive) return adaptive(row, s.out_height, s.height);
   return pixels_of(row, w.kernel.height, w.stride.height, w.padding.height, s.height);
 }
-inline Places mean_columns(const PoolShape& s, int64_t column) {
+inline Interval mean_columns(const PoolShape& s, int64_t column) {
   const PoolAttributes& w = s.window;
   if (w.adaptive) return adaptive(column, s.out_width, s.width);
   return pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
 }
 
-// What a window's sum is divided by.
+// The divisor of a window's sum.
 inline float window_area(const PoolShape& s, int64_t row, int64_t column) {
   const PoolAttributes& w = s.window;
   if (w.count_include_pad && !w.adaptive) {
@@ -86,7 +89,7 @@ inline float window_area(const PoolShape& s, int64_t row, int64_t column) {
         counted(row, w.kernel.height, w.stride.height, w.padding.height, s.height, behind.height) *
         counted(column, w.kernel.width, w.stride.width, w.padding.width, s.width, behind.width));
   }
-  const Places rows = mean_rows(s, row), columns = mean_columns(s, column);
+  const Interval rows = mean_rows(s, row), columns = mean_columns(s, column);
   return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
 }
 
@@ -100,7 +103,7 @@ namespace HWY_NAMESPACE {
 using Bytes = hn::Rebind<uint8_t, F32>;
 using Integers = hn::RebindToSigned<F32>;
 
-HWY_INLINE hn::Vec<Integers> load_places(const uint8_t* from, size_t count) {
+HWY_INLINE hn::Vec<Integers> load_taps(const uint8_t* from, size_t count) {
   HWY_ALIGN uint8_t lanes[kVecLanes] = {};
   if (count < kVecLanes) {
     std::copy_n(from, count, lanes);
@@ -108,8 +111,8 @@ HWY_INLINE hn::Vec<Integers> load_places(const uint8_t* from, size_t count) {
   }
   return hn::PromoteTo(Integers(), hn::LoadU(Bytes(), from));
 }
-HWY_INLINE void store_places(hn::Vec<Integers> places, uint8_t* to, size_t count) {
-  const auto bytes = hn::DemoteTo(Bytes(), places);
+HWY_INLINE void store_taps(hn::Vec<Integers> taps, uint8_t* to, size_t count) {
+  const auto bytes = hn::DemoteTo(Bytes(), taps);
   if (count >= kVecLanes) return hn::StoreU(bytes, Bytes(), to);
   HWY_ALIGN uint8_t lanes[kVecLanes];
   hn::StoreU(bytes, Bytes(), lanes);
@@ -118,21 +121,21 @@ HWY_INLINE void store_places(hn::Vec<Integers> places, uint8_t* to, size_t count
 
 // Rows [begin, end) of y, counted over all images.
 void max_pool_forward_kernel(
-    const PoolShape& s, const float* x, float* y, uint8_t* place, int64_t begin, int64_t end) {
+    const PoolShape& s, const float* x, float* y, uint8_t* max_taps, int64_t begin, int64_t end) {
   const PoolAttributes& w = s.window;
   const auto channels = static_cast<size_t>(s.channels);
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.out_height, out_row = row % s.out_height;
-    const Places rows = pixels_of(
+    const Interval rows = pixels_of(
         out_row, w.kernel.height, w.stride.height, w.padding.height, s.height, w.dilation.height);
     const int64_t top = out_row * w.stride.height - w.padding.height;
     for (int64_t column = 0; column < s.out_width; ++column) {
-      const Places columns = pixels_of(
+      const Interval columns = pixels_of(
           column, w.kernel.width, w.stride.width, w.padding.width, s.width, w.dilation.width);
       const int64_t left = column * w.stride.width - w.padding.width;
       const int64_t at = (row * s.out_width + column) * s.channels;
       for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
-        // The first pixel, whatever it is, comes before what is equal to it.
+        // The first pixel wins ties, and is the maximum so far whatever its value.
         Vec best = set(-std::numeric_limits<float>::infinity());
         int64_t tap_row = (rows.begin - top) / w.dilation.height;
         const int64_t first_tap = (columns.begin - left) / w.dilation.width;
@@ -150,8 +153,8 @@ void max_pool_forward_kernel(
           }
         }
         access.store(best, y + at + static_cast<int64_t>(c));
-        if (place != nullptr)
-          store_places(best_tap, place + at + static_cast<int64_t>(c), channels - c);
+        if (max_taps != nullptr)
+          store_taps(best_tap, max_taps + at + static_cast<int64_t>(c), channels - c);
       });
     }
   }
@@ -160,7 +163,7 @@ void max_pool_forward_kernel(
 // Rows [begin, end) of d_x, counted over all images.
 void max_pool_backward_kernel(const PoolShape& s,
                               const float* d_y,
-                              const uint8_t* place,
+                              const uint8_t* max_taps,
                               float* d_x,
                               int64_t begin,
                               int64_t end) {
@@ -170,9 +173,10 @@ void max_pool_backward_kernel(const PoolShape& s,
     const int64_t image = row / s.height, h = row % s.height;
     const int64_t reach_down = (w.kernel.height - 1) * w.dilation.height + 1;
     const int64_t reach_across = (w.kernel.width - 1) * w.dilation.width + 1;
-    const Places rows = windows_of(h, reach_down, w.stride.height, w.padding.height, s.out_height);
+    const Interval rows =
+        windows_of(h, reach_down, w.stride.height, w.padding.height, s.out_height);
     for (int64_t v = 0; v < s.width; ++v) {
-      const Places columns =
+      const Interval columns =
           windows_of(v, reach_across, w.stride.width, w.padding.width, s.out_width);
       float* const to = d_x + (row * s.width + v) * s.channels;
       for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
@@ -189,7 +193,7 @@ void max_pool_backward_kernel(const PoolShape& s,
             const int64_t at = window * s.channels + static_cast<int64_t>(c);
             const auto tap =
                 hn::Set(Integers(), static_cast<int32_t>(down * w.kernel.width + across));
-            const auto mine = hn::Eq(load_places(place + at, channels - c), tap);
+            const auto mine = hn::Eq(load_taps(max_taps + at, channels - c), tap);
             sum = hn::Add(sum,
                           hn::IfThenElseZero(hn::RebindMask(F32(), mine), access.load(d_y + at)));
           }
@@ -204,9 +208,9 @@ void avg_pool_forward_kernel(
     const PoolShape& s, const float* x, float* y, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.out_height, out_row = row % s.out_height;
-    const Places rows = mean_rows(s, out_row);
+    const Interval rows = mean_rows(s, out_row);
     for (int64_t column = 0; column < s.out_width; ++column) {
-      const Places columns = mean_columns(s, column);
+      const Interval columns = mean_columns(s, column);
       const Vec area = set(window_area(s, out_row, column));
       float* const to = y + (row * s.out_width + column) * s.channels;
       for_each_vector(static_cast<size_t>(s.channels), [&](size_t c, auto access) HWY_ATTR {
@@ -228,12 +232,12 @@ void avg_pool_backward_kernel(
   const PoolAttributes& w = s.window;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.height, h = row % s.height;
-    const Places rows =
+    const Interval rows =
         w.adaptive
             ? adaptive(h, s.height, s.out_height)
             : windows_of(h, w.kernel.height, w.stride.height, w.padding.height, s.out_height);
     for (int64_t v = 0; v < s.width; ++v) {
-      const Places columns =
+      const Interval columns =
           w.adaptive ? adaptive(v, s.width, s.out_width)
                      : windows_of(v, w.kernel.width, w.stride.width, w.padding.width, s.out_width);
       float* const to = d_x + (row * s.width + v) * s.channels;
@@ -252,7 +256,7 @@ void avg_pool_backward_kernel(
   }
 }
 
-// y of channels [begin, end) of one image. Four sums take turns, so that additions do not wait for
+// y of channels [begin, end) of one image. Four sums alternate, so that additions do not wait for
 // each other.
 void global_avg_pool_forward_kernel(
     const float* x, int64_t pixels, int64_t channels, int64_t begin, int64_t end, float* y) {
@@ -342,7 +346,7 @@ void run_avg_pool_backward(const OpCall& call) {
 
 void run_global_avg_pool(const OpCall& call) {
   const auto op = GlobalAvgPoolForward<float>::of(call);
-  // Also by channels: a lane may have one image.
+  // The work is also divided by channels, because a lane may have only one image.
   constexpr int64_t kChannels = 128;
   const int64_t parts = (op.channels + kChannels - 1) / kChannels;
   const auto kernel = HWY_DYNAMIC_DISPATCH(global_avg_pool_forward_kernel);

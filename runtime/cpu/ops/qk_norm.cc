@@ -1,4 +1,4 @@
-// Norms of heads by the kernels of RMS norms.
+// Norms of heads by the kernels of RMS norm.
 #include "runtime/graph/ops/qk_norm.h"
 
 #include <algorithm>

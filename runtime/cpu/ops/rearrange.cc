@@ -1,6 +1,6 @@
-// Views are copied in loops: runs of elements that follow each other in x and in y as a whole,
-// planes that are transposed in blocks of a cache line square, else element by element. Numbers are
-// moved as words of four bytes, whatever they are.
+// Views are copied in loops: contiguous runs at once, planes that are transposed in blocks of a
+// square cache line, and otherwise element by element. Elements are copied as words of four bytes,
+// whatever their type.
 #include "runtime/graph/ops/rearrange.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 #ifndef LOCKSTEP_RUNTIME_CPU_OPS_REARRANGE
 #define LOCKSTEP_RUNTIME_CPU_OPS_REARRANGE
 namespace lockstep::cpu {
-// Element (i, j), of rows x columns, is read from from[i + j * from_stride] and written to
-// to[i * to_stride + j].
+// Element (i, j), of rows x columns, is read from from[i + j * from_stride] and written to to[i *
+// to_stride + j].
 struct Plane {
   const float* from;
   float* to;
@@ -48,7 +48,7 @@ HWY_INLINE void transpose_elements(
   }
 }
 
-// A block of a cache line square.
+// Transposes a block of kLine x kLine elements.
 HWY_INLINE void transpose_block(const Plane& p, int64_t i_begin, int64_t j_begin) {
 #if HWY_TARGET != HWY_SCALAR
   for (int64_t j = j_begin; j < j_begin + kLine; j += kVecLanes) {
@@ -66,12 +66,12 @@ HWY_INLINE void transpose_block(const Plane& p, int64_t i_begin, int64_t j_begin
 }
 
 void transpose_kernel(const Plane& p) {
-  const int64_t whole_rows = p.rows / kLine * kLine, whole_columns = p.columns / kLine * kLine;
-  for (int64_t i = 0; i < whole_rows; i += kLine) {
-    for (int64_t j = 0; j < whole_columns; j += kLine) transpose_block(p, i, j);
-    transpose_elements(p, i, i + kLine, whole_columns, p.columns);
+  const int64_t block_rows = p.rows / kLine * kLine, block_columns = p.columns / kLine * kLine;
+  for (int64_t i = 0; i < block_rows; i += kLine) {
+    for (int64_t j = 0; j < block_columns; j += kLine) transpose_block(p, i, j);
+    transpose_elements(p, i, i + kLine, block_columns, p.columns);
   }
-  transpose_elements(p, whole_rows, p.rows, 0, p.columns);
+  transpose_elements(p, block_rows, p.rows, 0, p.columns);
 }
 
 // sum[0 ... n) += from.
@@ -102,7 +102,7 @@ void fill(float* y, int64_t n, float word) {
       n, kGrainElements, [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, word); });
 }
 
-// Runs of the last loop, cut into pieces where they are long.
+// Copies runs along the last loop; long runs are cut into pieces.
 void copy_runs(const StridedLoops& all, const float* x, float* y) {
   const int outer = all.rank - 1;
   const int64_t run = all.loops[outer].count;
@@ -110,17 +110,17 @@ void copy_runs(const StridedLoops& all, const float* x, float* y) {
   const int64_t length = (run + pieces - 1) / pieces;
   const int64_t count = all.elements() / run * pieces;
   parallel_for(count, grain_rows(length), [&](int64_t begin, int64_t end) {
-    StridedPlace place(all, outer, begin / pieces);
+    StridedPosition position(all, outer, begin / pieces);
     for (int64_t k = begin; k < end; ++k) {
       const int64_t first = k % pieces * length, n = std::min(run - first, length);
-      const float* const from = x + place.from + first;
-      float* const to = y + place.to + first;
+      const float* const from = x + position.from + first;
+      float* const to = y + position.to + first;
       if (n < 16) {  // a call would take longer
         for (int64_t i = 0; i < n; ++i) to[i] = from[i];
       } else if (n > 0) {
         std::memcpy(to, from, n * sizeof(float));
       }
-      if (k % pieces == pieces - 1) place.advance();
+      if (k % pieces == pieces - 1) position.advance();
     }
   });
 }
@@ -135,16 +135,16 @@ void copy_planes(const StridedLoops& all, const float* x, float* y) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(transpose_kernel);
   const int64_t strip_elements = std::min(rows.count, kStrip) * columns.count;
   parallel_for(planes * strips, grain_rows(strip_elements), [&](int64_t begin, int64_t end) {
-    StridedPlace place(all, outer, begin / strips);
+    StridedPosition position(all, outer, begin / strips);
     for (int64_t k = begin; k < end; ++k) {
       const int64_t first = k % strips * kStrip;
-      kernel({.from = x + place.from + first,
-              .to = y + place.to + first * rows.to,
+      kernel({.from = x + position.from + first,
+              .to = y + position.to + first * rows.to,
               .rows = std::min(rows.count - first, kStrip),
               .columns = columns.count,
               .from_stride = columns.from,
               .to_stride = rows.to});
-      if (k % strips == strips - 1) place.advance();
+      if (k % strips == strips - 1) position.advance();
     }
   });
 }
@@ -154,10 +154,10 @@ void copy_elements(const StridedLoops& all, const float* x, float* y) {
   const StridedLoop inner = all.loops[outer];
   parallel_for(
       all.elements() / inner.count, grain_rows(inner.count), [&](int64_t begin, int64_t end) {
-        StridedPlace place(all, outer, begin);
-        for (int64_t k = begin; k < end; ++k, place.advance()) {
-          const float* from = x + place.from;
-          float* to = y + place.to;
+        StridedPosition position(all, outer, begin);
+        for (int64_t k = begin; k < end; ++k, position.advance()) {
+          const float* from = x + position.from;
+          float* to = y + position.to;
           if (inner.from == 0 && inner.to == 1) {
             std::fill_n(to, inner.count, *from);
             continue;
@@ -170,9 +170,9 @@ void copy_elements(const StridedLoops& all, const float* x, float* y) {
 void run_forward(const OpCall& call) {
   const auto op = RearrangeForward<float>::of(call);
   if (!op.view.reads_everywhere()) {
-    const bool whole_number = call.input_dtype(0) == DType::kI32;
+    const bool is_integer = call.input_dtype(0) == DType::kI32;
     const float word =
-        whole_number ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
+        is_integer ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
     fill(op.y, op.view.elements(), word);
   }
   StridedLoops all(op.view);
@@ -201,26 +201,26 @@ void run_reshape(const OpCall& call) {
 
 // ---- Gradients ----
 
-// The terms of each sum are cut into parts, a function of the shapes alone: each part is summed for
-// itself, then the parts one after the other.
+// The terms of each sum are cut into parts that depend on the shapes alone. Each part is summed
+// separately, then the parts are added in order.
 struct SumParts {
   int64_t count, length;
 
   static SumParts of(int64_t terms, int64_t outputs) {
-    constexpr int64_t kLeastTerms = 256;        // of a part
-    constexpr int64_t kMostPartials = 1 << 16;  // unless there are more outputs
-    const int64_t wanted =
-        std::min((terms + kLeastTerms - 1) / kLeastTerms,
-                 std::max<int64_t>(1, kMostPartials / std::max<int64_t>(1, outputs)));
-    if (wanted <= 1) return {1, terms};
-    const int64_t length = (terms + wanted - 1) / wanted;
+    constexpr int64_t kMinTerms = 256;         // of a part
+    constexpr int64_t kMaxPartials = 1 << 16;  // unless there are more outputs
+    const int64_t target_parts =
+        std::min((terms + kMinTerms - 1) / kMinTerms,
+                 std::max<int64_t>(1, kMaxPartials / std::max<int64_t>(1, outputs)));
+    if (target_parts <= 1) return {1, terms};
+    const int64_t length = (terms + target_parts - 1) / target_parts;
     return {(terms + length - 1) / length, length};
   }
 };
 
 using Backward = RearrangeBackward<float, float>;
 
-// The terms as loops that move in d_y alone.
+// The terms as loops that move only in d_y.
 StridedLoops loops_of(const ViewTerms& terms) {
   StridedLoops all{View()};
   for (int d = 0; d < terms.rank; ++d)
@@ -233,7 +233,7 @@ struct Sums {
       : outputs(op.view),
         terms(loops_of(op.terms)),
         parts(SumParts::of(op.terms.count(), outputs.elements())) {
-    // Outputs that follow each other in d_y are summed together, in vectors.
+    // Outputs that are contiguous in d_y are summed together, in vectors.
     if (outputs.rank > 0) columns = outputs.loops[outputs.rank - 1];
     row_rank = std::max(0, outputs.rank - 1);
   }
@@ -247,14 +247,15 @@ struct Sums {
 
 constexpr int64_t kColumns = 256;  // summed at a time
 
-// sum[0 ... n) = the terms [begin, end) of outputs that follow each other in d_y from `from` on.
+// sum[0 ... n) = the terms [begin, end) of contiguous outputs, which begin at `from` in d_y.
 void sum_vectors(
     const Sums& sums, const float* from, int64_t begin, int64_t end, int64_t n, float* sum) {
   const auto add = HWY_DYNAMIC_DISPATCH(add_to_sums_kernel);
   std::fill_n(sum, n, 0.0f);
   if (begin == end) return;
-  StridedPlace place(sums.terms, sums.terms.rank, begin);
-  for (int64_t term = begin; term < end; ++term, place.advance()) add(sum, from + place.from, n);
+  StridedPosition position(sums.terms, sums.terms.rank, begin);
+  for (int64_t term = begin; term < end; ++term, position.advance())
+    add(sum, from + position.from, n);
 }
 
 // The terms [begin, end) of one output.
@@ -267,17 +268,17 @@ float sum_one(const Sums& sums, const float* from, int64_t begin, int64_t end) {
     const int64_t length = terms.loops[terms.rank - 1].count;
     for (int64_t term = begin; term < end;) {
       const int64_t n = std::min(end - term, length - term % length);
-      sum += row(from + StridedPlace(terms, terms.rank, term).from, n);
+      sum += row(from + StridedPosition(terms, terms.rank, term).from, n);
       term += n;
     }
     return sum;
   }
-  StridedPlace place(terms, terms.rank, begin);
-  for (int64_t term = begin; term < end; ++term, place.advance()) sum += from[place.from];
+  StridedPosition position(terms, terms.rank, begin);
+  for (int64_t term = begin; term < end; ++term, position.advance()) sum += from[position.from];
   return sum;
 }
 
-// The part `part` of the sums of columns [first, first + n) of a row that begins at `from`.
+// Part `part` of the sums of columns [first, first + n) of a row that begins at `from`.
 void sum_columns(
     const Sums& sums, const float* from, int64_t part, int64_t first, int64_t n, float* sum) {
   const int64_t begin = part * sums.parts.length;
@@ -296,7 +297,7 @@ void write(
   }
 }
 
-// f(row's place, row, first column, columns) of all outputs, `times` over.
+// f(round, position of the row, row, first column, columns) for all outputs, `times` times.
 template <typename F>
 void for_each_columns(const Sums& sums, int64_t times, int64_t cost, F f) {
   const int64_t pieces = (sums.columns.count + kColumns - 1) / kColumns;
@@ -306,7 +307,7 @@ void for_each_columns(const Sums& sums, int64_t times, int64_t cost, F f) {
     for (int64_t k = begin; k < end; ++k) {
       const int64_t first = k % pieces * kColumns, row = k / pieces % rows;
       const int64_t n = std::min(kColumns, sums.columns.count - first);
-      f(k / pieces / rows, StridedPlace(sums.outputs, sums.row_rank, row), row, first, n);
+      f(k / pieces / rows, StridedPosition(sums.outputs, sums.row_rank, row), row, first, n);
     }
   });
 }
@@ -330,24 +331,25 @@ void run_backward(const OpCall& call) {
       sums,
       sums.parts.count,
       sums.parts.length,
-      [&](int64_t part, const StridedPlace& place, int64_t row, int64_t first, int64_t n) {
+      [&](int64_t part, const StridedPosition& position, int64_t row, int64_t first, int64_t n) {
         float sum[kColumns];
-        const bool whole = sums.parts.count == 1;
-        float* const to = whole ? sum : partial(part, row, first);
-        sum_columns(sums, op.d_y + place.from, part, first, n, to);
-        if (whole) write(op, sums, place.to, first, n, sum);
+        const bool one_part = sums.parts.count == 1;
+        float* const to = one_part ? sum : partial(part, row, first);
+        sum_columns(sums, op.d_y + position.from, part, first, n, to);
+        if (one_part) write(op, sums, position.to, first, n, sum);
       });
   if (sums.parts.count == 1) return;
   const auto add = HWY_DYNAMIC_DISPATCH(add_to_sums_kernel);
-  for_each_columns(sums,
-                   1,
-                   sums.parts.count,
-                   [&](int64_t, const StridedPlace& place, int64_t row, int64_t first, int64_t n) {
-                     float* const sum = partial(0, row, first);
-                     for (int64_t part = 1; part < sums.parts.count; ++part)
-                       add(sum, partial(part, row, first), n);
-                     write(op, sums, place.to, first, n, sum);
-                   });
+  for_each_columns(
+      sums,
+      1,
+      sums.parts.count,
+      [&](int64_t, const StridedPosition& position, int64_t row, int64_t first, int64_t n) {
+        float* const sum = partial(0, row, first);
+        for (int64_t part = 1; part < sums.parts.count; ++part)
+          add(sum, partial(part, row, first), n);
+        write(op, sums, position.to, first, n, sum);
+      });
 }
 
 constexpr Implementation kRows[] = {

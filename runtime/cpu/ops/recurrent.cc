@@ -1,4 +1,5 @@
-// The products are those of gemm.h; between them the gates of a step, sample by sample.
+// The products are those of gemm.h; between them, the gates of a step are computed, sample by
+// sample.
 #include "runtime/graph/ops/recurrent.h"
 
 #include <algorithm>
@@ -12,26 +13,26 @@
 #define LOCKSTEP_RUNTIME_CPU_RECURRENT_CC
 namespace lockstep::cpu {
 
-// A step of one direction forward; rows are samples.
+// A forward step of one direction; rows are samples.
 struct RecurrentStep {
   Cell cell;
   int64_t hidden;
   const float *h_before, *c_before;  // (N, H) or null: zeros
-  float* gates;                      // (N, S H): what the products give, which becomes the gates
-  float* cells;                      // (N, H) of LSTM
+  float* gates;                      // (N, S H): sums of the products, replaced by the gates
+  float* cells;                      // (N, H), LSTM only
   float* y;                          // (N, H)
 };
 
-// And backward.
+// A backward step of one direction.
 struct RecurrentStepBackward {
   Cell cell;
   int64_t hidden;
   const float *h_before, *c_before;
   const float *gates, *cells, *y;
   const float *d_y, *d_cells;  // (N, H) or null
-  float* d_h;      // (N, H): what comes from the step behind; then GRU's own share of h_before
-  float* d_c;      // (N, H) of LSTM: the same
-  float* d_gates;  // (N, S H): gradients of what the products give
+  float* d_h;      // (N, H): gradient from the next step; then GRU's direct share of h_before
+  float* d_c;      // (N, H), LSTM only: gradient of the cells from the next step
+  float* d_gates;  // (N, S H): gradients of the products' sums
 };
 
 }  // namespace lockstep::cpu
@@ -93,7 +94,7 @@ void recurrent_step_kernel(const RecurrentStep& s, int64_t begin, int64_t end) {
 void recurrent_step_backward_kernel(const RecurrentStepBackward& s, int64_t begin, int64_t end) {
   const int64_t hidden = s.hidden, columns = slots_of(s.cell) * hidden;
   const Vec one = set(1.0f);
-  // d tanh(v) and d sigmoid(v) by their values.
+  // The derivatives of tanh and sigmoid, from their values.
   const auto tanh_slope = [&](Vec value) HWY_ATTR { return hn::NegMulAdd(value, value, one); };
   const auto sigmoid_slope = [&](Vec value)
                                  HWY_ATTR { return hn::Mul(value, hn::Sub(one, value)); };
@@ -152,7 +153,7 @@ namespace {
 using Forward = RecurrentForward<float>;
 using Backward = RecurrentBackward<float>;
 
-// What comes before the products in v: the biases, or zeros.
+// Initialises v, before the products, with the biases or zeros.
 void fill_biases(const Forward& op) {
   const RecurrentShape& s = op.shape;
   const int64_t hidden = s.hidden, rows = s.gate_rows(), columns = s.slot_columns();
@@ -176,7 +177,7 @@ void fill_biases(const Forward& op) {
       });
 }
 
-// v += x w^T of all times; rows of `gates` from the direction's first.
+// v += x w^T for all times of a direction.
 Gemm input_product(const Forward& op, int64_t direction, const RecurrentRows& rows) {
   const RecurrentShape& s = op.shape;
   const float* const w = op.w + (direction * s.gate_rows() + rows.weights) * s.features;
@@ -190,7 +191,7 @@ Gemm input_product(const Forward& op, int64_t direction, const RecurrentRows& ro
           .accumulate = true};
 }
 
-// v += h r^T of one time.
+// v += h r^T for one time.
 Gemm state_product(const Forward& op, int64_t direction, const float* h, int64_t time) {
   const RecurrentShape& s = op.shape;
   return {.rows = s.batch,
@@ -210,10 +211,10 @@ size_t bytes_of(const Gemm& g) {
 size_t forward_workspace_bytes(const OpCall& call) {
   const auto op = Forward::of(call);
   RecurrentRows rows[2];
-  size_t most = bytes_of(state_product(op, 0, nullptr, 0));
+  size_t max_bytes = bytes_of(state_product(op, 0, nullptr, 0));
   for (int i = 0; i < recurrent_input_rows(op.shape, rows); ++i)
-    most = std::max(most, bytes_of(input_product(op, 0, rows[i])));
-  return most;
+    max_bytes = std::max(max_bytes, bytes_of(input_product(op, 0, rows[i])));
+  return max_bytes;
 }
 
 void run_forward(const OpCall& call) {
@@ -246,7 +247,7 @@ void run_forward(const OpCall& call) {
 
 // ---- Backward ----
 
-// d_gates (D, T, N, S H), d_h (N, H), d_c (N, H), and behind them what the products work in.
+// The workspace: d_gates (D, T, N, S H), d_h (N, H), d_c (N, H), then that of the products.
 struct BackwardWorkspace {
   explicit BackwardWorkspace(const Backward& op)
       : d_gates(reinterpret_cast<float*>(op.workspace)),
@@ -273,7 +274,7 @@ GemmOperand gates_operand(
   return {d_gates + row * columns + first, columns, transposed};
 }
 
-// d_h = or += d_v r of one time.
+// d_h = or += d_v r for one time.
 Gemm state_gradient(const Backward& op, const BackwardWorkspace& work, int64_t d, int64_t time) {
   const RecurrentShape& s = op.shape;
   return {.rows = s.batch,
@@ -286,7 +287,7 @@ Gemm state_gradient(const Backward& op, const BackwardWorkspace& work, int64_t d
           .accumulate = s.attributes.cell == Cell::kGru};
 }
 
-// d_x = or += d_v w of all times.
+// d_x = or += d_v w for all times.
 Gemm input_gradient(const Backward& op,
                     const BackwardWorkspace& work,
                     int64_t d,
@@ -319,7 +320,8 @@ Gemm input_weight_gradient(const Backward& op,
           .accumulate = op.accumulate_w};
 }
 
-// d_r += d_v^T h over `count` times from that of the row of d_gates on, whose h begin at `h`.
+// d_r += d_v^T h over `count` times, from that of the given row of d_gates on; their h begin at
+// `h`.
 Gemm state_weight_gradient(const Backward& op,
                            const BackwardWorkspace& work,
                            int64_t d,
@@ -343,16 +345,17 @@ size_t backward_workspace_bytes(const OpCall& call) {
   const RecurrentShape& s = op.shape;
   const BackwardWorkspace work(op);
   RecurrentRows rows[2];
-  size_t most = bytes_of(state_gradient(op, work, 0, 0));
-  // A product of less depth may need more.
+  size_t max_bytes = bytes_of(state_gradient(op, work, 0, 0));
+  // A product with a smaller depth may need more workspace.
   for (const int64_t times : {s.times - 1, int64_t{1}})
-    most = std::max(most, bytes_of(state_weight_gradient(op, work, 0, 0, times, nullptr, false)));
+    max_bytes =
+        std::max(max_bytes, bytes_of(state_weight_gradient(op, work, 0, 0, times, nullptr, false)));
   for (int i = 0; i < recurrent_input_rows(s, rows); ++i) {
-    most = std::max({most,
-                     bytes_of(input_gradient(op, work, 0, rows[i])),
-                     bytes_of(input_weight_gradient(op, work, 0, rows[i]))});
+    max_bytes = std::max({max_bytes,
+                          bytes_of(input_gradient(op, work, 0, rows[i])),
+                          bytes_of(input_weight_gradient(op, work, 0, rows[i]))});
   }
-  return BackwardWorkspace::products_offset(s) + most;
+  return BackwardWorkspace::products_offset(s) + max_bytes;
 }
 
 // The steps of a direction, last one first; leaves the gradients of its initial states.
@@ -388,7 +391,7 @@ void run_steps_backward(const Backward& op, const BackwardWorkspace& work, int64
   if (op.d_initial_c != nullptr) std::copy_n(work.d_c, s.states(), op.d_initial_c + d * s.states());
 }
 
-// Of all times but a direction's first step the h before it stand one after the other, beside d_gates.
+// Except for a direction's first step, the h before each step are contiguous, parallel to d_gates.
 void add_state_weight_gradient(const Backward& op, const BackwardWorkspace& work, int64_t d) {
   const RecurrentShape& s = op.shape;
   const int64_t later = s.is_reverse(d) ? 0 : 1, before = 1 - later;
@@ -406,9 +409,9 @@ void add_state_weight_gradient(const Backward& op, const BackwardWorkspace& work
        work.products);
 }
 
-// Of each direction and column of d_gates the sum over times and samples, in their order.
+// For each direction and column of d_gates, the sum over times and samples, in their order.
 void add_bias_gradient(const Backward& op, const BackwardWorkspace& work) {
-  constexpr int64_t kColumns = 64;  // that are summed at a time
+  constexpr int64_t kColumns = 64;  // summed at a time
   const RecurrentShape& s = op.shape;
   const int64_t rows = s.gate_rows(), columns = s.slot_columns(), length = s.times * s.batch;
   const int64_t blocks = (columns + kColumns - 1) / kColumns;

@@ -1,6 +1,6 @@
-// Two ways, by what lies side by side in memory: elements that are reduced together (by rows), or
-// elements of different results (by columns). Either divides what is reduced into parts, whose number
-// depends on the shape alone, and combines the parts in their order.
+// There are two ways, depending on what is contiguous in memory: the elements of one result (by
+// rows), or elements of different results (by columns). Both cut the elements of a result into
+// parts whose number depends on the shape alone, and combine the parts in their order.
 #include "runtime/graph/ops/reduce.h"
 
 #include <algorithm>
@@ -20,11 +20,12 @@
 #define LOCKSTEP_RUNTIME_CPU_OPS_REDUCE_CC
 namespace lockstep::cpu {
 
-// Of a result by rows: `count` parts, of `runs` whole runs or of `length` elements of one run.
-struct RunParts {
+// The division of a result by rows: `count` parts, each of `runs` complete runs, or of `length`
+// elements of one run.
+struct RowReduceParts {
   static constexpr int64_t kElements = 4096;
 
-  explicit RunParts(const ReduceDimensions& reduced)
+  explicit RowReduceParts(const ReduceDimensions& reduced)
       : run(reduced.extents[reduced.rank - 1]),
         all_runs(reduced.count / run),
         runs(std::max<int64_t>(1, kElements / run)),
@@ -34,8 +35,8 @@ struct RunParts {
   int64_t run, all_runs, runs, length, per_run, count;
 };
 
-// Of a result by columns: parts of at least 16 rows, which keep all threads busy and a sum of many
-// rows exact.
+// The division of results by columns: parts of at least 16 rows, which keep all threads busy and
+// the sum of many rows accurate.
 struct ColumnParts {
   explicit ColumnParts(const ReduceLoops& loops)
       : columns(loops.kept.extents[loops.kept.rank - 1]),
@@ -53,7 +54,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// What is combined; a mean is a sum that is divided at the end.
+// The operations. A mean is a sum that is divided at the end.
 struct SumOf {
   static constexpr float kNone = 0;
   static HWY_INLINE Vec apply(Vec a, Vec b) { return hn::Add(a, b); }
@@ -64,7 +65,7 @@ struct ProductOf {
   static HWY_INLINE Vec apply(Vec a, Vec b) { return hn::Mul(a, b); }
   static double apply(double a, double b) { return a * b; }
 };
-// NaN passes.
+// Propagates NaN.
 struct MaxOf {
   static constexpr float kNone = -std::numeric_limits<float>::infinity();
   static HWY_INLINE Vec apply(Vec a, Vec b) {
@@ -98,10 +99,11 @@ HWY_INLINE float divided(const ReduceForward<float>& op, double value) {
 
 // ---- By rows ----
 
-// The parts [begin, end) of all results, one after the other, in 16 virtual lanes each; into `sums`.
+// Writes the parts [begin, end) of all results, in order, to `sums`; each is reduced in 16 virtual
+// lanes.
 void reduce_rows_kernel(const ReduceForward<float>& op, float* sums, int64_t begin, int64_t end) {
-  const RunParts parts(op.loops.reduced);
-  const bool whole = parts.count == 1;
+  const RowReduceParts parts(op.loops.reduced);
+  const bool one_part = parts.count == 1;
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
     using Operation = decltype(operation);
     for (int64_t number = begin; number < end; ++number) {
@@ -111,9 +113,9 @@ void reduce_rows_kernel(const ReduceForward<float>& op, float* sums, int64_t beg
       for (Vec& lane : lanes) lane = set(Operation::kNone);
       const auto add_run = [&](const float* from, int64_t n) HWY_ATTR {
         for_each_row_vector(
-            static_cast<size_t>(n), [&](size_t i, auto place, auto access) HWY_ATTR {
-              lanes[place] =
-                  Operation::apply(lanes[place], access.load_or(from + i, Operation::kNone));
+            static_cast<size_t>(n), [&](size_t i, auto vector_index, auto access) HWY_ATTR {
+              lanes[vector_index] =
+                  Operation::apply(lanes[vector_index], access.load_or(from + i, Operation::kNone));
             });
       };
       if (parts.runs > 1) {
@@ -126,13 +128,14 @@ void reduce_rows_kernel(const ReduceForward<float>& op, float* sums, int64_t beg
                 std::min(parts.length, parts.run - at));
       }
       alignas(64) float all[kRowLanes];
-      each_part<0>([&](auto place)
-                       HWY_ATTR { hn::Store(lanes[place], F32(), all + place * kVecLanes); });
+      each_part<0>([&](auto vector_index) HWY_ATTR {
+        hn::Store(lanes[vector_index], F32(), all + vector_index * kVecLanes);
+      });
       for (size_t width = kRowLanes / 2; width > 0; width /= 2) {
         for (size_t k = 0; k < width; ++k)
           all[k] = static_cast<float>(Operation::apply(double{all[k]}, double{all[k + width]}));
       }
-      sums[number] = whole ? divided(op, all[0]) : all[0];
+      sums[number] = one_part ? divided(op, all[0]) : all[0];
     }
   });
 }
@@ -140,7 +143,7 @@ void reduce_rows_kernel(const ReduceForward<float>& op, float* sums, int64_t beg
 // Results [begin, end) from their parts.
 void combine_rows_kernel(
     const ReduceForward<float>& op, const float* sums, float* y, int64_t begin, int64_t end) {
-  const int64_t count = RunParts(op.loops.reduced).count;
+  const int64_t count = RowReduceParts(op.loops.reduced).count;
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
     for (int64_t i = begin; i < end; ++i) {
       double total = sums[i * count];
@@ -153,7 +156,7 @@ void combine_rows_kernel(
 
 // ---- By columns ----
 
-// to (columns) = x's rows combined in their order, begin_of(row) saying where each begins.
+// to (columns) = x's rows combined in order; begin_of(row) returns the offset of a row.
 template <typename Operation, typename BeginOf>
 HWY_INLINE void combine_rows(int64_t columns, int64_t rows, float* to, BeginOf begin_of) {
   constexpr int64_t kAtOnce = 4;  // rows, so that `to` is read and written less often
@@ -175,7 +178,7 @@ HWY_INLINE void combine_rows(int64_t columns, int64_t rows, float* to, BeginOf b
   }
 }
 
-// Each row of `to`, divided where it is a mean.
+// Divides each row of `to` if it is a mean.
 HWY_INLINE void divide(const ReduceForward<float>& op, float* to, int64_t columns) {
   if (op.kind != ReduceKind::kMean) return;
   const Vec count = set(static_cast<float>(op.loops.reduced.count));
@@ -184,7 +187,7 @@ HWY_INLINE void divide(const ReduceForward<float>& op, float* to, int64_t column
   });
 }
 
-// Parts [begin, end) of all groups, one after the other, into `sums` (groups, parts, columns).
+// Writes parts [begin, end) of all groups, in order, to `sums` (groups, parts, columns).
 void reduce_columns_kernel(const ReduceForward<float>& op,
                            float* sums,
                            int64_t begin,
@@ -236,7 +239,7 @@ namespace {
 size_t workspace_bytes(const OpCall& call) {
   const auto op = ReduceForward<float>::of(call);
   const int64_t parts =
-      op.loops.by_rows() ? RunParts(op.loops.reduced).count : ColumnParts(op.loops).count;
+      op.loops.by_rows() ? RowReduceParts(op.loops.reduced).count : ColumnParts(op.loops).count;
   return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
 }
 
@@ -262,7 +265,7 @@ void run_parts(const ReduceForward<float>& op,
 void run(const OpCall& call) {
   const auto op = ReduceForward<float>::of(call);
   if (op.loops.by_rows()) {
-    const RunParts parts(op.loops.reduced);
+    const RowReduceParts parts(op.loops.reduced);
     run_parts(op,
               parts,
               op.loops.kept.count,

@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Rows [begin, end) of y, counted over all images. What weighs nothing is not read, as it may not be
-// finite.
+// Rows [begin, end) of y, counted over all images. Pixels with weight 0 are not read, because they
+// may not be finite.
 void resize_forward_kernel(const ResizeCall<float>& op, int64_t begin, int64_t end) {
   const int64_t line = op.width * op.channels;
   for (int64_t row = begin; row < end; ++row) {
@@ -25,7 +25,7 @@ void resize_forward_kernel(const ResizeCall<float>& op, int64_t begin, int64_t e
     const float down_weights[] = {1 - down.weight, down.weight};
     for (int64_t column = 0; column < op.out_width; ++column) {
       const ResizeRead across = op.reads_across[column];
-      const int64_t places[] = {across.first * op.channels, across.second * op.channels};
+      const int64_t offsets[] = {across.first * op.channels, across.second * op.channels};
       const float across_weights[] = {1 - across.weight, across.weight};
       const float* taps[4];
       float weights[4];
@@ -33,7 +33,7 @@ void resize_forward_kernel(const ResizeCall<float>& op, int64_t begin, int64_t e
       for (int i = 0; i < 2; ++i) {
         for (int k = 0; k < 2; ++k) {
           if (down_weights[i] == 0 || across_weights[k] == 0) continue;
-          taps[count] = rows[i] + places[k];
+          taps[count] = rows[i] + offsets[k];
           weights[count++] = down_weights[i] * across_weights[k];
         }
       }

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Rows [begin, end), each read from memory once: what is read again lies in the first cache.
+// Rows [begin, end). Each is read from memory once, and then again from the first-level cache.
 void rms_norm_forward_kernel(const RmsNormForward<float>& op, int64_t begin, int64_t end) {
   const int64_t columns = op.columns;
   for (int64_t row = begin; row < end; ++row) {
@@ -51,7 +51,7 @@ void rms_norm_forward_kernel(const RmsNormForward<float>& op, int64_t begin, int
   }
 }
 
-// d_sum of rows [begin, end), and their part of d_gamma into `partial` (columns).
+// d_sum of rows [begin, end), and their contribution to d_gamma in `partial` (columns).
 void rms_norm_backward_kernel(const RmsNormBackward<float>& op,
                               float* partial,
                               int64_t begin,

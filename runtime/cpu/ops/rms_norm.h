@@ -1,5 +1,5 @@
 #pragma once
-// What other ops need of RMS norms, whose op is in rms_norm.cc too.
+// The parts of the RMS norm op that other ops use.
 
 #include <cstddef>
 
@@ -9,7 +9,7 @@ namespace lockstep::cpu {
 
 void rms_norm_forward(const RmsNormForward<float>& op);
 
-// The backward pass, in a workspace of so many bytes.
+// The backward pass, and the size of its workspace in bytes.
 void rms_norm_backward(const RmsNormBackward<float>& op);
 size_t rms_norm_backward_workspace_bytes(const RmsNormBackward<float>& op);
 

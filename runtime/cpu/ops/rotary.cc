@@ -47,9 +47,9 @@ HWY_INLINE void store_interleaved(PartialVector part, Pairs y, float* to) {
   std::memcpy(to, lanes, 2 * part.count * sizeof(float));
 }
 
-// One head.
+// Rotates one head.
 template <bool kInterleaved>
-HWY_INLINE void turn_head(
+HWY_INLINE void rotate_head(
     int64_t pairs, const float* x, const float* cosines, const float* sines, float* y) {
   for_each_vector(pairs, [&](size_t i, auto access) HWY_ATTR {
     const Vec cosine = access.load(cosines + i), sine = access.load(sines + i);
@@ -75,9 +75,9 @@ void rotary_kernel(const Rotation<float>& op, int64_t begin, int64_t end) {
     float* const y = op.y + row * op.width;
     for (int64_t head = 0; head < rotated_columns; head += head_size) {
       if (op.attributes.interleaved) {
-        turn_head<true>(pairs, x + head, cosines, sines, y + head);
+        rotate_head<true>(pairs, x + head, cosines, sines, y + head);
       } else {
-        turn_head<false>(pairs, x + head, cosines, sines, y + head);
+        rotate_head<false>(pairs, x + head, cosines, sines, y + head);
       }
     }
     if (x == y) continue;
@@ -98,10 +98,11 @@ HWY_EXPORT(rotary_kernel);
 
 namespace {
 
-// What a cosine and a sine in double precision take, in elements of a memory-bound kernel.
+// Cost of a cosine and a sine in double precision, in elements of a memory-bound kernel.
 constexpr int64_t kAngleCost = 32;
 
-// Rows [begin, end) of the tables. Compiled once, for any CPU, so that all paths share their bits.
+// Rows [begin, end) of the tables. Compiled once, for any CPU, so that all instruction sets get the
+// same bits.
 void fill_tables(const Rotation<float>& op, int64_t begin, int64_t end) {
   const int64_t pairs = op.pairs();
   for (int64_t row = begin; row < end; ++row) {

@@ -22,9 +22,10 @@ void softmax_forward_kernel(const SoftmaxForward<float>& op, int64_t begin, int6
   for (int64_t row = begin; row < end; ++row) {
     const float* x = op.x + row * op.columns;
     float* y = op.y + row * op.columns;
-    const float most = row_max(x, columns);
-    // Below 0, each power of -infinity is 0, and not NaN.
-    const Vec largest = set(op.or_zero && most == RowMax::kNone ? 0 : most);
+    const float maximum = row_max(x, columns);
+    // If all elements are -infinity and or_zero is set, 0 is subtracted, so that the exponentials
+    // are 0, not NaN.
+    const Vec largest = set(op.or_zero && maximum == RowMax::kNone ? 0 : maximum);
     RowSum sum;
     for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
       const Vec e = exp(hn::Sub(access.load(x + i), largest));

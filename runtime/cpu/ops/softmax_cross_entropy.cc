@@ -18,17 +18,16 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Sums over a row add up the sums of chunks in double precision: a vocabulary of 200,000 would cost
-// a float three digits.
+// A row's sum adds up the sums of its chunks in double precision: with a vocabulary of 200,000, a
+// float would lose three digits.
 constexpr int64_t kChunk = 4096;
 
 struct RowTotals {
   double exponentials = 0;  // sum of e^(x - largest)
-  double distances = 0;     // sum of x - largest, times weights; with label smoothing only
+  double distances = 0;     // sum of x - largest, times weights; only with label smoothing
 };
 
-// The totals of one row; `exponentials` (may be x itself) receives e^(x - largest) where it is
-// given.
+// The totals of one row. If kStore, `exponentials` (may be x itself) receives e^(x - largest).
 template <bool kStore, bool kSmooth>
 HWY_INLINE RowTotals row_totals(
     const float* x, float* exponentials, int64_t classes, float largest, const float* weights) {
@@ -54,7 +53,8 @@ HWY_INLINE RowTotals row_totals(
   return totals;
 }
 
-// The second target of a row that counts; its own where it has no other.
+// The second target of a counted row, with which mixup mixes its own; its own target if it has no
+// other.
 HWY_INLINE int32_t other_target(const SoftmaxCrossEntropy<float>& op,
                                 const LaneContext& lane,
                                 int64_t row) {
@@ -63,18 +63,18 @@ HWY_INLINE int32_t other_target(const SoftmaxCrossEntropy<float>& op,
   return other >= 0 ? other : op.targets[row];
 }
 
-// Whether fewer than five logits are larger than the target's, of equal ones those before it. One
-// that is not a number counts as larger.
+// Whether fewer than five logits are larger than the target's; equal logits before it count as
+// larger, and so does NaN.
 HWY_INLINE bool is_among_five(const float* x, int64_t classes, int32_t target) {
-  const float wanted = x[target];
+  const float threshold = x[target];
   int32_t smaller = 0;
-  for (int64_t i = 0; i < target; ++i) smaller += x[i] < wanted ? 1 : 0;
-  for (int64_t i = target + 1; i < classes; ++i) smaller += x[i] <= wanted ? 1 : 0;
+  for (int64_t i = 0; i < target; ++i) smaller += x[i] < threshold ? 1 : 0;
+  for (int64_t i = target + 1; i < classes; ++i) smaller += x[i] <= threshold ? 1 : 0;
   return classes - 1 - smaller < 5;
 }
 
-// Of a row with weights, whose `gradient` has the exponentials: `scale` makes them the probabilities
-// times gradient_scale.
+// Computes the gradient of a row with class weights. At first `gradient` has the exponentials;
+// `scale` turns these into the probabilities times gradient_scale.
 HWY_INLINE void weighted_gradient(const SoftmaxCrossEntropy<float>& op,
                                   float* gradient,
                                   int32_t target,
@@ -92,7 +92,7 @@ HWY_INLINE void weighted_gradient(const SoftmaxCrossEntropy<float>& op,
   gradient[target] -= static_cast<float>(of_target * gradient_scale);
 }
 
-// One row that counts.
+// Computes one counted row.
 template <bool kTrain>
 HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
                                const LaneContext& lane,
@@ -101,14 +101,14 @@ HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
   float* const gradient = kTrain ? op.gradient + row * op.stride : nullptr;  // may be x
   const float gradient_scale = lane.gradient_scale;
   const int32_t target = op.targets[row], other = other_target(op, lane, row);
-  const double own_share = other == target ? 1 : lane.mix;
+  const double first_share = other == target ? 1 : lane.mix;
   const int64_t classes = op.classes;
   const double smoothing = op.label_smoothing, uniform = smoothing / static_cast<double>(classes);
   const float largest = row_max(x, classes);
   const float target_logit = x[target];
-  // Read before the totals, which may lie over the logits.
+  // Read before the totals, which may overwrite the logits.
   double wanted_logit = target_logit;
-  if (other != target) wanted_logit = own_share * wanted_logit + (1 - own_share) * x[other];
+  if (other != target) wanted_logit = first_share * wanted_logit + (1 - first_share) * x[other];
   const bool correct = target_logit == largest && row_max(x, target) < largest;
   const float* const weights = op.weights;
   const RowTotals totals = smoothing > 0
@@ -132,8 +132,8 @@ HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
         access.store(hn::MulAdd(access.load(gradient + i), factor, offset), gradient + i);
       });
       const double targets = (1 - smoothing) * gradient_scale;
-      gradient[target] -= static_cast<float>(targets * own_share);
-      if (other != target) gradient[other] -= static_cast<float>(targets * (1 - own_share));
+      gradient[target] -= static_cast<float>(targets * first_share);
+      if (other != target) gradient[other] -= static_cast<float>(targets * (1 - first_share));
     }
   }
   LossRow result = {.loss = loss, .correct = correct ? 1.0 : 0.0, .counted = weight};
@@ -169,7 +169,7 @@ void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>& op,
                                 const LaneContext& lane,
                                 LossRow* results) {
   LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.logits || op.stride == op.classes,
-                 "rows with room behind them become their gradients in place ");
+                 "the gradient of padded rows must be computed in place");
   const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_kernel);
   parallel_for(op.rows, grain_rows(op.classes), [&](int64_t begin, int64_t end) {
     kernel(op, lane, results, begin, end);
@@ -189,7 +189,7 @@ void run(const OpCall& call) {
   sum_loss_rows(results, op.rows, op.statistics);
 }
 
-// Rows of logits are padded for GPUs alone.
+// Rows of logits are padded only on GPUs.
 bool supports(const OpCall& call) {
   const auto op = SoftmaxCrossEntropy<float>::of(call);
   return op.stride == op.classes;

@@ -9,16 +9,17 @@
 
 namespace lockstep::cpu {
 
-// `count` times, `from` and `to` elements apart in what is read and in what is written.
+// A loop of `count` rounds; each advances by `from` elements in the source and by `to` in the
+// destination.
 struct StridedLoop {
   int64_t count, from, to;
 };
 
-// The elements of y that a view reads, as loops within each other, the outermost first.
+// The elements of y that a view reads, as nested loops, outermost first.
 struct StridedLoops {
   std::array<StridedLoop, View::kMaxRank> loops;
   int rank = 0;              // 0: one element
-  int64_t from = 0, to = 0;  // where the first element lies
+  int64_t from = 0, to = 0;  // offset of the first element
 
   explicit StridedLoops(const View& view) : from(view.offset) {
     std::array<int64_t, View::kMaxRank> y_strides;
@@ -41,7 +42,7 @@ struct StridedLoops {
     for (int d = 0; d < rank; ++d) product *= loops[d].count;
     return product;
   }
-  // Puts the loop `d` in the last place; the others keep their order.
+  // Moves loop `d` to the innermost position; the others keep their order.
   void make_innermost(int d) { std::rotate(&loops[d], &loops[d] + 1, &loops[0] + rank); }
 
  private:
@@ -58,11 +59,11 @@ struct StridedLoops {
   }
 };
 
-// The place of one round of the outermost `rank` loops.
-class StridedPlace {
+// The offsets of one round of the outermost `rank` loops.
+class StridedPosition {
  public:
-  // Of round number `round`, counted from 0.
-  StridedPlace(const StridedLoops& all, int rank, int64_t round)
+  // Starts at round `round`, counted from 0.
+  StridedPosition(const StridedLoops& all, int rank, int64_t round)
       : all_(all), rank_(rank), from(all.from), to(all.to) {
     for (int d = rank; d-- > 0;) {
       const StridedLoop& loop = all.loops[d];

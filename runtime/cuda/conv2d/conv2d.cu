@@ -1,12 +1,28 @@
-// All three passes are products of two matrices that are not in memory as such but gathered from
-// images and weights (implicit GEMM):
+// Convolutions as implicit GEMM: all three passes are products of two matrices that are not stored,
+// but gathered from images and weights tile by tile (im2col without the copy):
+//
 //   forward           y (pixels, outputs)   = patches of x (pixels, taps * channels) * w^T
 //   gradient of x   d_x (pixels, channels)  = patches of d_y (pixels, taps * outputs) * w'
 //   gradient of w   d_w (outputs, taps * channels) = d_y^T (outputs, pixels) * patches of x
-// for each group of channels by itself. A block computes a tile of kTile x kTile sums, which its
-// threads keep in registers, kTile / 16 squared each, and gathers both operands kDepth products
-// deep into shared memory. The gradient of w has few sums of very many products: the products are
-// shared out over slices, whose sums are then added in order.
+//
+// Each group of channels is a separate product. A block of kThreads threads computes a tile of
+// kTile x kTile sums, of which each thread keeps kEach x kEach in registers:
+//
+//                       tile_b (kDepth x kTile)        for every kDepth products:
+//                      +---------------------+           gather() fills tile_a and tile_b
+//     tile_a           | sums                |           __syncthreads()
+//     (kDepth x kTile) | (kTile x kTile)     |           each thread: kDepth steps of
+//                      +---------------------+             kEach x kEach fused multiply-adds
+//
+// The tiles are in shared memory, stored with the depth outermost, so that a thread reads kEach
+// neighbouring rows, and columns, as one vector. Gathering (the load() of an operand) finds which
+// pixel a tap reads, and returns zeros for padding and beyond the matrix.
+//
+// The gradient of w has few sums of very many products, too few tiles to fill a GPU. So the
+// products are cut into slices, each of which writes its own sums in float, and sum_partials() adds
+// the slices in order. The invariant: a sum is one chain of fused multiply-adds over the products
+// in increasing order (per slice), and the shape alone determines the slices. Nothing is atomic, so
+// the bits never differ.
 #include "runtime/cuda/conv2d/conv2d.h"
 
 #include <algorithm>
@@ -22,10 +38,11 @@ namespace {
 constexpr int kTile = kConv2dTile;
 constexpr int kDepth = kConv2dDepth;
 constexpr int kThreads = 256;
-constexpr int kEach = 4;  // rows, and columns, of a thread
-constexpr int kPad = 4;   // keeps vectors of a tile's rows aligned and its columns apart
+constexpr int kEach = 4;  // rows, and columns, per thread
+// Keeps vectors of a tile's rows aligned, and spreads its columns over the banks.
+constexpr int kPad = 4;
 
-// The shape in the numbers that kernels divide by.
+// The shape, as integers by which kernels divide.
 struct Sizes {
   explicit Sizes(const Conv2dShape& s)
       : height(static_cast<int>(s.height)),
@@ -46,12 +63,12 @@ struct Sizes {
         outputs(s.outputs) {}
   int height, width, out_height, out_width;
   int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  int depth, group_outputs;  // channels and outputs of a group
+  int depth, group_outputs;  // channels and outputs per group
   int64_t channels, outputs;
   __host__ __device__ int patch() const { return kernel_h * kernel_w * depth; }
 };
 
-// A tap and a channel, by their number within (KH, KW, C).
+// A tap and a channel, from their index within (KH, KW, C).
 struct Tap {
   int row, column, channel;
   __device__ __forceinline__ Tap(int number, int kernel_w, int channels) {
@@ -62,11 +79,11 @@ struct Tap {
   }
 };
 
-// Operands: load(row, product, values) reads N elements of a row, N products one after the other
-// (kAlongProducts) or of N rows one after the other. N divides what lies together in memory; what
-// is outside of the matrix is zero.
+// Operands: load(row, product, values) reads N elements, either N consecutive products of a row
+// (kAlongProducts) or one product of N consecutive rows. N divides the number of contiguous
+// elements. Elements outside the matrix are zero.
 
-// What the taps of the windows of y see of x, (out pixels, KH KW C).
+// The pixels of x that the taps read for each pixel of y: (out pixels, KH KW C).
 template <typename T>
 struct Patches {
   static constexpr bool kAlongProducts = true;
@@ -88,7 +105,7 @@ struct Patches {
   }
 };
 
-// The same, its rows and products exchanged: (KH KW C, out pixels).
+// The same transposed: (KH KW C, out pixels).
 template <typename T>
 struct TransposedPatches {
   static constexpr bool kAlongProducts = false;
@@ -101,7 +118,7 @@ struct TransposedPatches {
   }
 };
 
-// The gradients of all outputs that a pixel of x goes into, (pixels, KH KW O).
+// The gradients of all outputs to which a pixel of x contributes: (pixels, KH KW O).
 template <typename T>
 struct GradientPatches {
   static constexpr bool kAlongProducts = true;
@@ -128,7 +145,7 @@ struct GradientPatches {
   }
 };
 
-// The weights of each output, (O, KH KW C).
+// The weights of each output: (O, KH KW C).
 template <typename T>
 struct Weights {
   static constexpr bool kAlongProducts = true;
@@ -145,7 +162,7 @@ struct Weights {
   }
 };
 
-// The weights of each input, (C, KH KW O).
+// The weights of each input channel: (C, KH KW O).
 template <typename T>
 struct TransposedWeights {
   static constexpr bool kAlongProducts = false;
@@ -165,7 +182,7 @@ struct TransposedWeights {
   }
 };
 
-// The gradients of each output, (O, out pixels).
+// The gradients of each output: (O, out pixels).
 template <typename T>
 struct TransposedGradients {
   static constexpr bool kAlongProducts = false;
@@ -183,21 +200,21 @@ struct TransposedGradients {
   }
 };
 
-// Where sums go: element (row, column) of a group and slice, and what is added to each column.
+// The destination of the sums of a group and slice, and the bias that is added to each column.
 template <typename T>
 struct Result {
   T* out;
-  int64_t stride;              // from row to row
-  int64_t of_group, of_slice;  // elements before them
+  int64_t stride;              // elements between rows
+  int64_t of_group, of_slice;  // elements between groups, and between slices
   const T* bias;               // (groups, columns) or null
 };
 
-// In shared memory, each row of it on a multiple of a vector's size.
+// A tile in shared memory. Each row begins at a multiple of a vector's size.
 struct alignas(16) Tile {
   float at[kDepth][kTile + kPad];
 };
 
-// A tile of an operand, kDepth products from `product` on, as (products, rows).
+// Loads a tile of an operand, kDepth products from `product` on, as (products, rows).
 template <int N, typename Operand>
 __device__ __forceinline__ void gather(
     const Operand& operand, int row, int product, int last_product, Tile& tile) {
@@ -223,8 +240,8 @@ __device__ __forceinline__ void gather(
   }
 }
 
-// NA and NB: elements of each operand read at once, 4 or 1. NA or NB products that are read at once
-// lie all within a slice, whose products are a multiple of kDepth.
+// NA and NB: elements of each operand that are read at once, 4 or 1. Products that are read at once
+// are in the same slice, because slices are multiples of kDepth.
 template <int NA, int NB, typename A, typename B, typename T>
 __global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
                                                                     B b,
@@ -235,9 +252,9 @@ __global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
                                                                     int slice_products,
                                                                     int slices) {
   __shared__ Tile tile_a, tile_b;
-  // Blocks of the same slice of a group follow one another.
+  // Blocks of the same slice of a group are consecutive.
   const unsigned row_blocks = (static_cast<unsigned>(rows) + kTile - 1) / kTile;
-  const auto number = static_cast<int>(blockIdx.x / row_blocks);  // of the slice
+  const auto number = static_cast<int>(blockIdx.x / row_blocks);  // index of the group's slice
   const int row = static_cast<int>(blockIdx.x % row_blocks) * kTile;
   const int64_t first_column = block_down() * kTile;
   if (first_column >= columns) return;
@@ -247,8 +264,8 @@ __global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
   b.enter(group);
   const int begin = slice * slice_products;
   const int end = begin + slice_products < products ? begin + slice_products : products;
-  const int own_row = static_cast<int>(threadIdx.x) / (kTile / kEach) * kEach;
-  const int own_column = static_cast<int>(threadIdx.x) % (kTile / kEach) * kEach;
+  const int thread_row = static_cast<int>(threadIdx.x) / (kTile / kEach) * kEach;
+  const int thread_column = static_cast<int>(threadIdx.x) % (kTile / kEach) * kEach;
   float sums[kEach][kEach] = {};
   for (int product = begin; product < end; product += kDepth) {
     gather<NA>(a, row, product, end, tile_a);
@@ -257,8 +274,8 @@ __global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
 #pragma unroll
     for (int depth = 0; depth < kDepth; ++depth) {
       float left[kEach], right[kEach];
-      load(&tile_a.at[depth][own_row], left);
-      load(&tile_b.at[depth][own_column], right);
+      load(&tile_a.at[depth][thread_row], left);
+      load(&tile_b.at[depth][thread_column], right);
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
 #pragma unroll
@@ -270,11 +287,11 @@ __global__ void __launch_bounds__(kThreads, 2) implicit_gemm_kernel(A a,
   T* const out = result.out + group * result.of_group + slice * result.of_slice;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    const int64_t r = row + own_row + i;
+    const int64_t r = row + thread_row + i;
     if (r >= rows) return;
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
-      const int c = column + own_column + j;
+      const int c = column + thread_column + j;
       if (c >= columns) continue;
       const float bias = result.bias == nullptr ? 0.0f : to_float(result.bias[group * columns + c]);
       out[r * result.stride + c] = round_to<T>(sums[i][j] + bias);
@@ -299,7 +316,7 @@ void start(const A& a, const B& b, const Result<T>& result, const Conv2dExtents&
          e.slices);
 }
 
-// Reads four elements at once where both operands' channels come in fours.
+// Reads four elements at once if the channels of both operands are multiples of four.
 template <typename A, typename B, typename Out>
 void multiply(const A& a,
               const B& b,
@@ -312,7 +329,7 @@ void multiply(const A& a,
   start<1, 1>(a, b, result, e, stream);
 }
 
-bool in_fours(int64_t n) { return n % 4 == 0; }
+bool is_multiple_of_4(int64_t n) { return n % 4 == 0; }
 
 template <typename T>
 struct AddBias {
@@ -339,7 +356,7 @@ void conv2d_forward(const Conv2dForward<T>& op, Stream stream) {
   const Sizes s(shape);
   const Conv2dExtents e =
       unsliced(shape.out_pixels(), shape.group_outputs(), shape.patch(), shape.groups);
-  const bool vectors = in_fours(s.depth) && is_aligned(op.x) && is_aligned(op.weight);
+  const bool vectors = is_multiple_of_4(s.depth) && is_aligned(op.x) && is_aligned(op.weight);
   multiply(Patches<T>{s, static_cast<int>(e.rows), static_cast<int>(e.products), op.x},
            Weights<T>{s, op.weight},
            vectors,
@@ -357,8 +374,8 @@ void conv2d_backward_input(const Conv2dBackward<T>& op, Stream stream) {
   const Conv2dExtents e = unsliced(shape.pixels(), shape.group_channels(), products, shape.groups);
   multiply(GradientPatches<T>{s, static_cast<int>(e.rows), static_cast<int>(products), op.d_y},
            TransposedWeights<T>{s, static_cast<int>(products), op.weight},
-           in_fours(s.group_outputs) && is_aligned(op.d_y),
-           in_fours(s.depth) && is_aligned(op.weight),
+           is_multiple_of_4(s.group_outputs) && is_aligned(op.d_y),
+           is_multiple_of_4(s.depth) && is_aligned(op.weight),
            Result<T>{op.d_x, shape.channels, e.columns, 0, nullptr},
            e,
            stream);
@@ -375,8 +392,8 @@ void conv2d_backward_weight(const Conv2dBackward<T>& op, Stream stream) {
   const int products = static_cast<int>(e.products), patch = static_cast<int>(shape.patch());
   multiply(TransposedGradients<T>{s, products, op.d_y},
            TransposedPatches<T>{{s, products, patch, op.x}},
-           in_fours(s.group_outputs) && is_aligned(op.d_y),
-           in_fours(s.depth) && is_aligned(op.x),
+           is_multiple_of_4(s.group_outputs) && is_aligned(op.d_y),
+           is_multiple_of_4(s.depth) && is_aligned(op.x),
            Result<float>{direct ? op.d_weight : partials,
                          shape.patch(),
                          e.rows * shape.patch(),

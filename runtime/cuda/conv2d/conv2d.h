@@ -1,8 +1,8 @@
 #pragma once
 // Two-dimensional convolutions of NHWC images and their gradients on the GPU without a library: for
-// shapes that cuDNN has no deterministic engine for, and machines without cuDNN. T, what is stored,
-// is float, BFloat16 or Float16; products and sums are in float, in an order that the shape alone
-// fixes. Padding counts as zeros. Shapes are such as conv2d_supports() of plan/conv2d.h takes.
+// shapes for which cuDNN has no deterministic engine, and for machines without cuDNN. The element
+// type T is float, BFloat16 or Float16. Products and sums are in float, in an order that depends on
+// the shape alone. Padding counts as zeros. Shapes must satisfy conv2d_supports() of plan/conv2d.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,15 +17,15 @@ namespace lockstep::cuda {
 template <typename T>
 void conv2d_forward(const Conv2dForward<T>& op, Stream stream);
 
-// d_x.
+// Computes d_x.
 template <typename T>
 void conv2d_backward_input(const Conv2dBackward<T>& op, Stream stream);
 
-// d_weight; the workspace has conv2d_workspace_bytes(op.shape).
+// Computes d_weight; the workspace has conv2d_workspace_bytes(op.shape).
 template <typename T>
 void conv2d_backward_weight(const Conv2dBackward<T>& op, Stream stream);
 
-// y += the bias of its channel, for a y without it.
+// y += the bias of its channel.
 template <typename T>
 void add_bias(const Conv2dForward<T>& op, Stream stream);
 

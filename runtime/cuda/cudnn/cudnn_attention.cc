@@ -8,7 +8,7 @@ namespace lockstep::cuda {
 
 struct CudnnAttention::Library : CudnnAttentionGraphs {
   using CudnnAttentionGraphs::CudnnAttentionGraphs;
-  const int version = std::stoi(cudnn_version());  // which there is where graphs can be made
+  const int version = std::stoi(cudnn_version());  // valid, because graphs exist only with cuDNN
 };
 
 CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {}

@@ -1,6 +1,6 @@
 #pragma once
-// Scaled dot-product attention through cuDNN, on tensor cores: flash attention, forward and a
-// backward whose bits do not differ from run to run. For the 16-bit types; the arrays are those of
+// Scaled dot-product attention through cuDNN, on tensor cores: flash attention, with a backward
+// pass whose bits are the same in every run. For the 16-bit types. The arrays are those of
 // AttentionForward and AttentionBackward.
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace lockstep::cuda {
 
-// What it is asked for; one graph of cuDNN's is built for each.
+// A request; one cuDNN graph is built for each key.
 struct CudnnAttentionKey {
   AttentionShape shape;
   DType dtype;
@@ -21,11 +21,12 @@ struct CudnnAttentionKey {
   auto operator<=>(const CudnnAttentionKey&) const = default;
 };
 
-// Arrays of one call; d_qkv and d_out of the backward pass alone.
+// The arrays of one call; d_qkv and d_out only in the backward pass.
 struct CudnnAttentionArrays {
   const void* qkv = nullptr;
   void* out = nullptr;
-  float* log_sum_exp = nullptr;  // (B, H, T), in cuDNN's terms: only its own backward reads it
+  // (B, H, T), as cuDNN defines it: only cuDNN's own backward pass reads it
+  float* log_sum_exp = nullptr;
   const void* d_out = nullptr;
   void* d_qkv = nullptr;
 };
@@ -35,12 +36,11 @@ class CudnnAttention {
   explicit CudnnAttention(Stream stream);
   ~CudnnAttention();
 
-  // Whether cuDNN has both passes for this shape on this GPU, the backward pass in parts of
-  // cudnn_backward_batch() samples, within the workspace; the first time
-  // it is asked, it builds them. Not while the stream is being captured, if it has not been asked
-  // before.
+  // Whether cuDNN supports both passes of this shape on this GPU within the planned workspace; the
+  // backward pass in parts of cudnn_backward_batch() samples. The first call for a shape builds the
+  // plans, so it must not be made while the stream is being captured.
   bool supports(const AttentionShape& shape, DType dtype);
-  // Why supports() last said no, for the log.
+  // Why supports() last returned false, for the log.
   const std::string& why_not() const { return why_not_; }
 
   // Queues one pass, which must be supported. `workspace`: cudnn_attention_workspace_bytes(key).
@@ -50,30 +50,32 @@ class CudnnAttention {
   struct Library;
 
   Stream stream_;
-  std::unique_ptr<Library> library_;  // once it is first needed
+  std::unique_ptr<Library> library_;  // created when first needed
   std::string why_not_;
 };
 
-// What is set aside for one pass, which takes no algorithm that needs more: known without a GPU.
+// Returns the bytes of workspace that are reserved for one pass. Engines that need more are not
+// used. Needs no GPU.
 size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key);
 
-// What stands before the reason if a pass is for the own kernel by a rule of cuDNN's that is known
-// without asking it. Without it the reason is cuDNN's own, and a surprise.
+// Prefix of the reason if a pass uses the native kernel because of a limit of cuDNN that is known
+// in advance. Without this prefix, the reason is cuDNN's own and unexpected.
 inline constexpr char kKnownLimit[] = "a known limit, ";
 
-// The size of heads that cuDNN takes on no GPU; empty if it takes this one.
+// Names the head size that cuDNN supports on no GPU; empty if it supports this one.
 std::string cudnn_head_limit(const AttentionShape& shape);
 
-// Whether cuDNN of this version, 91002, has the parts of the workspace of both passes begin where
-// they must; or why not.
+// Whether cuDNN of this version (such as 91002) aligns the parts of the workspace of both passes;
+// otherwise sets why_not.
 bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not);
 
-// The deterministic backward pass keeps a whole matrix of T x T for each head. So long sequences go
-// through it some samples at a time, to the same bits: so many of `shape.batch`.
+// Returns how many of `shape.batch` samples one backward call takes. cuDNN's deterministic backward
+// pass stores a T x T matrix for each head, so long sequences are processed some samples at a time,
+// with the same bits.
 int64_t cudnn_backward_batch(const AttentionShape& shape);
 
-// Whether cuDNN says, of a GPU that it is told of in its JSON form and that need not be there, that
-// it can run the pass; empty, or why not. `sm` is 80, 90, ...
+// Asks cuDNN whether it can run the pass on a GPU that is described in cuDNN's JSON form and need
+// not be present. Returns the reason why it cannot, or an empty string. `sm` is 80, 90, ...
 std::string cudnn_attention_refusal(const CudnnAttentionKey& key,
                                     int sm,
                                     const std::string& device_json);

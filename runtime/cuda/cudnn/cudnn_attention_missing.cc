@@ -1,4 +1,4 @@
-// In place of cudnn_attention.cc where the build found no cudnn-frontend.
+// Replaces cudnn_attention.cc in builds without cudnn-frontend.
 #include "runtime/base/error.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/cudnn/cudnn_missing.h"
@@ -13,7 +13,7 @@ CudnnAttention::~CudnnAttention() = default;
 bool CudnnAttention::supports(const AttentionShape&, DType) { return false; }
 
 void CudnnAttention::run(const CudnnAttentionKey&, const CudnnAttentionArrays&, void*) {
-  LOCKSTEP_CHECK(false, "there is no cuDNN ");
+  LOCKSTEP_CHECK(false, "this build has no cuDNN");
 }
 
 std::string cudnn_attention_refusal(const CudnnAttentionKey&, int, const std::string&) {

@@ -1,4 +1,4 @@
-// What is known of cuDNN's attention without the library.
+// What is known about cuDNN's attention without the library.
 #include <fmt/core.h>
 
 #include "runtime/cuda/cudnn/cudnn_attention.h"
@@ -8,12 +8,12 @@ namespace {
 
 size_t up(int64_t n, int64_t unit) { return static_cast<size_t>((n + unit - 1) / unit * unit); }
 
-// The gradient of the scores in 16 bits, in whole tiles: what the fixed order of the sums costs.
+// The 16-bit gradient of the scores, in full tiles: the cost of a fixed order of the sums.
 size_t score_bytes(const AttentionShape& shape, int64_t batch) {
   return 2 * static_cast<size_t>(batch * shape.heads) * up(shape.time, 64) * up(shape.time, 128);
 }
 
-// Gradients of k and v in 16 bits of each head by itself, where several share them.
+// Separate 16-bit gradients of k and v for each head, if several heads share them.
 size_t shared_key_bytes(const AttentionShape& shape) {
   if (shape.group() == 1) return 0;
   return 2 * 2 * static_cast<size_t>(shape.batch * shape.time * shape.width());
@@ -22,22 +22,22 @@ size_t shared_key_bytes(const AttentionShape& shape) {
 }  // namespace
 
 int64_t cudnn_backward_batch(const AttentionShape& shape) {
-  constexpr size_t kMost = size_t{1} << 30;
+  constexpr size_t kMax = size_t{1} << 30;
   int64_t batch = shape.batch;
-  while (batch > 1 && (shape.batch % batch != 0 || score_bytes(shape, batch) > kMost)) --batch;
+  while (batch > 1 && (shape.batch % batch != 0 || score_bytes(shape, batch) > kMax)) --batch;
   return batch;
 }
 
 std::string cudnn_head_limit(const AttentionShape& shape) {
   constexpr int64_t kUnit = 8;
   if (shape.head_size % kUnit == 0) return "";
-  return fmt::format("heads of {} are no multiple of {}", shape.head_size, kUnit);
+  return fmt::format("the head size {} is not a multiple of {}", shape.head_size, kUnit);
 }
 
 bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not) {
-  // The frontend puts words of 4 bytes first in the workspace, and the engine's own part, which
-  // must be aligned, behind them: a float for each token of each head and, with a cuDNN
-  // before 9.16, two lengths a sample where the tokens do not fill tiles.
+  // The frontend puts 4-byte words first in the workspace, then the engine's part, which must be
+  // aligned. The words are a float for each token of each head and, with cuDNN before 9.16, two
+  // lengths per sample if the tokens do not fill tiles.
   constexpr int64_t kAlignedWords = 4, kTile = 128;
   constexpr int kLastWithLengths = 91500;
   const int64_t batch = cudnn_backward_batch(shape);

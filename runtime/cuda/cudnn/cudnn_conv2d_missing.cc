@@ -1,4 +1,4 @@
-// In place of cudnn_conv2d.cc where the build found no cudnn-frontend.
+// Replaces cudnn_conv2d.cc in builds without cudnn-frontend.
 #include "runtime/base/error.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/cudnn/cudnn_missing.h"
@@ -15,7 +15,7 @@ std::string cudnn_version() { return ""; }
 bool CudnnConv2d::supports(const CudnnConv2dKey&) { return false; }
 
 void CudnnConv2d::run(const CudnnConv2dKey&, const CudnnConv2dArrays&, void*) {
-  LOCKSTEP_CHECK(false, "there is no cuDNN ");
+  LOCKSTEP_CHECK(false, "this build has no cuDNN");
 }
 
 std::string cudnn_conv2d_refusal(const CudnnConv2dKey&, int, const std::string&) {

@@ -4,9 +4,10 @@
 
 namespace lockstep::cuda {
 
-// The engines for 16 bits need next to nothing but for the gradient of weights, whose products they
-// share out over copies of it. Channels that do not come in eights are padded in a copy of the
-// images, for that gradient beside one of d_y; and many engines for floats turn either round.
+// The 16-bit engines need almost no workspace, except for the gradient of the weights: its sums are
+// split, and several copies of it are added up. If the channels are not a multiple of eight, cuDNN
+// pads a copy of the images and, for that gradient, a copy of d_y. Many float engines transpose
+// either of them.
 size_t cudnn_conv2d_workspace_bytes(const CudnnConv2dKey& key) {
   constexpr size_t kSlack = size_t{32} << 20, kMaxCopies = size_t{128} << 20, kCopies = 16;
   const Conv2dShape& s = key.shape;

@@ -1,10 +1,27 @@
+// How the plan of a cuDNN operation is chosen, so that every run chooses the same one.
+//
+// A pass, described by its key (shape, dtype, options), is a graph of cuDNN operations.
+// State::plan() takes these steps. If one fails, the caller uses the native kernel:
+//
+//   1. validate and build_operation_graph: is the graph well-formed and known to cuDNN?
+//   2. create_execution_plans: cuDNN lists its engines for the graph, ordered by heuristic A, a
+//      static ranking. Nothing is timed: a timing would choose differently from run to run.
+//   3. check_support: choose_engines() removes engines by their numerical notes (nondeterministic,
+//      less exact than a sum of products in float). Engines that need more than the workspace that
+//      the memory plan has reserved are removed too.
+//   4. build_plans: the first engine that is left, compiled for the GPU.
+//
+// For attention, determinism is requested in the graph itself, so notes remove no engine. Plans are
+// kept for each GPU and key for the life of the process. The invariant: the choice depends only on
+// the key, the GPU and the version of cuDNN, so all runs, and all ranks with such GPUs, get the
+// same bits. refusal_on_described_gpu() takes steps 1 to 3 for a GPU that may be absent.
 #include "runtime/cuda/cudnn/cudnn_graphs.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-// Without JSON, in which the frontend would but describe graphs in its log, it compiles in half the
-// time.
+// JSON would only let the frontend log descriptions of graphs. Without it, the frontend compiles in
+// half the time.
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cudnn_frontend.h>
@@ -22,7 +39,7 @@
 #include "runtime/base/error.h"
 #include "runtime/cuda/check.h"
 
-// The frontend calls cuDNN through this.
+// The frontend calls cuDNN through this handle.
 void* cudnn_frontend::cudnn_dlhandle = nullptr;
 
 namespace lockstep::cuda {
@@ -31,9 +48,9 @@ namespace {
 namespace fe = cudnn_frontend;
 using Graph = std::shared_ptr<fe::graph::Graph>;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
-using Pack = std::unordered_map<int64_t, void*>;  // arrays by their names within the graph
+using Pack = std::unordered_map<int64_t, void*>;  // arrays by their id in the graph
 
-// Finds cuDNN; throws std::runtime_error where there is none.
+// Loads cuDNN; throws std::runtime_error if it is not found.
 void load_cudnn() {
   if (fe::cudnn_dlhandle != nullptr) return;
   fe::cudnn_dlhandle = ::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
@@ -64,13 +81,13 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() { fe::detail::destroy_handle(handle_); }
-  // With work queued on this stream.
+  // Returns the handle, set to queue work on `stream`.
   cudnnHandle_t on(Stream stream) {
     if (fe::detail::set_stream(handle_, stream) != CUDNN_STATUS_SUCCESS)
-      throw Error(ExitCode::kInternal, "cuDNN refuses a stream");
+      throw Error(ExitCode::kInternal, "cuDNN rejected a stream");
     return handle_;
   }
-  // Compute capability of the GPU, 90 for 9.0.
+  // Compute capability of the GPU: 90 for 9.0.
   int sm() const { return sm_; }
 
  private:
@@ -78,9 +95,9 @@ class Handle {
   int sm_ = 0;
 };
 
-// The one of the process and the GPU: each takes memory that no plan counts, and time. It is never
-// destroyed: CUDA may end before what is static does. Where there is none, the same error each
-// time.
+// Returns the process's handle for the current GPU. There is only one, because each takes time and
+// memory that no plan counts. It is never destroyed, because CUDA may shut down before static
+// objects are destroyed. If it cannot be created, every call throws the same error.
 Handle& handle_of_gpu() {
   struct Entry {
     std::optional<Handle> handle;
@@ -105,7 +122,7 @@ fe::DataType_t cudnn_type(DType dtype) {
     case DType::kF32: return fe::DataType_t::FLOAT;
     case DType::kBF16: return fe::DataType_t::BFLOAT16;
     case DType::kF16: return fe::DataType_t::HALF;
-    default: LOCKSTEP_CHECK(false, "cuDNN is not given {} ", name_of(dtype));
+    default: LOCKSTEP_CHECK(false, "cuDNN does not get arrays of {}", name_of(dtype));
   }
 }
 
@@ -119,10 +136,10 @@ Graph new_graph(DType dtype, int sm) {
   return graph;
 }
 
-// Names of the arrays within a graph of attention.
+// Ids of the arrays in a graph of attention.
 enum AttentionUid : int64_t { kQ = 1, kK, kV, kOut, kStats, kDOut, kDQ, kDK, kDV };
 
-// Makes the graph of one pass.
+// Builds the graph of one pass.
 class AttentionBuilder {
  public:
   AttentionBuilder(const CudnnAttentionKey& key, int sm)
@@ -139,7 +156,7 @@ class AttentionBuilder {
     const bool of_keys = uid == kK || uid == kV || uid == kDK || uid == kDV;
     return {s.batch, of_keys ? s.kv_heads : s.heads, s.time, s.head_size};
   }
-  // Of q, k or v within (B, T, P), or of (B, T, H, D).
+  // Strides of q, k or v within (B, T, P), or of an array (B, T, H, D).
   std::vector<int64_t> strides(AttentionUid uid) const {
     const AttentionShape& s = key_.shape;
     const int64_t row = uid == kOut || uid == kDOut ? s.width() : s.packed_width();
@@ -163,9 +180,9 @@ class AttentionBuilder {
   float scale() const { return 1 / std::sqrt(static_cast<float>(key_.shape.head_size)); }
 
   void forward() {
-    auto how = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(scale());
-    if (key_.shape.causal) how.set_causal_mask(true);
-    const auto [out, stats] = graph_->sdpa(input(kQ), input(kK), input(kV), how);
+    auto attributes = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(scale());
+    if (key_.shape.causal) attributes.set_causal_mask(true);
+    const auto [out, stats] = graph_->sdpa(input(kQ), input(kK), input(kV), attributes);
     output(out, kOut);
     stats->set_output(true)
         .set_uid(kStats)
@@ -175,17 +192,17 @@ class AttentionBuilder {
   }
 
   void backward() {
-    auto how =
+    auto attributes =
         fe::graph::SDPA_backward_attributes().set_attn_scale(scale()).set_deterministic_algorithm(
             true);
-    if (key_.shape.causal) how.set_causal_mask(true);
+    if (key_.shape.causal) attributes.set_causal_mask(true);
     const Tensor stats = graph_->tensor(fe::graph::Tensor_attributes()
                                             .set_uid(kStats)
                                             .set_data_type(fe::DataType_t::FLOAT)
                                             .set_dim(stats_dimensions())
                                             .set_stride(stats_strides()));
     const auto [d_q, d_k, d_v] = graph_->sdpa_backward(
-        input(kQ), input(kK), input(kV), input(kOut), input(kDOut), stats, how);
+        input(kQ), input(kK), input(kV), input(kOut), input(kDOut), stats, attributes);
     output(d_q, kDQ);
     output(d_k, kDK);
     output(d_v, kDV);
@@ -197,10 +214,10 @@ class AttentionBuilder {
 
 Graph make_graph(const CudnnAttentionKey& key, int sm) { return AttentionBuilder(key, sm).build(); }
 
-// All engines are as good: the pass itself was asked for in a fixed order.
+// All engines are acceptable, because the graph itself asks for a fixed order.
 void choose_engines(const CudnnAttentionKey&, fe::graph::Graph&) {}
 
-int64_t most_workspace_bytes(const CudnnAttentionKey& key) {
+int64_t max_workspace_bytes(const CudnnAttentionKey& key) {
   return static_cast<int64_t>(cudnn_attention_workspace_bytes(key));
 }
 
@@ -226,11 +243,11 @@ Pack pack_arrays(const CudnnAttentionKey& key, const CudnnAttentionArrays& array
   return pack;
 }
 
-// Names of the arrays within a graph of a convolution.
+// Ids of the arrays in a graph of a convolution.
 enum Conv2dUid : int64_t { kX = 1, kW, kY, kBias };
 
-// Makes the graph of one pass. cuDNN numbers dimensions as (N, C, H, W); that channels come last in
-// memory is said by the strides.
+// Builds the graph of one pass. cuDNN orders dimensions as (N, C, H, W); the strides express that
+// channels are innermost in memory.
 class Conv2dBuilder {
  public:
   Conv2dBuilder(const CudnnConv2dKey& key, int sm) : key_(key), graph_(new_graph(key.dtype, sm)) {}
@@ -296,8 +313,9 @@ class Conv2dBuilder {
     output(y, kY);
   }
 
-  // No engine for the gradient of 16-bit images stores floats by itself; those that something else
-  // can follow do, and with a product they are more than with a mere copy.
+  // For 16-bit images, no engine stores the gradient as floats by itself. Engines that can be fused
+  // with another operation do, and more of them support a multiplication than a plain copy. So the
+  // gradient is multiplied by one.
   void backward_weight() {
     const Tensor d_w =
         graph_->conv_wgrad(tensor(kY), tensor(kX), window<fe::graph::Conv_wgrad_attributes>());
@@ -317,26 +335,26 @@ class Conv2dBuilder {
   const Graph graph_;
 };
 
-// Rules out what gives other bits from run to run, and what is less exact than a sum of products in
-// float.
+// Excludes engines whose bits differ from run to run, and engines that are less exact than a sum of
+// products in float.
 void choose_engines(const CudnnConv2dKey& key, fe::graph::Graph& graph) {
-  std::vector<fe::NumericalNote_t> barred = {fe::NumericalNote_t::NONDETERMINISTIC,
-                                             fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
-                                             fe::NumericalNote_t::FFT,
-                                             fe::NumericalNote_t::WINOGRAD,
-                                             fe::NumericalNote_t::WINOGRAD_TILE_4x4,
-                                             fe::NumericalNote_t::WINOGRAD_TILE_6x6,
-                                             fe::NumericalNote_t::WINOGRAD_TILE_13x13};
+  std::vector<fe::NumericalNote_t> excluded = {fe::NumericalNote_t::NONDETERMINISTIC,
+                                               fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
+                                               fe::NumericalNote_t::FFT,
+                                               fe::NumericalNote_t::WINOGRAD,
+                                               fe::NumericalNote_t::WINOGRAD_TILE_4x4,
+                                               fe::NumericalNote_t::WINOGRAD_TILE_6x6,
+                                               fe::NumericalNote_t::WINOGRAD_TILE_13x13};
   if (key.dtype == DType::kF32 && !key.tf32) {
-    barred.push_back(fe::NumericalNote_t::TENSOR_CORE);
-    barred.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
+    excluded.push_back(fe::NumericalNote_t::TENSOR_CORE);
+    excluded.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
   }
-  graph.deselect_numeric_notes(barred);
+  graph.deselect_numeric_notes(excluded);
 }
 
 Graph make_graph(const CudnnConv2dKey& key, int sm) { return Conv2dBuilder(key, sm).build(); }
 
-int64_t most_workspace_bytes(const CudnnConv2dKey& key) {
+int64_t max_workspace_bytes(const CudnnConv2dKey& key) {
   return static_cast<int64_t>(cudnn_conv2d_workspace_bytes(key));
 }
 
@@ -352,7 +370,7 @@ Pack pack_arrays(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays) {
 
 using Step = std::function<fe::error_t()>;
 
-// Runs the steps that lead to a supported graph; the first refusal, or nothing.
+// Runs the steps in order; returns the first error, or an empty string.
 std::string first_refusal(std::initializer_list<Step> steps) {
   for (const Step& step : steps) {
     fe::error_t status = step();
@@ -361,15 +379,16 @@ std::string first_refusal(std::initializer_list<Step> steps) {
   return "";
 }
 
-// Keeps the engines of the key's graph that may be used and need no more than what is set aside.
+// Keeps the allowed engines of the key's graph that fit into the planned workspace.
 template <typename Key>
 fe::error_t check_support(const Key& key, fe::graph::Graph& graph) {
   choose_engines(key, graph);
-  graph.deselect_workspace_greater_than(most_workspace_bytes(key));
+  graph.deselect_workspace_greater_than(max_workspace_bytes(key));
   return graph.check_support();
 }
 
-// Builds the graph's plan for the GPU at hand; empty, or why it cannot run.
+// Builds the graph's plan for the current GPU. Returns an empty string, or why the graph cannot
+// run.
 template <typename Key>
 std::string build_plan(const Key& key, fe::graph::Graph& graph, cudnnHandle_t handle) {
   const std::string refusal =
@@ -379,14 +398,14 @@ std::string build_plan(const Key& key, fe::graph::Graph& graph, cudnnHandle_t ha
                      [&] { return check_support(key, graph); },
                      [&] { return graph.build_plans(); }});
   if (!refusal.empty()) return refusal;
-  // With what the frontend itself needs.
+  // Includes what the frontend itself needs.
   int64_t needed = 0;
   fe::error_t status = graph.get_workspace_size(needed);
   if (status.is_bad()) return status.get_message();
-  const int64_t most = most_workspace_bytes(key);
-  if (needed > most)
-    return "it needs " + std::to_string(needed) + " bytes of workspace, " + std::to_string(most) +
-           " are set aside";
+  const int64_t limit = max_workspace_bytes(key);
+  if (needed > limit)
+    return "it needs " + std::to_string(needed) + " bytes of workspace, but " +
+           std::to_string(limit) + " are reserved";
   return "";
 }
 
@@ -396,13 +415,13 @@ template <typename Key, typename Arrays>
 struct CudnnGraphs<Key, Arrays>::State {
   struct Planned {
     Graph graph;
-    std::string refusal;  // empty: it can run
+    std::string refusal;  // empty if it can run
   };
 
-  explicit State(Stream queue) : stream(queue), handle(handle_of_gpu()), planned(planned_here()) {}
+  explicit State(Stream queue) : stream(queue), handle(handle_of_gpu()), planned(plans_of_gpu()) {}
 
-  // Of the process and the GPU, as the handle.
-  static std::map<Key, Planned>& planned_here() {
+  // One map per process and GPU, like the handle.
+  static std::map<Key, Planned>& plans_of_gpu() {
     static auto& all = *new std::map<int, std::map<Key, Planned>>;
     return all[current_gpu()];
   }
@@ -414,7 +433,7 @@ struct CudnnGraphs<Key, Arrays>::State {
     try {
       made.graph = make_graph(key, handle.sm());
       made.refusal = build_plan(key, *made.graph, handle.on(stream));
-    } catch (const std::exception& error) {  // the frontend's, of libraries that it does not find
+    } catch (const std::exception& error) {  // from the frontend, if it does not find a library
       made.refusal = error.what();
     }
     return planned.emplace(key, std::move(made)).first->second;

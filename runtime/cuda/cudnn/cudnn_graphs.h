@@ -1,7 +1,7 @@
 #pragma once
-// The graphs of cuDNN that attention and convolutions run on. cudnn-frontend, which builds them, is
-// headers alone and takes long to compile: cudnn_graphs.cc is the one file that includes it. cuDNN
-// is found when it is first used, so that the program runs without.
+// The cuDNN graphs of attention and convolutions. cudnn-frontend, which builds them, is header-only
+// and slow to compile, so only cudnn_graphs.cc includes it. cuDNN is loaded at first use, so that
+// the program runs without it.
 
 #include <memory>
 #include <string>
@@ -12,22 +12,22 @@
 
 namespace lockstep::cuda {
 
-// Graphs that are built once for each key, kept by the process, and run on one stream of the
-// current GPU. Of one thread.
+// Graphs that are built once for each key, kept for the life of the process, and run on one stream
+// of the current GPU. Not thread-safe.
 template <typename Key, typename Arrays>
 class CudnnGraphs {
  public:
-  // Throws std::runtime_error where cuDNN is not to be found or cannot use the GPU.
+  // Throws std::runtime_error if cuDNN is not found or cannot use the GPU.
   explicit CudnnGraphs(Stream stream);
   ~CudnnGraphs();
 
-  // Why the key's graph cannot run on this GPU within the workspace that is set aside for it; empty
-  // if it can. Builds its plan if that has not been tried before.
+  // Returns why the key's graph cannot run on this GPU within its planned workspace; empty if it
+  // can. Builds its plan if that has not been tried before.
   const std::string& refusal(const Key& key);
   // Queues a graph that is not refused.
   void run(const Key& key, const Arrays& arrays, void* workspace);
 
-  // The same question about a GPU that is described in JSON and need not be there. `sm` is 80, ...
+  // The same for a GPU that is described in JSON and need not be present. `sm` is 80, ...
   static std::string refusal_on_described_gpu(const Key& key,
                                               int sm,
                                               const std::string& device_json);

@@ -3,7 +3,7 @@
 
 namespace lockstep::cuda {
 
-// Why the files *_missing.cc, which take the place of those that call cuDNN, refuse everything.
+// The reason given by the *_missing.cc files, which replace those that call cuDNN.
 inline constexpr const char* kCudnnMissing =
     "this build has no cuDNN: cudnn-frontend was not found";
 

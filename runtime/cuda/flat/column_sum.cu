@@ -7,7 +7,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kGroups = 32;  // of partials, each summed by one thread
+constexpr int kGroups = 32;  // of partials; one thread sums each group
 
 // Threads (32, kGroups): x is the column within the block's 32, y the group.
 __global__ void __launch_bounds__(kWarp* kGroups) sum_partials_kernel(
@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(kWarp* kGroups) sum_partials_kernel(
   out[column] = sum;
 }
 
-// Each block's sums over its rows: its threads stand below one another where the columns are few.
+// Each block sums its rows. If there are few columns, the block's threads form several rows, which
+// share the rows of x.
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads) column_sum_kernel(const T* x,
                                                                   int64_t rows,
@@ -35,25 +36,25 @@ __global__ void __launch_bounds__(kTileThreads) column_sum_kernel(const T* x,
                                                                   int width,
                                                                   int64_t block_rows,
                                                                   float* partials) {
-  const TilePlace<N> place(width, block_rows, rows);
-  const bool inside = place.channel < columns;
+  const TilePosition<N> position(width, block_rows, rows);
+  const bool inside = position.channel < columns;
   float sums[N] = {};
   if (inside) {
 #pragma unroll 4
-    for (int64_t row = place.begin; row < place.end; row += place.step) {
+    for (int64_t row = position.begin; row < position.end; row += position.step) {
       float values[N];
-      load(x + row * stride + place.channel, values);
+      load(x + row * stride + position.channel, values);
 #pragma unroll
       for (int i = 0; i < N; ++i) sums[i] += values[i];
     }
   }
   add_up_tile(sums, width);
   if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
-  float* const to = partials + static_cast<int64_t>(blockIdx.x) * columns + place.channel;
+  float* const to = partials + static_cast<int64_t>(blockIdx.x) * columns + position.channel;
   for (int i = 0; i < N; ++i) to[i] = sums[i];
 }
 
-// Returns how many partials it leaves.
+// Returns the number of partials.
 template <typename T, int N>
 int64_t start_column_sum(
     const T* x, int64_t rows, int64_t columns, int64_t stride, float* partials, Stream stream) {

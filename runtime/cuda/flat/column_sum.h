@@ -1,5 +1,5 @@
 #pragma once
-// Sums over the rows of a matrix, in an order that the shape alone fixes.
+// Sums over the rows of a matrix, in an order that depends on the shape alone.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ template <typename T>
 void column_sum(const T* x,  // (rows, stride)
                 int64_t rows,
                 int64_t columns,
-                int64_t stride,  // elements from row to row, at least `columns`
+                int64_t stride,  // elements between rows, at least `columns`
                 bool accumulate,
                 float* out,        // (columns)
                 float* workspace,  // column_sum_workspace_bytes(rows, columns)

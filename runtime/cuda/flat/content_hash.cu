@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Sums of integers: any order gives the same.
+// The sums are of integers, so their order does not matter.
 __device__ __forceinline__ void store_block_sum(const ContentHash& mine, ContentHash* out) {
   const uint64_t sum = block_reduce<Sum, kThreads>(mine.sum);
   const uint64_t not_finite = block_reduce<Sum, kThreads>(mine.not_finite);
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < N; ++k) add(i + k, values[k]);
   }
-  for (; i < n; ++i) add(i, to_float(x[i]));  // one thread's part ends within the array
+  for (; i < n; ++i) add(i, to_float(x[i]));  // the last elements, fewer than N
   store_block_sum(mine, partials + blockIdx.x);
 }
 
@@ -58,8 +58,8 @@ void content_hash(const T* x,
                   Stream stream) {
   constexpr int kWide = kVectorWidth<T>;
   const bool wide = reinterpret_cast<uintptr_t>(x) % 16 == 0;
-  const unsigned wanted = blocks_for(n, int64_t{kThreads} * (wide ? kWide : 1) * 4);
-  const unsigned blocks = wanted < kHashBlocks ? wanted : kHashBlocks;
+  const unsigned needed = blocks_for(n, int64_t{kThreads} * (wide ? kWide : 1) * 4);
+  const unsigned blocks = needed < kHashBlocks ? needed : kHashBlocks;
   launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream},
          wide ? content_hash_kernel<T, kWide> : content_hash_kernel<T, 1>,
          x,

@@ -9,8 +9,8 @@
 
 namespace lockstep::cuda {
 
-// *out = the hash over n elements, as floats, the first of which is
-// number `first_index`. T is float, BFloat16 or Float16.
+// *out = the hash over n elements, as floats, the first of which has index `first_index` in the
+// whole array. T is float, BFloat16 or Float16.
 template <typename T>
 void content_hash(const T* x,  // (n)
                   int64_t n,

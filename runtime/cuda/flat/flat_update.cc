@@ -12,8 +12,8 @@
 namespace lockstep::cuda {
 namespace {
 
-// The table and the updates are copied to the device anew each time, in the order of the stream:
-// so all updates share the memory there.
+// The table and the updates are copied to the device for every run, in stream order, so all updates
+// can share the same device memory.
 class QueuedUpdate final : public FlatUpdate {
  public:
   QueuedUpdate(std::span<const OptimizerUpdate> updates,
@@ -26,10 +26,10 @@ class QueuedUpdate final : public FlatUpdate {
         stream_(stream),
         stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype),
         rounding_(slices.empty() ? nullptr : slices.front().rounding) {
-    LOCKSTEP_CHECK(updates.size() <= kMostUpdateGroups && table.size() == slices.size());
+    LOCKSTEP_CHECK(updates.size() <= kMaxUpdateGroups && table.size() == slices.size());
     const auto* on_device = reinterpret_cast<const OptimizerUpdate*>(workspace.updates);
-    for (size_t first = 0; first < slices.size(); first += kMostSlices) {
-      const size_t count = std::min(kMostSlices, slices.size() - first);
+    for (size_t first = 0; first < slices.size(); first += kMaxSlices) {
+      const size_t count = std::min(kMaxSlices, slices.size() - first);
       PlacedSlice* const placed = &table[first];
       const uint32_t blocks = place_slices(
           slices.subspan(first, count), updates, on_device, placed, &workspace.rounding);
@@ -67,7 +67,7 @@ class QueuedUpdate final : public FlatUpdate {
   Workspace& workspace_;
   Stream stream_;
   DType stored_dtype_;
-  const MomentRounding* rounding_;  // null: moments are floats
+  const MomentRounding* rounding_;  // null if moments are floats
   std::vector<OneLaunch> launches_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The optimizer step of all slices as one piece of queued work.
+// The optimizer step of all slices as a single piece of queued work.
 
 #include <memory>
 #include <span>
@@ -11,7 +11,7 @@
 namespace lockstep::cuda {
 
 // See Backend::flat_update(). `updates` and `table`, which has an entry for each slice, are in
-// pinned memory; the workspace, on the device, is used by one run at a time. All borrowed.
+// pinned memory. The workspace, in device memory, is used by one run at a time. All are borrowed.
 std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerUpdate> updates,
                                              std::span<const OptimizerSlice> slices,
                                              std::span<PlacedSlice> table,

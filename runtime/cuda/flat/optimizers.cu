@@ -2,13 +2,13 @@
 
 #include "runtime/cuda/for_each.h"
 
-// One launch for all slices: a block finds its slice in the table by bisection, which all of its
-// threads read at once, and updates a part of it.
+// One launch for all slices. A block finds its slice in the table by binary search (all threads
+// read the same entries) and updates a part of it.
 
 namespace lockstep::cuda {
 namespace {
 
-// Writes N new parameters in both forms, which are one where T is float.
+// Writes N new parameters both as floats and as T; if T is float, only once.
 template <int N, typename T>
 __device__ __forceinline__ void store_parameters(const float (&p)[N], float* wide, T* stored) {
   store(p, wide);
@@ -17,7 +17,7 @@ __device__ __forceinline__ void store_parameters(const float (&p)[N], float* wid
   }
 }
 
-// N moments that follow each other, rounded where they are bfloat16 by those 16 bits of `random` that
+// Stores N consecutive moments. For bfloat16, each is rounded with the 16 bits of `random` that
 // begin at bit `shift`.
 template <int N>
 __device__ __forceinline__ void store_moments(const float (&m)[N],
@@ -37,14 +37,14 @@ __device__ __forceinline__ void store_moments(const float (&m)[N],
   *reinterpret_cast<Vector<BFloat16, N>*>(to) = vector;
 }
 
-// An update of N elements at a time. T: the type of the stored parameters.
+// Updates N elements at a time. T: the type of the stored parameters.
 template <typename Update, typename T, typename Moment>
 struct Elements {
-  const Update* at;  // on the device
+  const Update* at;  // in device memory
   float *gradients, *parameters;
   Moment *first_moments, *second_moments;
   T* stored;
-  RoundingKey key;  // of moments that are rounded
+  RoundingKey key;  // for moments that are rounded
   uint32_t first_element;
 
   template <int N>
@@ -110,7 +110,7 @@ __device__ __forceinline__ void update_part(int64_t begin,
   }
 }
 
-// Runs the update that the slice is of, which is alternative kKind or one after it.
+// Runs the slice's update, which is alternative kKind or a later one.
 template <typename T, typename Moment, size_t kKind = 0>
 __device__ __forceinline__ void update_slice(const PlacedSlice& slice,
                                              const RoundingKey& key,
@@ -133,7 +133,7 @@ __device__ __forceinline__ void update_slice(const PlacedSlice& slice,
 
 template <typename T, typename Moment>
 __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* table, int count) {
-  int low = 0, high = count - 1;  // the last slice that begins at this block or before
+  int low = 0, high = count - 1;  // finds the last slice that begins at or before this block
   while (low < high) {
     const int middle = (low + high + 1) / 2;
     if (table[middle].first_block <= blockIdx.x) {
@@ -163,7 +163,7 @@ uint32_t place_slices(std::span<const OptimizerSlice> slices,
   for (size_t i = 0; i < slices.size(); ++i) {
     const OptimizerSlice& slice = slices[i];
     const OptimizerUpdate& group = updates[slice.group];
-    // The alternative lies at the same place in both copies of the variant.
+    // The alternative has the same offset in both copies of the variant.
     const auto offset = std::visit(
         [&](const auto& alternative) {
           return reinterpret_cast<const std::byte*>(&alternative) -

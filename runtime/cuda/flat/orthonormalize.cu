@@ -10,11 +10,11 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr int kAtOnce = 4;  // rows that a thread loads before it goes on with the first
+constexpr int kAtOnce = 4;  // rows that a thread loads before it processes the first
 
-// One block. `width`, a power of two, threads stand side by side along the columns, thread l of
-// them in charge of column l; the others below one another. One pass over the rows for each column:
-// it takes one pivot off the columns after it and finds the products of the next.
+// One block. `width` threads, a power of two, are arranged along the columns: thread l handles
+// column l. The other threads form further such rows. Each pass over the rows subtracts one pivot
+// from the columns after it and computes the products of the next pivot.
 __global__ void __launch_bounds__(kThreads)
     orthonormalize_kernel(float* left, int64_t rows, int rank, int width) {
   constexpr int kWarps = kThreads / kWarp;
@@ -24,12 +24,12 @@ __global__ void __launch_bounds__(kThreads)
   const int row_lane = lane - column;  // of the first thread of this row
   const int64_t step = kThreads / width;
   const bool inside = column < rank;
-  double factor = 0;  // of the pivot in this column; in the pivot itself, what scales it
-  double taken = 0;   // squares of what was taken off this column
+  double factor = 0;  // of the pivot in this column; in the pivot itself, its scale
+  double taken = 0;   // squares of what was subtracted from this column
   for (int pivot = -1; pivot < rank; ++pivot) {
     const int next = pivot + 1;
     double dot = 0;
-    // All threads of a warp go through as many rows.
+    // All threads of a warp visit the same number of rows.
     for (int64_t base = 0; base < rows; base += step * kAtOnce) {
       double values[kAtOnce];
       const int64_t first = base + threadIdx.x / width;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     const double squares = dots[next];
-    // What was taken off the next pivot is known to the threads in charge of it.
+    // The threads of the next pivot's column know what was subtracted from it.
     const double taken_next = __shfl_sync(kAllLanes, taken, row_lane + next);
     const bool nothing = is_next_to_nothing(squares, taken_next);
     if (column == next) {
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void orthonormalize(float* left, int64_t rows, int rank, Stream stream) {
-  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMostPowerSgdRank);
+  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxPowerSgdRank);
   int width = 1;
   while (width < rank) width *= 2;
   launch({{1, 1, 1}, {kThreads, 1, 1}, stream}, orthonormalize_kernel, left, rows, rank, width);

@@ -1,5 +1,5 @@
 #pragma once
-// Gram-Schmidt on thin matrices, PowerSGD's factors.
+// Gram-Schmidt on thin matrices: PowerSGD's factors.
 
 #include <cstdint>
 
@@ -7,9 +7,10 @@
 
 namespace lockstep::cuda {
 
-// Makes the columns orthonormal, in order, by modified Gram-Schmidt. Those of which next to nothing
-// is left then become zeros (see collectives/power_sgd/power_sgd_math.h). NaN and infinity become
-// NaN, there and in the columns after. The same bits every time; no scratch memory.
+// Makes the columns orthonormal, in order, by modified Gram-Schmidt. A column that is nearly a
+// linear combination of the columns before it becomes zeros (is_next_to_nothing() of
+// collectives/power_sgd/power_sgd_math.h). NaN and infinity become NaN, and so do all columns after
+// theirs. The bits are the same every time. No scratch memory.
 void orthonormalize(float* left,  // (rows, rank)
                     int64_t rows,
                     int rank,

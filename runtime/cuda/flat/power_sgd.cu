@@ -6,15 +6,15 @@
 namespace lockstep::cuda {
 namespace {
 
-// Columns of a factor that a thread holds at once: a number of them that is all of the rank, and
-// read as vectors; or up to so many from `first` on.
+// Columns of a factor that a thread holds at once: either all columns (Whole), read as vectors, or
+// up to N columns from `first` on.
 template <int N, bool Whole>
 struct Group {
   static constexpr int kCount = N;
   int rank;
   int first;
 
-  // Those of one row; zeros beyond the last.
+  // Loads the columns of one row; zeros beyond the last.
   __device__ __forceinline__ void load_row(const float* factor, int64_t row, float (&to)[N]) const {
     if constexpr (Whole) {
       load(factor + row * N, to);
@@ -29,10 +29,10 @@ struct Group {
   }
 };
 
-// Calls start(group of which `first` is not set yet, how many groups there are).
+// Calls start(group without its `first`, number of groups).
 template <typename Start>
 void with_groups(int rank, const float* factor, Start start) {
-  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMostPowerSgdRank);
+  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxPowerSgdRank);
   if (is_aligned(factor)) {
     switch (rank) {
       case 1: return start(Group<1, true>{rank, 0}, 1u);
@@ -49,7 +49,7 @@ void with_groups(int rank, const float* factor, Start start) {
 // ---- left = matrix * right ----
 
 constexpr int kLeftThreads = 128;
-constexpr int kLeftRows = 4;  // of a block
+constexpr int kLeftRows = 4;  // per block
 
 // Sums N values over the warp's lanes; each lane then has the sum of value lane / (32 / N).
 template <int N>
@@ -72,8 +72,8 @@ __device__ __forceinline__ float warp_sums(float (&values)[N]) {
   return values[0];
 }
 
-// Each block a few rows, its threads side by side along the columns; grid (blocks of rows *
-// groups): those of the same rows follow one another.
+// Each block handles a few rows, with its threads along the columns. Grid (blocks of rows *
+// groups): blocks of the same rows are consecutive.
 template <typename G>
 __global__ void __launch_bounds__(kLeftThreads) power_sgd_left_kernel(const float* matrix,
                                                                       const float* right,
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kLeftThreads) power_sgd_left_kernel(const floa
   const float* rows[kLeftRows];
 #pragma unroll
   for (int i = 0; i < kLeftRows; ++i) {
-    // Rows past the last read the last.
+    // Past the end, the last row is read again.
     const int64_t row = first_row + i < shape.rows ? first_row + i : shape.rows - 1;
     rows[i] = matrix + row * columns;
   }
@@ -120,10 +120,10 @@ __global__ void __launch_bounds__(kLeftThreads) power_sgd_left_kernel(const floa
 // ---- right = matrix^T * left ----
 
 constexpr int kRightThreads = 512;
-constexpr int kRightAtOnce = 8;  // rows that a thread loads before it goes on with the first
+constexpr int kRightAtOnce = 8;  // rows that a thread loads before it processes the first
 
-// Columns of a block: as many as warps read well, but few enough for blocks to fill a GPU. The
-// shape alone decides, as the order of the sums depends on it.
+// Columns of a block: enough for warps to read efficiently, but few enough for the blocks to fill a
+// GPU. Depends on the shape alone, because the order of the sums depends on it.
 int strip_width(int64_t columns) {
   constexpr int64_t kBlocks = 128;
   int width = kWarp;
@@ -131,7 +131,7 @@ int strip_width(int64_t columns) {
   return width;
 }
 
-// sums += rows `row`, row + step, ... of one column of the matrix, each by those of `left`.
+// sums += rows `row`, row + step, ... of one column of the matrix, each times its row of `left`.
 template <int AtOnce, typename G, int N>
 __device__ __forceinline__ void add_rows(const float* column,
                                          const float* left,
@@ -152,8 +152,8 @@ __device__ __forceinline__ void add_rows(const float* column,
   }
 }
 
-// Each block a strip of columns, `width` threads side by side and the others below one another;
-// grid (strips * groups): those of the same strip follow one another.
+// Each block handles a strip of columns, `width` threads along the columns and the rest along the
+// rows. Grid (strips * groups): blocks of the same strip are consecutive.
 template <typename G>
 __global__ void __launch_bounds__(kRightThreads) power_sgd_right_kernel(const float* matrix,
                                                                         const float* left,
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kRightThreads) power_sgd_right_kernel(const fl
 // ---- matrix = left * right^T ----
 
 constexpr int kProductThreads = 256;
-constexpr int kProductRows = 16;  // of a block
+constexpr int kProductRows = 16;  // per block
 
 template <typename G>
 __global__ void __launch_bounds__(kProductThreads) power_sgd_product_kernel(const float* left,
@@ -247,16 +247,16 @@ struct Subtract {
   }
 };
 
-// ---- A factor to begin with ----
+// ---- Initial factors ----
 
 constexpr int kFillThreads = 256;
 
 // One block.
 __global__ void __launch_bounds__(kFillThreads)
     fill_zero_columns_kernel(float* right, int64_t columns, int rank) {
-  static_assert(kMostPowerSgdRank <= 32);
+  static_assert(kMaxPowerSgdRank <= 32);
   __shared__ unsigned of_threads[kFillThreads];
-  unsigned seen = 0;  // bit k: column k is not all zeros
+  unsigned seen = 0;  // bit k: column k has a non-zero element
   for (int64_t row = threadIdx.x; row < columns; row += kFillThreads) {
     for (int k = 0; k < rank; ++k) seen |= (right[row * rank + k] != 0 ? 1u : 0u) << k;
   }
@@ -312,7 +312,7 @@ void power_sgd_right(const float* matrix,
 }
 
 void fill_zero_columns(float* right, int64_t columns, int rank, Stream stream) {
-  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMostPowerSgdRank);
+  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxPowerSgdRank);
   launch({{1, 1, 1}, {kFillThreads, 1, 1}, stream}, fill_zero_columns_kernel, right, columns, rank);
 }
 
@@ -323,7 +323,7 @@ void power_sgd_product(const float* left,
                        Stream stream) {
   if (shape.rows == 0 || shape.columns == 0) return;
   const unsigned column_blocks = blocks_for(shape.columns, kProductThreads);
-  const float* const aligned = is_aligned(left) ? right : left;  // both, or else one that is not
+  const float* const aligned = is_aligned(left) ? right : left;  // aligned only if both factors are
   with_groups(shape.rank, aligned, [&]<typename G>(G group, unsigned groups) {
     launch({{column_blocks * blocks_for(shape.rows, kProductRows), 1, 1},
             {kProductThreads, 1, 1},

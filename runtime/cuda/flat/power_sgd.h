@@ -1,6 +1,6 @@
 #pragma once
-// The products of PowerSGD: see collectives/power_sgd/power_sgd_math.h. The same bits every time,
-// as the shape alone fixes the order of the sums. None needs scratch memory.
+// The matrix products of PowerSGD: see collectives/power_sgd/power_sgd_math.h. The bits are the
+// same every time, because the order of the sums depends on the shape alone. No scratch memory.
 
 #include <cstdint>
 
@@ -9,8 +9,8 @@
 
 namespace lockstep::cuda {
 
-// left = matrix * right. Up to rank 8 the matrix is read once, beyond that again, from the caches,
-// for each 8 columns.
+// left = matrix * right. Up to rank 8, the matrix is read once. For higher ranks, it is read again,
+// from the caches, for each 8 columns.
 void power_sgd_left(const float* matrix,  // (rows, columns)
                     const float* right,   // (columns, rank)
                     const PowerSgdShape& shape,
@@ -24,7 +24,7 @@ void power_sgd_right(const float* matrix,  // (rows, columns)
                      float* right,  // (columns, rank)
                      Stream stream);
 
-// Columns that are zeros become power_sgd_noise().
+// Replaces columns that are all zeros by power_sgd_noise().
 void fill_zero_columns(float* right,  // (columns, rank)
                        int64_t columns,
                        int rank,

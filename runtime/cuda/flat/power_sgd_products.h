@@ -1,5 +1,5 @@
 #pragma once
-// The products of PowerSGD as the reducers of gradients call them.
+// The matrix products of PowerSGD, as the interface that the reducers of gradients call.
 
 #include "collectives/power_sgd/power_sgd_products.h"
 #include "runtime/cuda/flat/orthonormalize.h"
@@ -9,7 +9,7 @@ namespace lockstep::cuda {
 
 class CudaPowerSgdProducts final : public PowerSgdProducts {
  public:
-  // Queues everything on `stream`.
+  // Queues all work on `stream`.
   explicit CudaPowerSgdProducts(Stream stream) : stream_(stream) {}
 
   void left(const float* matrix,

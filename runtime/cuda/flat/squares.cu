@@ -10,9 +10,9 @@ constexpr int kSquaresGroup = 4;  // threads that sum a chunk
 constexpr int kSquaresGroups = kSquaresThreads / kSquaresGroup;
 constexpr int kMergeThreads = ExactSum::kWords * kWarp;
 
-// The sum of squares of a chunk that begins at x, of which `count` elements are there: in each
-// thread of its group. Thread j has elements 16 i + 4 j + k; then halves are exchanged, so that
-// each thread adds what it keeps of itself and of a neighbour.
+// Returns, in each thread of a group, the sum of squares of the chunk that begins at x and has
+// `count` elements. Thread j sums elements 16 i + 4 j + k. Then the threads exchange halves, so
+// that each adds what it has kept to what its neighbour sent.
 template <bool Vectors>
 __device__ __forceinline__ double chunk_squares(const float* x, int64_t count) {
   const int j = static_cast<int>(threadIdx.x) % kSquaresGroup;
@@ -32,22 +32,22 @@ __device__ __forceinline__ double chunk_squares(const float* x, int64_t count) {
     double squares[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) squares[i] = static_cast<double>(values[i][k]) * values[i][k];
-    sums[k] = (squares[0] + squares[2]) + (squares[1] + squares[3]);  // 32 apart, then 16
+    sums[k] = (squares[0] + squares[2]) + (squares[1] + squares[3]);  // distance 32, then 16
   }
   const bool upper = (j & 2) != 0, odd = (j & 1) != 0;
-  double pair[2];  // 8 apart; of k = 2 * upper and the one after it
+  double pair[2];  // distance 8: the sums of k = 2 * upper and k + 1
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
     const double other = __shfl_xor_sync(kAllLanes, upper ? sums[k] : sums[k + 2], 2);
     pair[k] = (upper ? sums[k + 2] : sums[k]) + other;
   }
   const double other = __shfl_xor_sync(kAllLanes, odd ? pair[0] : pair[1], 1);
-  double sum = (odd ? pair[1] : pair[0]) + other;  // 4 apart; of k = j
-  sum += __shfl_xor_sync(kAllLanes, sum, 2);       // 2 apart
+  double sum = (odd ? pair[1] : pair[0]) + other;  // distance 4: the sum of k = j
+  sum += __shfl_xor_sync(kAllLanes, sum, 2);       // distance 2
   return sum + __shfl_xor_sync(kAllLanes, sum, 1);
 }
 
-// Word by word, of `count` sums. All threads of the block must call it.
+// Adds `count` sums word by word. All threads of the block must call it.
 template <int Threads>
 __device__ __forceinline__ void merge_sums(const ExactSum* sums,
                                            int count,
@@ -63,7 +63,7 @@ __device__ __forceinline__ void merge_sums(const ExactSum* sums,
   }
 }
 
-// Every group adds the chunks that it takes to a sum of its own, and the block the groups'.
+// Every group adds its chunks to a private sum, and the block adds the sums of its groups.
 template <bool Vectors>
 __global__ void __launch_bounds__(kSquaresThreads)
     add_squares_kernel(const float* x, int64_t n, bool accumulate, ExactSum* out) {
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kSquaresThreads)
        first += static_cast<int64_t>(gridDim.x) * kSquaresGroups) {
     const int64_t begin = (first + group) * kSquaresChunk;
     const ExactParts parts = exact_parts(chunk_squares<Vectors>(x + begin, n - begin));
-    // Thread by thread another word, so that nothing need be atomic.
+    // Each thread adds a different word, so no atomics are needed.
     const uint64_t part = j == 0 ? parts.at[0] : j == 1 ? parts.at[1] : parts.at[2];
     if (j < 3) sums[group].words[parts.first + j] += part;
     __syncwarp();
@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(kMergeThreads)
 
 void add_squares(const float* x, int64_t n, ExactSum* workspace, ExactSum* sum, Stream stream) {
   if (n == 0) return;
-  const unsigned wanted = blocks_for(n, kSquaresBlock);
-  const unsigned blocks = wanted < kSquaresBlocks ? wanted : kSquaresBlocks;
+  const unsigned needed = blocks_for(n, kSquaresBlock);
+  const unsigned blocks = needed < kSquaresBlocks ? needed : kSquaresBlocks;
   const bool alone = blocks == 1;
   launch({{blocks, 1, 1}, {kSquaresThreads, 1, 1}, stream},
          is_aligned(x) ? add_squares_kernel<true> : add_squares_kernel<false>,

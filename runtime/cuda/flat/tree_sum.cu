@@ -8,13 +8,13 @@
 namespace lockstep::cuda {
 namespace {
 
-// Arrays of T, whose values are rounded to Wire; float: not at all.
+// Arrays of T whose values are rounded to Wire; float stands for no rounding.
 template <typename T, typename Wire, int Count>
 struct Terms {
   const T* at[Count];
 };
 
-// To Wire and back.
+// Rounds to Wire and back.
 template <typename Wire, int N>
 __device__ __forceinline__ void round_all(float (&x)[N]) {
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ __forceinline__ void sum_subtree(const Terms<T, Wire, All>& terms,
     float right[N];
     sum_subtree<First, Count / 2>(terms, i, sum);
     sum_subtree<First + Count / 2, Count / 2>(terms, i, right);
-    // What has travelled is rounded already, but sums of it are not.
+    // Terms that have been transferred are rounded already, but sums of them are not.
     if constexpr (Count > 2 || std::is_same_v<T, float>) {
       round_all<Wire>(sum);
       round_all<Wire>(right);
@@ -56,24 +56,24 @@ struct TreeSum {
   }
 };
 
-// Sums terms First .. First + Count - 1, at element i, where every sum, or the only term, takes up
-// its residual.
+// Sums terms First .. First + Count - 1, at element i, with error feedback: every sum, or a single
+// term, adds its residual before it is rounded.
 template <int First, int Count, typename T, int All>
-__device__ __forceinline__ float keeping_sum(const Terms<T, BFloat16, All>& terms,
-                                             const ErrorFeedbackResiduals& residuals,
-                                             int64_t i) {
-  float wanted;
+__device__ __forceinline__ float feedback_sum(const Terms<T, BFloat16, All>& terms,
+                                              const ErrorFeedbackResiduals& residuals,
+                                              int64_t i) {
+  float corrected;
   if constexpr (Count == 1) {
-    wanted = to_float(terms.at[First][i]);
-    if constexpr (All > 1) return wanted;
+    corrected = to_float(terms.at[First][i]);
+    if constexpr (All > 1) return corrected;
   } else {
-    wanted = keeping_sum<First, Count / 2>(terms, residuals, i);
-    wanted += keeping_sum<First + Count / 2, Count / 2>(terms, residuals, i);
+    corrected = feedback_sum<First, Count / 2>(terms, residuals, i);
+    corrected += feedback_sum<First + Count / 2, Count / 2>(terms, residuals, i);
   }
   auto* const kept = reinterpret_cast<BFloat16*>(residuals.of(All > 1 ? First + Count / 2 : 1)) + i;
-  wanted += to_float(*kept);
-  const float rounded = to_float(round_to<BFloat16>(wanted));
-  const BFloat16 rest = round_to<BFloat16>(wanted - rounded);
+  corrected += to_float(*kept);
+  const float rounded = to_float(round_to<BFloat16>(corrected));
+  const BFloat16 rest = round_to<BFloat16>(corrected - rounded);
   *kept = fabsf(to_float(rest)) < INFINITY ? rest : round_to<BFloat16>(0.0f);
   return rounded;
 }
@@ -85,7 +85,7 @@ struct KeepingSum {
   float* out;
   template <typename Width>
   __device__ void operator()(int64_t i, Width) const {
-    out[i] = keeping_sum<0, Count>(terms, residuals, i);
+    out[i] = feedback_sum<0, Count>(terms, residuals, i);
   }
 };
 
@@ -119,8 +119,8 @@ void start(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
     sum.terms.at[s] = static_cast<const T*>(terms.arrays[s]);
     vectors = vectors && is_aligned(sum.terms.at[s]);
   }
-  // The compiler spills registers where it loads so many short vectors.
-  constexpr int kWidth = Count == kMostTerms && sizeof(T) == 2 ? 1 : 4;
+  // The compiler spills registers if it loads so many short vectors.
+  constexpr int kWidth = Count == kMaxTerms && sizeof(T) == 2 ? 1 : 4;
   for_each_flat<kWidth>(n, vectors, sum, stream);
 }
 
@@ -133,8 +133,8 @@ void start_count(const TreeSumTerms& terms, float* out, int64_t n, Stream stream
     case 8: return start<T, Wire, 8>(terms, out, n, stream);
     case 16: return start<T, Wire, 16>(terms, out, n, stream);
     case 32: return start<T, Wire, 32>(terms, out, n, stream);
-    case kMostTerms: return start<T, Wire, kMostTerms>(terms, out, n, stream);
-    default: LOCKSTEP_REQUIRE(false && "a power of two up to kMostTerms");
+    case kMaxTerms: return start<T, Wire, kMaxTerms>(terms, out, n, stream);
+    default: LOCKSTEP_REQUIRE(false && "a power of two up to kMaxTerms");
   }
 }
 

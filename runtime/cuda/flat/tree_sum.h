@@ -1,5 +1,6 @@
 #pragma once
-// Sums over lanes, and what travels of them: the bits of runtime/cpu/flat/tree_sum.h.
+// Tree sums over lanes, and packing to the wire types: the same bits as
+// runtime/cpu/flat/tree_sum.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,11 +10,11 @@
 
 namespace lockstep::cuda {
 
-// Terms that a sum can have.
-inline constexpr int kMostTerms = 64;
+// Max terms of a sum.
+inline constexpr int kMaxTerms = 64;
 
-// out = the sum of the terms, of n numbers each in memory of the device; the list of the arrays is
-// on the host. out may be one of the arrays, where they are floats.
+// out = the sum of the terms, n numbers each in device memory; the list of the arrays is in host
+// memory. `out` may be one of the arrays if they are floats.
 void tree_sum(const TreeSumTerms& terms,
               float* out,  // (n)
               int64_t n,

@@ -27,7 +27,7 @@ cudaDataType_t data_type(DType dtype) {
     case DType::kF32: return CUDA_R_32F;
     case DType::kBF16: return CUDA_R_16BF;
     case DType::kF16: return CUDA_R_16F;
-    default: LOCKSTEP_CHECK(false, "a product of {} ", name_of(dtype));
+    default: LOCKSTEP_CHECK(false, "no products of {}", name_of(dtype));
   }
 }
 
@@ -48,7 +48,7 @@ bool has_saved(Epilogue epilogue) {
   return epilogue == Epilogue::kBiasGeluSaved || epilogue == Epilogue::kGeluGradient;
 }
 
-// A matrix as cuBLASLt, which counts by columns, sees one that is stored by rows: transposed.
+// A row-major matrix as the transposed column-major matrix that cuBLASLt expects.
 class Layout {
  public:
   Layout(DType dtype,
@@ -85,13 +85,14 @@ class Description {
   explicit Description(const Product& product) {
     const auto compute = product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     LOCKSTEP_CUBLAS(cublasLtMatmulDescCreate(&description_, compute, CUDA_R_32F));
-    // out^T = op(b)^T op(a)^T: b comes first. What is stored by rows without transposition is, seen
-    // by columns, transposed already, as it must be.
+    // out^T = op(b)^T op(a)^T, so b comes first. A row-major matrix read as column-major is its
+    // transpose, so a matrix that is not transposed needs no transposition here either.
     set(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (product.epilogue == Epilogue::kNone) return;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product.epilogue));
-    // The heuristic asks how the arrays are aligned: as all of them are.
+    // The heuristic takes the alignment of the arrays into account; all of them are aligned like
+    // this.
     const void* const aligned = reinterpret_cast<const void*>(uintptr_t{256});
     if (product.epilogue != Epilogue::kGeluGradient) {
       const bool gradient = product.epilogue == Epilogue::kBiasGradient;
@@ -100,7 +101,7 @@ class Description {
     }
     if (!has_saved(product.epilogue)) return;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);  // of the type of the output
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);  // in elements of the output's type
   }
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
@@ -160,13 +161,13 @@ struct Matmul::Planned {
           p.batch_b),
         out(p.out, p.m, p.n, p.stride_out, p.batch, p.batch_out) {}
 
-  // Looks for an algorithm; why there is none, or nothing.
+  // Chooses an algorithm. Returns why there is none, or an empty string.
   std::string choose(cublasLtHandle_t handle, const Product& product);
 
   Description description;
   Layout a, b, out;
   cublasLtMatmulAlgo_t algorithm{};
-  std::string why_not;  // there is none; empty: there is
+  std::string why_not;  // why there is no algorithm; empty if there is one
 };
 
 std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
@@ -175,11 +176,13 @@ std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& prod
     return "rows that an epilogue saves must be multiples of 8";
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  // A product split along k is summed in the workspace, in order, or not split at all.
+  // A product that is split along k is summed in the workspace, in order; otherwise it is not
+  // split.
   const uint32_t reductions =
       CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
-  // The first of a batch begins on 16 bytes, the others where they lie. b is cuBLASLt's A.
+  // The first matrix of a batch is aligned to 16 bytes, the others as the batch stride allows. b is
+  // cuBLASLt's A.
   const auto alignment = [](DType dtype, int64_t batch_stride) {
     return static_cast<uint32_t>(
         std::gcd(batch_stride * static_cast<int64_t>(size_of(dtype)), int64_t{16}));
@@ -207,7 +210,7 @@ std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& prod
     return cublasLtGetStatusName(status);
   LOCKSTEP_CUBLAS(status);
   algorithm = best.algo;
-  return found > 0 && best.state == CUBLAS_STATUS_SUCCESS ? "" : "it finds none";
+  return found > 0 && best.state == CUBLAS_STATUS_SUCCESS ? "" : "its heuristic finds none";
 }
 
 Matmul::Matmul(Stream stream, void* workspace)

@@ -12,29 +12,29 @@
 
 namespace lockstep::cuda {
 
-// What is done to the product before it is stored.
+// What is applied to the product before it is stored.
 enum class Epilogue : uint8_t {
   kNone,
   kBias,
   kBiasRelu,
   kBiasGelu,
   kBiasGeluSaved,
-  kGeluGradient,  // times the derivative of GELU at the saved pre-activation
-  kBiasGradient,  // none, but the sums of a over k are stored as well
+  kGeluGradient,  // multiplies by the derivative of GELU at the saved pre-activation
+  kBiasGradient,  // leaves the product as it is, and also stores the sums of a over k
 };
 
-// out (m, n) = or += op(a) (m, k) * op(b) (k, n), then the epilogue; op transposes where asked to.
-// Without transposition a is stored as (m, k), with it as (k, m); b likewise. Or `batch` of them,
-// without an epilogue.
+// out (m, n) = or += op(a) (m, k) * op(b) (k, n), then the epilogue; op transposes if requested.
+// Without transposition, a is stored as (m, k), otherwise as (k, m); b likewise. Or `batch` such
+// products, without an epilogue.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
-  // Elements from row to row of each, as stored; 0: no more than a row has.
+  // Elements between rows of each matrix, as stored; 0: rows are contiguous.
   int64_t stride_a = 0, stride_b = 0, stride_out = 0;
   int64_t batch = 1;
-  int64_t batch_a = 0, batch_b = 0, batch_out = 0;  // elements from one product to the next
+  int64_t batch_a = 0, batch_b = 0, batch_out = 0;  // elements between consecutive products
   bool transpose_a = false, transpose_b = false;
   DType in = DType::kF32;   // of a, b, bias and the saved pre-activation
-  DType out = DType::kF32;  // in, or kF32
+  DType out = DType::kF32;  // the type of `in`, or kF32
   bool accumulate = false;  // out += instead of =
   bool tf32 = false;        // float inputs rounded to 10 bits of mantissa for the tensor cores
   Epilogue epilogue = Epilogue::kNone;
@@ -47,28 +47,28 @@ struct ProductOperands {
   const void* b = nullptr;
   void* out = nullptr;
   float scale = 1;             // multiplies the product
-  const void* bias = nullptr;  // (n) with an epilogue of that name
-  void* saved = nullptr;       // (m, n) before the activation; written with kBiasGeluSaved, read
-                               // with kGeluGradient
-  float* bias_gradient = nullptr;  // (m), with kBiasGradient, whose product is stored as float too
+  const void* bias = nullptr;  // (n), for epilogues with a bias
+  void* saved = nullptr;       // (m, n) before the activation; written by kBiasGeluSaved, read by
+                               // kGeluGradient
+  float* bias_gradient = nullptr;  // (m), for kBiasGradient, whose product is stored as float too
 };
 
 // Runs products on one stream. The algorithm of each Product is chosen once, by cuBLASLt's
-// heuristic and not by timing, and kept: with the same library and GPU every run takes the same,
-// and gives the same bits. Algorithms that sum with atomics are not considered. Errors throw Error
-// (kInternal).
+// heuristic and not by timing, and kept. So with the same library and GPU, every run uses the same
+// algorithm and gets the same bits. Algorithms that sum with atomics are excluded. Throws Error
+// (kInternal) on failure.
 class Matmul {
  public:
   // `workspace`: device memory of kWorkspaceBytes, borrowed.
   Matmul(Stream stream, void* workspace);
   ~Matmul();
 
-  // Whether cuBLASLt has an algorithm for it. Not while the stream is being captured, if it has not
-  // been asked before.
+  // Whether cuBLASLt has an algorithm for the product. The first call for a product must not be
+  // made while the stream is being captured.
   bool supports(const Product& product) { return why_not(product).empty(); }
-  // Why it has none; empty where it has one.
+  // Why cuBLASLt has no algorithm for the product; empty if it has one.
   const std::string& why_not(const Product& product);
-  // Queues one product, which must be supported. All operands begin on multiples of 16 bytes.
+  // Queues one product, which must be supported. All operands are aligned to 16 bytes.
   void run(const Product& product, const ProductOperands& operands);
 
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;

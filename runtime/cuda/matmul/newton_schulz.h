@@ -10,21 +10,21 @@
 
 namespace lockstep::cuda {
 
-// Of the pieces of the workspace: each begins where products' operands may.
+// Size of a unit of the workspace, so that each of its parts is aligned for products.
 inline constexpr int64_t kPieceFloats = 64;
-inline int64_t whole_pieces(int64_t floats) {
+inline int64_t round_up_to_pieces(int64_t floats) {
   return (floats + kPieceFloats - 1) / kPieceFloats * kPieceFloats;
 }
 
-// What newton_schulz() works in: another matrix, A, A A, and the parts of a norm.
+// Size in bytes of newton_schulz()'s workspace: another matrix, A, A A, and the parts of a norm.
 inline size_t newton_schulz_bytes(int64_t rows, int64_t columns) {
   const NewtonSchulz shape = {.rows = rows, .columns = columns};
   const int64_t floats =
-      whole_pieces(shape.elements()) + 2 * whole_pieces(shape.order() * shape.order());
+      round_up_to_pieces(shape.elements()) + 2 * round_up_to_pieces(shape.order() * shape.order());
   return static_cast<size_t>(floats) * sizeof(float) + kNormParts * sizeof(double);
 }
 
-// Makes a matrix (rows, columns) orthogonal, in place. multiply(Product, ProductOperands) queues a
+// Orthogonalizes a matrix (rows, columns) in place. multiply(Product, ProductOperands) queues a
 // product of floats on `stream`.
 template <typename Multiply>
 void newton_schulz(float* matrix,
@@ -35,10 +35,10 @@ void newton_schulz(float* matrix,
                    Multiply multiply) {
   const int64_t order = shape.order(), longer = shape.tall() ? shape.rows : shape.columns;
   float* const other = reinterpret_cast<float*>(workspace);
-  float* const gram = other + whole_pieces(shape.elements());
-  float* const squares = gram + whole_pieces(order * order);
-  auto* const parts = reinterpret_cast<double*>(squares + whole_pieces(order * order));
-  // A = X X^T, or X^T X of a tall one; A A; and what the polynomial is multiplied with.
+  float* const gram = other + round_up_to_pieces(shape.elements());
+  float* const squares = gram + round_up_to_pieces(order * order);
+  auto* const parts = reinterpret_cast<double*>(squares + round_up_to_pieces(order * order));
+  // A = X X^T, or X^T X if X is tall; A A; and the product with the polynomial.
   const Product of_gram = {.m = order,
                            .n = order,
                            .k = longer,
@@ -47,7 +47,7 @@ void newton_schulz(float* matrix,
                            .tf32 = tf32};
   const Product of_squares = {.m = order, .n = order, .k = order, .tf32 = tf32};
   const Product of_next = {.m = shape.rows, .n = shape.columns, .k = order, .tf32 = tf32};
-  // Each iteration goes from one matrix to the other; the last one ends where it began.
+  // The iterations alternate between two matrices, so that the last result is in `matrix`.
   float *from = matrix, *to = other;
   if (shape.iterations % 2 == 1) std::swap(from, to);
   divide_by_norm(matrix, shape.elements(), kNewtonSchulzLeastNorm, parts, from, stream);

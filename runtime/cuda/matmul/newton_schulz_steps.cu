@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// parts[block] = the squares of every kNormParts-th stretch of kThreads floats.
+// parts[block] = the sum of squares of every kNormParts-th run of kThreads floats.
 __global__ void __launch_bounds__(kThreads)
     sum_squares_kernel(const float* x, int64_t n, double* parts) {
   double sum = 0;
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-// Every block adds up the parts, in the same order.
+// Every block adds up all parts, in the same order.
 __global__ void __launch_bounds__(kThreads)
     divide_kernel(const float* from, int64_t n, double least, const double* parts, float* to) {
   double sum = 0;
@@ -52,11 +52,11 @@ struct AddUp {
 
 void divide_by_norm(
     const float* from, int64_t n, double least, double* parts, float* to, Stream stream) {
-  constexpr int64_t kMostBlocks = 2048;
+  constexpr int64_t kMaxBlocks = 2048;
   if (n == 0) return;
   launch({{kNormParts, 1, 1}, {kThreads, 1, 1}, stream}, sum_squares_kernel, from, n, parts);
   const unsigned blocks = blocks_for(n, kThreads);
-  launch({{blocks < kMostBlocks ? blocks : static_cast<unsigned>(kMostBlocks), 1, 1},
+  launch({{blocks < kMaxBlocks ? blocks : static_cast<unsigned>(kMaxBlocks), 1, 1},
           {kThreads, 1, 1},
           stream},
          divide_kernel,

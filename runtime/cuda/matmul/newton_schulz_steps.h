@@ -1,5 +1,5 @@
 #pragma once
-// What Newton-Schulz iterations do between their products.
+// The steps of Newton-Schulz iterations between their products.
 
 #include <cstdint>
 
@@ -7,11 +7,11 @@
 
 namespace lockstep::cuda {
 
-// Sums of squares that a norm is made of.
+// Number of partial sums of squares of a norm.
 inline constexpr int kNormParts = 512;
 
-// to = from / max(norm of from, least). `parts` (kNormParts) is lost. The squares are summed in
-// double precision, in an order that depends on n alone. `to` may be `from`.
+// to = from / max(norm of from, least). `parts` (kNormParts) is overwritten. The squares are summed
+// in double precision, in an order that depends on n alone. `to` may be `from`.
 void divide_by_norm(
     const float* from, int64_t n, double least, double* parts, float* to, Stream stream);
 

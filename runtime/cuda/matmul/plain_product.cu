@@ -8,7 +8,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// A matrix as it is read: element (i, j) lies at i * row + j * column.
+// Strides of a matrix: element (i, j) is at i * row + j * column.
 struct Steps {
   int64_t row, column;
 };

@@ -79,8 +79,8 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kActivation, "own", run_forward},
-    {OpKind::kActivationBackward, "own", run_backward},
+    {OpKind::kActivation, "native", run_forward},
+    {OpKind::kActivationBackward, "native", run_backward},
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// What other ops need of activations on the GPU, whose op is in activation.cu too: for where a
-// product cannot apply them itself. T is float, BFloat16 or Float16; arithmetic is in float.
+// The parts of the activation op that other ops use on the GPU, if a product cannot apply the
+// activation itself. T is float, BFloat16 or Float16; arithmetic is in float.
 
 #include "runtime/cuda/stream.h"
 #include "runtime/graph/ops/activation.h"

@@ -32,7 +32,7 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kAdd, "own", run}};
+constexpr Implementation kRows[] = {{OpKind::kAdd, "native", run}};
 
 }  // namespace
 

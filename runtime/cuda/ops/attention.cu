@@ -1,9 +1,21 @@
-// Attention through cuDNN for the 16-bit types where it will, else by the own kernels: forward and
-// backward choose alike, since each pass reads what the other's kind has left.
+// Attention: the choice between cuDNN and the native kernels, and these kernels. cuDNN is used for
+// the 16-bit types if it supports the shape. Forward and backward make the same choice, because
+// each pass reads what the other's kind has stored.
 //
-// The own kernels do without the T x T matrix: keys are visited in blocks and the softmax is kept
-// as a running maximum and sum. The order of every sum is fixed by the shape alone. Arithmetic is
-// in float, without tensor cores. Tiles out of which nothing is seen are passed over.
+// The native kernels never store the T x T matrix of scores: they compute the online softmax
+// (Milakov and Gimelshein 2018) over tiles of keys in shared memory (attention_tiles.h). A row of
+// the forward pass, a query q, keeps the largest score so far, the sum of exponentials
+// (denominator) and the weighted sum of values. For each key of a tile:
+//
+//   score = q . k / sqrt D; if score > largest, rescale denominator and sum by e^(largest - score)
+//   denominator += e^(score - largest), sum += e^(score - largest) dropout v
+//
+// At the end out = sum / denominator and log_sum_exp = largest + log(denominator). The backward
+// pass recomputes each weight as e^(score - log_sum_exp), in two kernels: query_gradient_kernel has
+// a row for each query and visits keys, key_value_gradient_kernel has a row for each key and visits
+// queries. So every gradient is summed by one thread group in a fixed order, without atomics, at
+// the price of computing the scores twice. The shape alone fixes the order of every sum. Arithmetic
+// is in float, without tensor cores. Tiles that no row of the block sees are skipped.
 #include "runtime/graph/ops/attention.h"
 
 #include <cmath>
@@ -34,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionShape shape,
                                                            float* log_sum_exp) {
   constexpr int kTile = S::kTileRows;
   __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
-  const Place at = place_of_thread<S>(shape, shape.heads), of_keys = at.of_keys(shape);
+  const ThreadPosition at = thread_position<S>(shape, shape.heads), of_keys = at.of_keys(shape);
   float q[S::kPart], sum[S::kPart] = {};
   read_part<S>(in.q, shape, at, q);
   const float scale = softmax_scale(shape);
@@ -70,14 +82,15 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionShape shape,
   write_part<S>(sum, out, shape, at);
   if (at.inside && at.first == 0)
     log_sum_exp[at.statistics(shape) + at.row] =
-        denominator == 0 ? 0 : largest + logf(denominator);  // 0: it has seen nothing
+        denominator == 0 ? 0 : largest + logf(denominator);  // 0 if it has seen nothing
 }
 
-// delta = the sum over a head of d_out * out, which backward subtracts from each weight's gradient.
+// delta = the sum over a head of d_out * out, which the backward pass subtracts from the gradient
+// of each weight.
 template <typename S, typename T>
 __global__ void __launch_bounds__(kThreads)
     delta_kernel(AttentionShape shape, Tokens<const T> d_out, Tokens<const T> out, float* delta) {
-  const Place at = place_of_thread<S>(shape, shape.heads);
+  const ThreadPosition at = thread_position<S>(shape, shape.heads);
   float a[S::kPart], b[S::kPart];
   read_part<S>(d_out, shape, at, a);
   read_part<S>(out, shape, at, b);
@@ -97,7 +110,7 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
                                                                   Tokens<T> d_q) {
   constexpr int kTile = S::kTileRows;
   __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
-  const Place at = place_of_thread<S>(shape, shape.heads), of_keys = at.of_keys(shape);
+  const ThreadPosition at = thread_position<S>(shape, shape.heads), of_keys = at.of_keys(shape);
   float q[S::kPart], d[S::kPart], sum[S::kPart] = {};
   read_part<S>(in.q, shape, at, q);
   read_part<S>(d_out, shape, at, d);
@@ -125,8 +138,9 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
   write_part<S>(sum, d_q, shape, at);
 }
 
-// A thread's row is a key and its value. Where heads share them, these come one after the other. One
-// block at least: without it the compiler spills some registers, to have room for a few more blocks.
+// A thread's row is a key and its value. If heads share them, the heads are visited one after the
+// other. The minimum of one block per multiprocessor keeps the compiler from spilling registers to
+// fit a few more blocks.
 template <typename S, typename T, typename D, bool Shared>
 __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(AttentionShape shape,
                                                                          D dropout,
@@ -140,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(Attenti
   constexpr int kTile = S::kTileRows;
   [[maybe_unused]] constexpr int kUnroll = Shared ? 1 : S::kUnroll;
   __shared__ float queries[kTile][S::kWidth], d_outs[kTile][S::kWidth];
-  const Place at = place_of_thread<S>(shape, shape.kv_heads);
+  const ThreadPosition at = thread_position<S>(shape, shape.kv_heads);
   float k[S::kPart], v[S::kPart], sum_k[S::kPart] = {}, sum_v[S::kPart] = {};
   read_part<S>(in.k, shape, at, k);
   read_part<S>(in.v, shape, at, v);
@@ -149,7 +163,7 @@ __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(Attenti
   const Reach reach = queries_of_block<S>(shape);
   const int first = static_cast<int>(reach.first), end = static_cast<int>(reach.end);
   const int group = Shared ? static_cast<int>(shape.group()) : 1;
-  Place query = at.of_head(at.head * group);
+  ThreadPosition query = at.of_head(at.head * group);
   for (int left = group; left > 0; --left, ++query.head) {
     for (int begin = first; begin < end; begin += kTile) {
       if (!has_tile<S>(shape, documents, begin)) continue;
@@ -175,10 +189,10 @@ __global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(Attenti
   write_part<S>(sum_v, d_v, shape, at);
 }
 
-// Calls f with the Split for heads of a size.
+// Calls f with the Split for this head size.
 template <typename F>
 void with_split(int64_t head_size, F f) {
-  LOCKSTEP_REQUIRE(head_size <= kMostHeadSize);
+  LOCKSTEP_REQUIRE(head_size <= kMaxHeadSize);
   if (head_size <= 32) return f(Split<8, 4>());
   if (head_size <= 64) return f(Split<16, 4>());
   if (head_size <= 128) return f(Split<16, 8>());
@@ -186,13 +200,13 @@ void with_split(int64_t head_size, F f) {
 }
 
 template <typename S>
-Launch how_to_launch(const AttentionShape& shape, int64_t heads, Stream stream) {
+Launch launch_config(const AttentionShape& shape, int64_t heads, Stream stream) {
   return {
       tall_grid(blocks_for(shape.time, S::kRows), shape.batch * heads), {kThreads, 1, 1}, stream};
 }
 
-// Calls f with what keeps all probabilities, or with the op's dropout. A pass without dropout has
-// kernels of its own, which draw nothing.
+// Calls f with KeepAll or with the op's dropout. A pass without dropout has separate kernels, which
+// draw nothing.
 template <typename F>
 void with_dropout(const AttentionDropout& dropout, const LaneContext* lane, F f) {
   if (dropout.probability == 0) return f(KeepAll());
@@ -207,7 +221,7 @@ void start_forward(const AttentionForward<T>& op, const D& dropout, Stream strea
   const Tokens<T> to{op.y, op.shape.width()};
   with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
-    launch(how_to_launch<S>(op.shape, op.shape.heads, stream),
+    launch(launch_config<S>(op.shape, op.shape.heads, stream),
            forward_kernel<S, T, D>,
            op.shape,
            dropout,
@@ -226,9 +240,9 @@ void start_backward(const AttentionBackward<T>& op, const D& dropout, Stream str
   float* const delta = reinterpret_cast<float*>(op.workspace);
   with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
-    const Launch how = how_to_launch<S>(op.shape, op.shape.heads, stream);
-    launch(how, delta_kernel<S, T>, op.shape, d_out, out, delta);
-    launch(how,
+    const Launch config = launch_config<S>(op.shape, op.shape.heads, stream);
+    launch(config, delta_kernel<S, T>, op.shape, d_out, out, delta);
+    launch(config,
            query_gradient_kernel<S, T, D>,
            op.shape,
            dropout,
@@ -238,7 +252,7 @@ void start_backward(const AttentionBackward<T>& op, const D& dropout, Stream str
            op.log_sum_exp,
            delta,
            gradients.q);
-    launch(how_to_launch<S>(op.shape, op.shape.kv_heads, stream),
+    launch(launch_config<S>(op.shape, op.shape.kv_heads, stream),
            op.shape.group() > 1 ? key_value_gradient_kernel<S, T, D, true>
                                 : key_value_gradient_kernel<S, T, D, false>,
            op.shape,
@@ -255,18 +269,18 @@ void start_backward(const AttentionBackward<T>& op, const D& dropout, Stream str
 
 // ---- The implementations ----
 
-// Of arrays of any type: cuDNN is told which.
+// Arrays are passed as bytes; cuDNN gets their type separately.
 using Forward = AttentionForward<std::byte>;
 using Backward = AttentionBackward<std::byte>;
 
-// The type of qkv and of all else that is not statistics.
+// The type of qkv and of everything else except the statistics.
 DType dtype_of(const OpCall& op) { return op.input_dtype(0); }
 
 void warn(const std::string& why) {
-  warn_once("attention by the own kernel, which is slower than cuDNN's: " + why);
+  warn_once("attention uses the native kernel, which is slower than cuDNN's: " + why);
 }
 
-// The same for both passes of a shape.
+// Whether cuDNN supports the op. The answer is the same for the forward and the backward pass.
 bool has_cudnn(const OpCall& op) {
   CudnnAttention& cudnn = *context_of(op).cudnn_attention;
   if (cudnn.supports(attention_shape(op), dtype_of(op))) return true;
@@ -301,13 +315,13 @@ void run_cudnn_backward(const OpCall& call) {
   }
 }
 
-// Where cuDNN would have been faster.
+// Warns if cuDNN would have been faster.
 void warn_of_limits(const OpCall& call) {
   if (dtype_of(call) != DType::kF32 && !cudnn_attention_supports(call))
     warn(kKnownLimit + cudnn_attention_limit(call));
 }
 
-void run_own(const OpCall& call) {
+void run_native(const OpCall& call) {
   warn_of_limits(call);
   by_type(dtype_of(call), [&]<typename T>() {
     const auto op = AttentionForward<T>::of(call);
@@ -317,7 +331,7 @@ void run_own(const OpCall& call) {
   });
 }
 
-void run_own_backward(const OpCall& call) {
+void run_native_backward(const OpCall& call) {
   by_type(dtype_of(call), [&]<typename T>() {
     const auto op = AttentionBackward<T>::of(call);
     with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
@@ -333,7 +347,10 @@ constexpr Implementation kRows[] = {
      cudnn_attention_workspace,
      cudnn_attention_supports,
      has_cudnn},
-    {.kind = OpKind::kAttention, .name = "own", .run = run_own, .supports = own_attention_supports},
+    {.kind = OpKind::kAttention,
+     .name = "native",
+     .run = run_native,
+     .supports = native_attention_supports},
     {OpKind::kAttentionBackward,
      "cudnn",
      run_cudnn_backward,
@@ -341,10 +358,10 @@ constexpr Implementation kRows[] = {
      cudnn_attention_supports,
      has_cudnn},
     {OpKind::kAttentionBackward,
-     "own",
-     run_own_backward,
-     own_attention_backward_workspace,
-     own_attention_supports},
+     "native",
+     run_native_backward,
+     native_attention_backward_workspace,
+     native_attention_supports},
 };
 
 }  // namespace

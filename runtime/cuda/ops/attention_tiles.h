@@ -1,6 +1,24 @@
 #pragma once
-// How the own kernels of attention share out rows and read tiles of the other rows, and which of
-// these a row sees. Only attention.cu includes this.
+// How the native attention kernels divide the rows among threads and read tiles of the other rows,
+// and which of these a row sees. Only attention.cu includes this.
+//
+// A block handles kRows = kThreads / kSharers rows of one head: queries, or keys in the gradients
+// of keys and values. kSharers neighbouring threads share a row, and each keeps kPart of its D
+// elements in registers, so that long rows fit. The rows of the other kind go by in tiles of
+// kTileRows in shared memory, which all rows of the block use:
+//
+//                elements of D ->                                     D ->
+//    row 0     | thread 0 | thread 1 | ... |            other row 0 |         |
+//    row 1     | thread s | thread s+1 | ... |    x     ...         |  tile   |  next tile ...
+//    ...          (s = kSharers)                        kTileRows-1 |         |
+//
+// A score is the dot product of a row with a row of the tile: each thread multiplies its part, and
+// a butterfly of shuffles adds the parts. All sharers get the same bits, so they take the same
+// branches (the mask, a new maximum), and each then updates its own part of the sums.
+//
+// Masks skip work at two levels. keys_of_block() and queries_of_block() give the range of tiles in
+// reach of the block (causal mask, window), and has_tile() skips tiles that have none of the
+// block's documents. reaches() and same_document() then decide for each pair of rows.
 
 #include <cstdint>
 #include <limits>
@@ -12,42 +30,43 @@ namespace lockstep::cuda::attention_tiles {
 
 inline constexpr int kThreads = 128;
 
-// How rows are split: Sharers neighbouring threads share a row (a query, or in the gradient of keys
-// and values a key), and each holds Part of its D elements. Rows of the other kind pass by in tiles
-// in shared memory, with zeros behind D.
+// How rows are split: Sharers neighbouring threads share a row, and each holds Part of its D
+// elements, padded with zeros. A shared tile has rows of kWidth floats.
 template <int Part, int Sharers>
 struct Split {
   static constexpr int kPart = Part, kSharers = Sharers, kWidth = Part * Sharers;
   static constexpr int kRows = kThreads / Sharers;
   static constexpr int kTileRows = kWidth <= 128 ? 32 : 16;
-  static constexpr int kUnroll = Part <= 16 ? 2 : 1;  // of the loop over a tile: registers are few
+  // How far the loop over a tile is unrolled; limited by the registers.
+  static constexpr int kUnroll = Part <= 16 ? 2 : 1;
 };
 
-// Where a thread stands: sample, head, its row and the first of its elements.
-struct Place {
+// A thread's position: sample, head, its row and the first of its elements.
+struct ThreadPosition {
   int sample, head, row, first;
   bool inside;  // the row is one of the T tokens
 
-  __device__ __forceinline__ Place of_head(int other) const {
+  __device__ __forceinline__ ThreadPosition of_head(int other) const {
     return {sample, other, row, first, inside};
   }
-  // The same where the head of k and v lies that this head reads.
-  __device__ __forceinline__ Place of_keys(const AttentionShape& shape) const {
+  // The same for the head of k and v that this head uses.
+  __device__ __forceinline__ ThreadPosition of_keys(const AttentionShape& shape) const {
     return of_head(head / static_cast<int>(shape.group()));
   }
-  // Of all samples' heads.
+  // Index of the head among the heads of all samples.
   __device__ __forceinline__ int64_t number(const AttentionShape& shape) const {
     return sample * shape.heads + head;
   }
-  // Of the head's first token, in what is (B, H, T).
+  // Offset of the head's first token in an array (B, H, T).
   __device__ __forceinline__ int64_t statistics(const AttentionShape& shape) const {
     return number(shape) * shape.time;
   }
 };
-// heads: of a sample, each of which has a row of blocks. Blocks that a tall grid has past the last
-// head do the work of that one again, to the same bits: to leave them out costs registers.
+// heads: per sample; each has a row of blocks. Blocks that a tall grid has past the last head
+// repeat that head's work, with the same bits: skipping them would cost registers.
 template <typename S>
-__device__ __forceinline__ Place place_of_thread(const AttentionShape& shape, int64_t heads) {
+__device__ __forceinline__ ThreadPosition thread_position(const AttentionShape& shape,
+                                                          int64_t heads) {
   const int row = static_cast<int>(blockIdx.x * S::kRows + threadIdx.x / S::kSharers);
   const auto number = static_cast<unsigned>(block_down()),
              last = static_cast<unsigned>(shape.batch * heads) - 1;
@@ -59,13 +78,15 @@ __device__ __forceinline__ Place place_of_thread(const AttentionShape& shape, in
           row < shape.time};
 }
 
-// A matrix of tokens: the element d of head h of token t of sample b is at
-// data[((b T + t) stride) + h D + d].
+// A matrix of tokens: element d of head h of token t of sample b is at data[((b T + t) stride) + h
+// D + d].
 template <typename T>
 struct Tokens {
   T* data;
   int64_t stride;
-  __device__ __forceinline__ T* row(const AttentionShape& shape, const Place& at, int64_t t) const {
+  __device__ __forceinline__ T* row(const AttentionShape& shape,
+                                    const ThreadPosition& at,
+                                    int64_t t) const {
     return data + (at.sample * shape.time + t) * stride + at.head * shape.head_size;
   }
 };
@@ -81,16 +102,16 @@ Packed<T> unpack(const AttentionShape& shape, T* qkv) {
   return {{qkv, stride}, {k, stride}, {k + shape.kv_width(), stride}};
 }
 
-// The thread's part of a row; zeros behind D or where the row is not inside.
+// Reads the thread's part of a row; zeros beyond D, or if the row is not inside.
 template <typename S, typename T>
 __device__ __forceinline__ void read_part(const Tokens<const T>& tokens,
                                           const AttentionShape& shape,
-                                          const Place& at,
+                                          const ThreadPosition& at,
                                           float (&part)[S::kPart]) {
 #pragma unroll
   for (int i = 0; i < S::kPart; ++i) {
-    const bool there = at.inside && at.first + i < shape.head_size;
-    part[i] = there ? to_float(tokens.row(shape, at, at.row)[at.first + i]) : 0;
+    const bool exists = at.inside && at.first + i < shape.head_size;
+    part[i] = exists ? to_float(tokens.row(shape, at, at.row)[at.first + i]) : 0;
   }
 }
 
@@ -98,7 +119,7 @@ template <typename S, typename T>
 __device__ __forceinline__ void write_part(const float (&part)[S::kPart],
                                            const Tokens<T>& tokens,
                                            const AttentionShape& shape,
-                                           const Place& at) {
+                                           const ThreadPosition& at) {
   if (!at.inside) return;
 #pragma unroll
   for (int i = 0; i < S::kPart; ++i) {
@@ -111,18 +132,18 @@ __device__ __forceinline__ void write_part(const float (&part)[S::kPart],
 template <typename S, typename T>
 __device__ __forceinline__ void read_tile(const Tokens<const T>& tokens,
                                           const AttentionShape& shape,
-                                          const Place& at,
+                                          const ThreadPosition& at,
                                           int64_t begin,
                                           float (&tile)[S::kTileRows][S::kWidth]) {
   constexpr int kWidth = S::kWidth;
   for (int i = threadIdx.x; i < S::kTileRows * kWidth; i += kThreads) {
     const int64_t t = begin + i / kWidth, d = i % kWidth;
-    const bool there = t < shape.time && d < shape.head_size;
-    tile[i / kWidth][d] = there ? to_float(tokens.row(shape, at, t)[d]) : 0;
+    const bool exists = t < shape.time && d < shape.head_size;
+    tile[i / kWidth][d] = exists ? to_float(tokens.row(shape, at, t)[d]) : 0;
   }
 }
 
-// The product of two rows, whose parts the sharers hold; all of them get the same bits.
+// The dot product of two rows, whose parts the sharers hold; all sharers get the same bits.
 template <typename S>
 __device__ __forceinline__ float dot(const float (&a)[S::kPart], const float* b) {
   float sum = 0;
@@ -146,7 +167,7 @@ __device__ __forceinline__ float softmax_scale(const AttentionShape& shape) {
 
 // ---- Dropout ----
 
-// What a probability is multiplied by, of a head by its number.
+// No dropout: the factor of every probability is 1.
 struct KeepAll {
   __device__ __forceinline__ float factor_of(const AttentionShape&,
                                              int64_t /*head*/,
@@ -156,7 +177,7 @@ struct KeepAll {
   }
 };
 struct Dropped {
-  const LaneContext* lane;  // on the device
+  const LaneContext* lane;  // in device memory
   uint32_t purpose, threshold;
   float factor;
 
@@ -170,7 +191,7 @@ struct Dropped {
   }
 };
 
-// ---- What is seen ----
+// ---- Masks ----
 
 // Whether a block's rows are queries, which see, or keys, which are seen.
 enum class Side { kQueries, kKeys };
@@ -178,34 +199,34 @@ enum class Side { kQueries, kKeys };
 // The documents of a sample's tokens, if there are any, and those of the block's rows.
 struct Documents {
   const int32_t* numbers;   // (T) or null
-  int32_t of_row;           // of the thread's row; -1: padding
+  int32_t of_row;           // of the thread's row; -1 for padding
   int32_t lowest, highest;  // of the block's rows, without padding
-  bool others_see;          // padding among the tokens of the other side sees document 0
+  bool others_see;          // padding tokens of the other side see document 0
 
-  // Of a token of the other side.
+  // The document of a token of the other side.
   __device__ __forceinline__ int32_t of_other(int64_t token) const {
     return others_see && numbers[token] < 0 ? 0 : numbers[token];
   }
 };
 
-// All threads of the block must call it.
+// The documents of the block's rows. All threads of the block must call it.
 template <typename S>
 __device__ __forceinline__ Documents documents_of(const AttentionShape& shape,
-                                                  const Place& at,
+                                                  const ThreadPosition& at,
                                                   const int32_t* documents,
                                                   Side side = Side::kQueries) {
   if (documents == nullptr) return {nullptr, 0, 0, 0, false};
-  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
   const int32_t* const numbers = documents + at.sample * shape.time;
-  const int32_t own = at.inside ? numbers[at.row] : -1;
+  const int32_t document = at.inside ? numbers[at.row] : -1;
   const bool queries = side == Side::kQueries;
-  const int32_t number = queries && at.inside ? shape.seen_document(own) : own;
+  const int32_t number = queries && at.inside ? shape.seen_document(document) : document;
   const int32_t highest = block_reduce<Max, kThreads>(number < 0 ? -1 : number);
-  const int32_t lowest = -block_reduce<Max, kThreads>(number < 0 ? -kMost : -number);
+  const int32_t lowest = -block_reduce<Max, kThreads>(number < 0 ? -kMax : -number);
   return {numbers, number < 0 ? -1 : number, lowest, highest, !queries && shape.padding_sees};
 }
 
-// Whether a tile of tokens has some of the documents of the block's rows: the same for all threads.
+// Whether a tile of tokens has any document of the block's rows; the same for all threads.
 template <typename S>
 __device__ __forceinline__ bool has_tile(const AttentionShape& shape,
                                          const Documents& documents,
@@ -222,7 +243,8 @@ __device__ __forceinline__ bool same_document(const Documents& documents, int64_
          (documents.of_row >= 0 && documents.of_other(other) == documents.of_row);
 }
 
-// Tiles of the other kind that the block's rows have in reach: [first, end), in tokens.
+// The range [first, end) of tokens of the other side, in full tiles, that the block's rows may
+// reach.
 struct Reach {
   int64_t first, end;
 };

@@ -12,7 +12,7 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads) statistics_kernel(
     const T* x, int64_t rows, int64_t channels, int width, int64_t block_rows, float* partials) {
   float* const means = partials + static_cast<int64_t>(blockIdx.x) * channels;
-  tile_moments(TilePlace<N>(width, block_rows, rows),
+  tile_moments(TilePosition<N>(width, block_rows, rows),
                x,
                channels,
                width,
@@ -68,38 +68,38 @@ __global__ void __launch_bounds__(kWarp* kGroups) combine_kernel(const float* pa
 template <typename T, typename S, int N>
 __global__ void __launch_bounds__(kTileThreads) forward_kernel(
     BatchNormForward<T> op, const S* mean, const S* variance, int width, int64_t block_rows) {
-  const TilePlace<N> place(width, block_rows, op.rows);
-  if (place.channel >= op.channels) return;
-  const Channels<N> channels(op, mean, variance, place.channel);
-  for (int64_t row = place.begin; row < place.end; row += place.step) {
-    const int64_t at = row * op.channels + place.channel;
+  const TilePosition<N> position(width, block_rows, op.rows);
+  if (position.channel >= op.channels) return;
+  const Channels<N> channels(op, mean, variance, position.channel);
+  for (int64_t row = position.begin; row < position.end; row += position.step) {
+    const int64_t at = row * op.channels + position.channel;
     float values[N], delta[N] = {};
     load(op.x + at, values);
     if (op.delta != nullptr) load(op.delta + at, delta);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       values[i] = channels.normalise(i, values[i]) + delta[i];
-      // NaN passes, as it does on the CPU.
+      // Propagates NaN, as the CPU does.
       if (op.relu && values[i] < 0) values[i] = 0;
     }
     store(values, op.y + at);
   }
 }
 
-// One thread a channel.
+// One thread per channel.
 __global__ void __launch_bounds__(kTileThreads) combine_lanes_kernel(
     int64_t lanes, int64_t channels, const float* statistics, float* mean, float* variance) {
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
   if (channel >= channels) return;
   double means = 0, distances = 0;
   for (int64_t lane = 0; lane < lanes; ++lane) means += statistics[2 * lane * channels + channel];
-  const double whole = means / static_cast<double>(lanes);
+  const double overall = means / static_cast<double>(lanes);
   for (int64_t lane = 0; lane < lanes; ++lane) {
     const float* const at = statistics + 2 * lane * channels + channel;
-    const double apart = at[0] - whole;
+    const double apart = at[0] - overall;
     distances += at[channels] + apart * apart;
   }
-  mean[channel] = static_cast<float>(whole);
+  mean[channel] = static_cast<float>(overall);
   variance[channel] = static_cast<float>(distances / static_cast<double>(lanes));
 }
 
@@ -152,8 +152,8 @@ void start_forward(const BatchNormForward<T>& op, const S* mean, const S* varian
   });
 }
 
-// Evaluation reads the running statistics as all parameters are stored, so rounded to 16 bits where
-// the ops compute in such: one part in 500 of each at most, but for what is beyond FP16's range.
+// In evaluation, the running statistics are read from the stored parameters. If these are 16-bit,
+// they are rounded, by at most one part in 500 except beyond FP16's range.
 void run_forward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = BatchNormForward<T>::of(call);
@@ -207,13 +207,13 @@ void run_running(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kBatchNorm, "own", run_forward, batch_norm_workspace},
-    {OpKind::kBatchNormBackward, "own", run_batch_norm_backward, batch_norm_workspace},
-    {OpKind::kBatchStatistics, "own", run_statistics, batch_norm_workspace},
-    {OpKind::kBatchNormRunning, "own", run_running},
-    {OpKind::kBatchNormSums, "own", run_batch_norm_sums, batch_norm_workspace},
+    {OpKind::kBatchNorm, "native", run_forward, batch_norm_workspace},
+    {OpKind::kBatchNormBackward, "native", run_batch_norm_backward, batch_norm_workspace},
+    {OpKind::kBatchStatistics, "native", run_statistics, batch_norm_workspace},
+    {OpKind::kBatchNormRunning, "native", run_running},
+    {OpKind::kBatchNormSums, "native", run_batch_norm_sums, batch_norm_workspace},
     {OpKind::kBatchNormInputGradient,
-     "own",
+     "native",
      run_batch_norm_input_gradient,
      batch_norm_input_gradient_workspace},
 };

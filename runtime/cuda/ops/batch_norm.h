@@ -1,7 +1,6 @@
 #pragma once
-// What the kernels of batch norm share. T, what is stored, is float, BFloat16 or Float16; all
-// arithmetic is in float, the combination of blocks of rows in double. Only kernel files include
-// this.
+// Shared by the kernels of batch norm. The element type T is float, BFloat16 or Float16. Arithmetic
+// is in float, the combination of blocks of rows in double. Only kernel files include this.
 
 #include <algorithm>
 #include <initializer_list>
@@ -13,15 +12,15 @@
 
 namespace lockstep::cuda {
 
-inline constexpr int64_t kWrittenRows = 16;  // of a thread, at least, where nothing is summed
+inline constexpr int64_t kWrittenRows = 16;  // min rows per thread in kernels that sum nothing
 
-// Sums over rows go in three steps whose order the shape fixes: a thread adds up rows of its block,
-// the block its threads, and a last small kernel the blocks, kGroups of them side by side. Between
-// them nothing is atomic.
+// Sums over rows have three steps in an order that depends on the shape alone: a thread adds up
+// rows of its block, the block adds its threads, and a last small kernel adds the blocks in kGroups
+// interleaved groups. Nothing is atomic.
 inline constexpr int kGroups = 16;
 
-// Statistics in float. Those stored in FP16 are running ones, rounded to infinity where a variance
-// is beyond the type's range: they are read as its largest number, which keeps y a function of x.
+// Loads statistics as floats. Running statistics stored in FP16 may have overflowed to infinity;
+// they are read as the largest number of the type, so that y remains a function of x.
 template <typename S, int N>
 __device__ __forceinline__ void load_statistics(const S* from, float (&to)[N]) {
   load(from, to);
@@ -29,18 +28,18 @@ __device__ __forceinline__ void load_statistics(const S* from, float (&to)[N]) {
     constexpr float kLargest = 65504;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if (to[i] > kLargest) to[i] = kLargest;  // NaN passes
+      if (to[i] > kLargest) to[i] = kLargest;  // propagates NaN
       if (to[i] < -kLargest) to[i] = -kLargest;
     }
   }
 }
 
-// What is known of N channels once the statistics are.
+// Values of N channels that are derived from the statistics.
 template <int N>
 struct Channels {
   float mean[N], rstd[N], scale[N], beta[N];  // scale: gamma rstd
 
-  // Op: with gamma, beta and epsilon. S: T or float.
+  // Op: an op with gamma, beta and epsilon. S: T or float.
   template <typename Op, typename S>
   __device__ __forceinline__
   Channels(const Op& op, const S* means, const S* variances, int64_t channel) {
@@ -54,20 +53,20 @@ struct Channels {
       scale[i] *= rstd[i];
     }
   }
-  // Forward and backward must agree to the bit: where it is above zero ReLU passes.
+  // Forward and backward must have the same bits, so that they agree on where ReLU passes.
   __device__ __forceinline__ float normalise(int i, float x) const {
     return fmaf(x - mean[i], scale[i], beta[i]);
   }
 };
 
-// Whether (channels) arrays of another type can be read by vectors of as many elements.
+// Whether (channels) arrays of another type can be read in vectors of as many elements.
 inline bool all_aligned(std::initializer_list<const void*> arrays) {
   return std::all_of(arrays.begin(), arrays.end(), [](const void* array) {
     return reinterpret_cast<uintptr_t>(array) % 16 == 0;
   });
 }
 
-// What the table of implementations has of batch_norm_backward.cu.
+// Defined in batch_norm_backward.cu, for the table of implementations.
 void run_batch_norm_backward(const OpCall& call);
 void run_batch_norm_sums(const OpCall& call);
 void run_batch_norm_input_gradient(const OpCall& call);

@@ -5,7 +5,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// x, and the gradient that the activation passed.
+// Loads x and the gradient that the activation passed.
 template <int N, typename T>
 __device__ __forceinline__ void load_gradient(const BatchNormGradientInputs<T>& in,
                                               const Channels<N>& channels,
@@ -26,18 +26,18 @@ __device__ __forceinline__ void load_gradient(const BatchNormGradientInputs<T>& 
   for (int i = 0; i < N; ++i) g[i] = y[i] > 0 ? g[i] : 0;
 }
 
-// Each block's sums of g and of g (x - mean); writes d_delta where it is not null.
+// Each block's sums of g and of g (x - mean); writes d_delta unless it is null.
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads) gradient_sums_kernel(
     BatchNormGradientInputs<T> in, T* d_delta, float* partials, int width, int64_t block_rows) {
-  const TilePlace<N> place(width, block_rows, in.rows);
-  const bool inside = place.channel < in.channels;
+  const TilePosition<N> position(width, block_rows, in.rows);
+  const bool inside = position.channel < in.channels;
   float sums[N] = {}, products[N] = {};
   if (inside) {
-    const Channels<N> channels(in, in.mean, in.variance, place.channel);
-    for (int64_t row = place.begin; row < place.end; row += place.step) {
+    const Channels<N> channels(in, in.mean, in.variance, position.channel);
+    for (int64_t row = position.begin; row < position.end; row += position.step) {
       float x[N], g[N];
-      const int64_t at = row * in.channels + place.channel;
+      const int64_t at = row * in.channels + position.channel;
       load_gradient(in, channels, at, x, g);
       if (d_delta != nullptr) store(g, d_delta + at);
 #pragma unroll
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kTileThreads) gradient_sums_kernel(
   add_up_tile(sums, width);
   add_up_tile(products, width);
   if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
-  float* const to = partials + static_cast<int64_t>(blockIdx.x) * in.channels + place.channel;
+  float* const to = partials + static_cast<int64_t>(blockIdx.x) * in.channels + position.channel;
   for (int i = 0; i < N; ++i) {
     to[i] = sums[i];
     to[static_cast<int64_t>(gridDim.x) * in.channels + i] = products[i];
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kWarp* kGroups)
   to.d_running_variance[channel] = all_rows > 1 ? variance * (rows / (rows - 1)) : variance;
 }
 
-// d_x, and d_delta where it is not null, from the sums over all rows of g and of g xhat.
+// Computes d_x, and d_delta unless it is null, from the sums over all rows of g and of g xhat.
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads) input_gradient_kernel(BatchNormGradientInputs<T> in,
                                                                       const float* sums,
@@ -101,20 +101,20 @@ __global__ void __launch_bounds__(kTileThreads) input_gradient_kernel(BatchNormG
                                                                       T* d_x,
                                                                       int width,
                                                                       int64_t block_rows) {
-  const TilePlace<N> place(width, block_rows, in.rows);
-  if (place.channel >= in.channels) return;
-  const Channels<N> channels(in, in.mean, in.variance, place.channel);
+  const TilePosition<N> position(width, block_rows, in.rows);
+  if (position.channel >= in.channels) return;
+  const Channels<N> channels(in, in.mean, in.variance, position.channel);
   const float share = 1 / static_cast<float>(all_rows);
   float slope[N], mean_g[N];  // d_x = scale (g - mean_g - (x - mean) slope)
-  load(products + place.channel, slope);
-  load(sums + place.channel, mean_g);
+  load(products + position.channel, slope);
+  load(sums + position.channel, mean_g);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     slope[i] *= channels.rstd[i] * share;
     mean_g[i] *= share;
   }
-  for (int64_t row = place.begin; row < place.end; row += place.step) {
-    const int64_t at = row * in.channels + place.channel;
+  for (int64_t row = position.begin; row < position.end; row += position.step) {
+    const int64_t at = row * in.channels + position.channel;
     float x[N], g[N];
     load_gradient(in, channels, at, x, g);
 #pragma unroll
@@ -154,8 +154,8 @@ bool takes_vectors(const BatchNormGradientInputs<T>& in,
          all_aligned({in.mean, in.variance, sums, products});
 }
 
-// Writes the parameters' gradients and, where it is not null, d_delta. The rows are those of one of
-// `lanes` lanes, mean and variance those of all.
+// Writes the parameters' gradients and, unless it is null, d_delta. The rows are those of one of
+// `lanes` lanes, while mean and variance are those of all lanes.
 template <typename T, int N>
 void start_sums(const BatchNormGradientInputs<T>& in,
                 int64_t lanes,
@@ -211,7 +211,7 @@ void run_batch_norm_backward(const OpCall& call) {
     const bool vectors = takes_vectors(op.in, op.d_x, op.d_delta, sums, products);
     with_vectors<T>(vectors, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      // d_delta is written by the second half, which reads all that it may lie upon.
+      // The second half writes d_delta, because it reads everything that d_delta may overwrite.
       start_sums<T, N>(op.in, 1, nullptr, op.parameters, op.workspace, stream);
       start_input_gradient<T, N>(op.in, 1, sums, products, op.d_delta, op.d_x, stream);
     });

@@ -1,6 +1,6 @@
-// Batches of products as cuBLASLt's strided ones: the longest loop over products is the batch, the
-// others start one batch after another. What cuBLASLt has no algorithm for is multiplied by the
-// plain kernel. Sums over products are added to floats, one after the other.
+// Batches of products as cuBLASLt's strided batches: the longest loop over products is the batch,
+// and the other loops queue one batch after another. Products for which cuBLASLt has no algorithm
+// use the plain kernel. Sums over products are added in float, one after the other.
 #include "runtime/graph/ops/batched_matmul.h"
 
 #include <string>
@@ -18,7 +18,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// Of arrays of any type: a product is told which.
+// Arrays are passed as bytes; a product gets their type separately.
 using Call = BatchedMatmul<std::byte>;
 
 void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
@@ -34,7 +34,7 @@ bool has_results(const BatchedProducts& sizes) {
 }
 bool has_terms(const BatchedProducts& sizes) { return sizes.k > 0 && sizes.sums.count() > 0; }
 
-// What is started: batches, for each round of the other loops.
+// Batches to queue, for each round of the other loops.
 struct Batches {
   explicit Batches(const BatchedProducts& sizes) {
     int longest = 0;
@@ -129,7 +129,7 @@ void run(const OpCall& call) {
   });
 }
 
-// cuBLASLt's operands begin on multiples of 16 bytes.
+// cuBLASLt's operands must be aligned to 16 bytes.
 bool supports_library(const OpCall& call) {
   const BatchedProducts sizes = Call::of(call).sizes;
   if (!has_results(sizes) || !has_terms(sizes)) return false;
@@ -156,7 +156,7 @@ bool has_algorithms(const OpCall& call) {
     warn_once(std::to_string(product.batch) + " products of " + std::to_string(product.m) + " x " +
               std::to_string(product.n) + " x " + std::to_string(product.k) + " in " +
               name_of(product.in) +
-              " by the own kernel, which is slow: cuBLASLt has no algorithm for them (" +
+              " use the native kernel, which is slow: cuBLASLt has no algorithm for them (" +
               matmul.why_not(product) + ")");
     return false;
   }

@@ -11,7 +11,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // of a block, which has a token and a head of q
+constexpr int kThreads = 128;  // per block, which handles a token and a head of q
 
 template <typename T>
 struct CopyCache {
@@ -25,9 +25,9 @@ struct CopyCache {
   }
 };
 
-// Element i of the keys (B, S, K, D) and of the values to its place in the cache.
+// Stores element i of the keys (B, S, K, D) and of the values in the KV cache.
 template <typename T>
-struct KeepTokens {
+struct StoreTokens {
   CachedAttention<T> op;
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
@@ -41,12 +41,12 @@ struct KeepTokens {
   }
 };
 
-// Keys are visited a tile at a time, one by each thread, with a running maximum and sum; then each
+// Keys are visited a tile at a time, one per thread, with a running maximum and sum. Then each
 // thread adds the tile's values to its elements of y.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) attend_kernel(CachedAttention<T> op, float scale) {
-  constexpr int kHeld = kMostHeadSize / kThreads;
-  __shared__ float q[kMostHeadSize], weights[kThreads];
+  constexpr int kHeld = kMaxHeadSize / kThreads;
+  __shared__ float q[kMaxHeadSize], weights[kThreads];
   const int thread = threadIdx.x;
   const int64_t row = blockIdx.x, h = block_down(), b = row / op.tokens;
   if (h >= op.heads) return;
@@ -70,7 +70,8 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(CachedAttention<T> op,
       for (int64_t d = 0; d < op.head_size; ++d) dot += q[d] * to_float(keys[d * op.room + key]);
       score = dot * scale;
     }
-    // Its barriers let no thread write weights that another one still reads.
+    // The barriers of block_reduce() keep a thread from overwriting weights that another one still
+    // reads.
     const float before = largest;
     largest = Max::apply(block_reduce<Max, kThreads>(score), before);
     const float weight = key <= position ? expf(score - largest) : 0;
@@ -106,7 +107,7 @@ void run(const OpCall& call) {
           op.cache_elements(), vectors, CopyCache<T>{op.cache, op.new_cache}, stream);
     }
     const int64_t rows = op.batch * op.tokens;
-    for_each_flat<1>(rows * op.kv_heads * op.head_size, false, KeepTokens<T>{op}, stream);
+    for_each_flat<1>(rows * op.kv_heads * op.head_size, false, StoreTokens<T>{op}, stream);
     if (rows == 0) return;
     const float scale = 1 / sqrtf(static_cast<float>(op.head_size));
     launch({tall_grid(blocks_for(rows, 1), op.heads), {kThreads, 1, 1}, stream},
@@ -118,7 +119,7 @@ void run(const OpCall& call) {
 
 constexpr Implementation kRows[] = {
     {.kind = OpKind::kCachedAttention,
-     .name = "own",
+     .name = "native",
      .run = run,
      .supports = cached_attention_supports},
 };

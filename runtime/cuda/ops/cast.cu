@@ -47,7 +47,7 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kCast, "own", run}};
+constexpr Implementation kRows[] = {{OpKind::kCast, "native", run}};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 #pragma once
-// What others need of conversions on the GPU, whose op is in cast.cu too.
+// The parts of the conversion op that others use on the GPU.
 
 #include <cstdint>
 

@@ -1,4 +1,5 @@
-// One thread for each word of y, which is as many elements as all rows have whole, up to 16 bytes.
+// One thread for each word of y. A word has as many elements as divide all rows evenly, up to 16
+// bytes.
 #include "runtime/graph/ops/concat.h"
 
 #include "runtime/base/dtype.h"
@@ -10,11 +11,11 @@
 namespace lockstep::cuda {
 namespace {
 
-// The parts and the whole, in words: P is Word*, or const Word* where they are read.
+// The parts and the whole, in words: P is Word*, or const Word* if they are read.
 template <typename P, typename Divisor>
 struct Parts {
-  int64_t ends[kMostConcatInputs];
-  P parts[kMostConcatInputs];
+  int64_t ends[kMaxConcatInputs];
+  P parts[kMaxConcatInputs];
   Divisor columns;
   int count;
 
@@ -90,7 +91,7 @@ void start(const ConcatBackward<std::byte>& op, int64_t width, Stream stream) {
                    stream);
 }
 
-// Whether rows and arrays come in words of `width` elements, which are `bytes` long.
+// Whether rows and arrays consist of aligned words of `width` elements, which have `bytes` bytes.
 template <typename Bytes>
 bool in_words(const ConcatAttributes& sizes,
               Bytes* const* arrays,
@@ -108,7 +109,7 @@ bool in_words(const ConcatAttributes& sizes,
 
 template <typename Word, typename O>
 void start(const O& op, int64_t width, Stream stream) {
-  if (op.sizes.rows * op.sizes.columns() / width < kMostIndices32) {
+  if (op.sizes.rows * op.sizes.columns() / width < kMaxIndices32) {
     start<Word, Divisor32>(op, width, stream);
   } else {
     start<Word, Divisor64>(op, width, stream);

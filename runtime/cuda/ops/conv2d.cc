@@ -1,8 +1,8 @@
-// Convolutions through cuDNN where it has a deterministic engine within the workspace, else by the
-// own kernels; each pass for itself, since neither leaves anything to the others. The gradient of
-// the weights of a 1x1 convolution is one product of matrices, which cuBLASLt stores as floats
-// whatever the images are; of others, where cuDNN can store it in their type alone, it is widened
-// afterwards.
+// Convolutions through cuDNN if it has a deterministic engine that fits into the workspace,
+// otherwise by the native kernels. Each pass chooses separately, because none leaves data to
+// another. The gradient of the weights of a 1x1 convolution is one matrix product, which cuBLASLt
+// stores as floats for any type of the images. For other kernels, cuDNN may be able to store that
+// gradient only in the images' type; then it is widened afterwards.
 #include "runtime/graph/ops/conv2d.h"
 
 #include <fmt/core.h>
@@ -25,7 +25,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// Of arrays of any type: libraries are told which.
+// Arrays are passed as bytes; the libraries get their type separately.
 using Forward = Conv2dForward<std::byte>;
 using Backward = Conv2dBackward<std::byte>;
 
@@ -33,27 +33,30 @@ CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
   return {conv2d_shape(call), call.input_dtype(0), context_of(call).tf32, pass};
 }
 
-// Whether cuDNN can; that it cannot is said once for each reason.
-bool on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
+// Whether cuDNN supports this pass. If not, logs a warning, once for each reason.
+bool cudnn_supports(const OpCall& call, const CudnnConv2dKey& key) {
   CudnnConv2d& cudnn = *context_of(call).cudnn_conv2d;
   if (cudnn.supports(key)) return true;
-  warn_once("a convolution by the own kernel, which is slower than cuDNN's: " + cudnn.why_not());
+  warn_once("a convolution uses the native kernel, which is slower than cuDNN's: " +
+            cudnn.why_not());
   return false;
 }
 
 // ---- Forward ----
 
-// With as much of the epilogue as cuDNN knows.
-CudnnConv2dKey whole_key(const OpCall& call) {
+// The forward pass with the bias and ReLU, if any, fused.
+CudnnConv2dKey epilogue_key(const OpCall& call) {
   CudnnConv2dKey key = key_of(call, Conv2dPass::kForward);
   key.bias = call.has_input(2);
   key.relu = Forward::of(call).activation == Activation::kRelu;
   return key;
 }
-bool has_whole(const OpCall& call) {
-  return context_of(call).cudnn_conv2d->supports(whole_key(call));
+bool has_epilogue(const OpCall& call) {
+  return context_of(call).cudnn_conv2d->supports(epilogue_key(call));
 }
-bool has_cudnn(const OpCall& call) { return on_cudnn(call, key_of(call, Conv2dPass::kForward)); }
+bool has_cudnn(const OpCall& call) {
+  return cudnn_supports(call, key_of(call, Conv2dPass::kForward));
+}
 
 void run_on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
   const auto op = Forward::of(call);
@@ -61,7 +64,7 @@ void run_on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
       key, {.x = op.x, .w = op.weight, .y = op.y, .bias = op.bias}, op.workspace);
 }
 
-// Over y.
+// Applies the activation to y in place.
 template <typename T>
 void run_activation(const Conv2dForward<T>& op, Stream stream) {
   if (op.activation == Activation::kNone) return;
@@ -72,8 +75,8 @@ void run_activation(const Conv2dForward<T>& op, Stream stream) {
                         stream);
 }
 
-void run_whole(const OpCall& call) {
-  const CudnnConv2dKey key = whole_key(call);
+void run_with_epilogue(const OpCall& call) {
+  const CudnnConv2dKey key = epilogue_key(call);
   run_on_cudnn(call, key);
   if (key.relu) return;
   by_type(key.dtype,
@@ -90,7 +93,7 @@ void run_cudnn(const OpCall& call) {
   });
 }
 
-void run_own(const OpCall& call) {
+void run_native(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = Conv2dForward<T>::of(call);
     conv2d_forward(op, stream_of(call));
@@ -113,18 +116,19 @@ constexpr Half kInputOnCudnn = {
     .supports = conv2d_supports_op,
     .available =
         [](const OpCall& call) {
-          return !call.has_output(0) || on_cudnn(call, key_of(call, Conv2dPass::kBackwardInput));
+          return !call.has_output(0) ||
+                 cudnn_supports(call, key_of(call, Conv2dPass::kBackwardInput));
         }};
 
-constexpr Half kInputByOwn = {.run =
-                                  [](const OpCall& call) {
-                                    by_type(call.input_dtype(0), [&]<typename T>() {
-                                      const auto op = Conv2dBackward<T>::of(call);
-                                      if (op.d_x != nullptr)
-                                        conv2d_backward_input(op, stream_of(call));
-                                    });
-                                  },
-                              .supports = conv2d_supports_op};
+constexpr Half kNativeInput = {.run =
+                                   [](const OpCall& call) {
+                                     by_type(call.input_dtype(0), [&]<typename T>() {
+                                       const auto op = Conv2dBackward<T>::of(call);
+                                       if (op.d_x != nullptr)
+                                         conv2d_backward_input(op, stream_of(call));
+                                     });
+                                   },
+                               .supports = conv2d_supports_op};
 
 // ---- Backward: d_weight ----
 
@@ -132,7 +136,7 @@ bool is_linear(const OpCall& op) { return conv2d_shape(op).is_linear(); }
 bool is_not_linear(const OpCall& op) { return !is_linear(op); }
 bool accumulates(const OpCall& op) { return Backward::of(op).accumulate_weight; }
 
-// Of a 1x1 convolution as one product.
+// The weight gradient of a 1x1 convolution as one product.
 Product product_of(const OpCall& call) {
   const auto op = Backward::of(call);
   return {.m = op.shape.outputs,
@@ -158,7 +162,7 @@ constexpr Half kWeightOnCublaslt = {
           const Product product = product_of(call);
           if (context_of(call).matmul->supports(product)) return true;
           warn_once(fmt::format(
-              "the gradient of a 1x1 convolution's weights by the own kernel, which is slower: "
+              "the weight gradient of a 1x1 convolution uses the native kernel, which is slower: "
               "cuBLASLt has no algorithm for {} x {} outputs and channels in {}",
               product.m,
               product.n,
@@ -171,7 +175,7 @@ void run_weight_on_cudnn(const OpCall& call, const CudnnConv2dKey& key, void* d_
   context_of(call).cudnn_conv2d->run(key, {.x = op.x, .w = d_weight, .y = op.d_y}, op.workspace);
 }
 
-// Stored as floats at once; floats are so anyhow.
+// Stores the gradient directly as floats; for float images, it is float anyway.
 CudnnConv2dKey wide_key(const OpCall& call) {
   CudnnConv2dKey key = key_of(call, Conv2dPass::kBackwardWeight);
   key.wide = key.dtype != DType::kF32;
@@ -191,7 +195,7 @@ constexpr Half kWeightOnCudnn = {
     .supports = is_not_linear,
     .available = has_wide};
 
-// Stored in the images' type, and widened.
+// Stores the gradient in the images' type, then widens it.
 constexpr Half kWeightWidened = {
     .run =
         [](const OpCall& call) {
@@ -213,8 +217,9 @@ constexpr Half kWeightWidened = {
         [](const OpCall& call) {
           CudnnConv2d& cudnn = *context_of(call).cudnn_conv2d;
           const CudnnConv2dKey key = key_of(call, Conv2dPass::kBackwardWeight);
-          if (!on_cudnn(call, key)) return false;
-          // Channels that cuDNN pads, as the first layer's 3, are known to go this way.
+          if (!cudnn_supports(call, key)) return false;
+          // There is no warning if the channels are not a multiple of 8, as the 3 of a first layer:
+          // cuDNN pads them and is known not to store floats then.
           if (key.dtype != DType::kF32 && !accumulates(call) && key.shape.channels % 8 == 0 &&
               !cudnn.supports(wide_key(call)))
             warn_once(fmt::format("gradients of convolutions' weights are rounded to {}: {}",
@@ -223,16 +228,16 @@ constexpr Half kWeightWidened = {
           return true;
         }};
 
-constexpr Half kWeightByOwn = {.run =
-                                   [](const OpCall& call) {
-                                     by_type(call.input_dtype(0), [&]<typename T>() {
-                                       conv2d_backward_weight(Conv2dBackward<T>::of(call),
-                                                              stream_of(call));
-                                     });
-                                   },
-                               .workspace_bytes = own_conv2d_weight_workspace};
+constexpr Half kNativeWeight = {.run =
+                                    [](const OpCall& call) {
+                                      by_type(call.input_dtype(0), [&]<typename T>() {
+                                        conv2d_backward_weight(Conv2dBackward<T>::of(call),
+                                                               stream_of(call));
+                                      });
+                                    },
+                                .workspace_bytes = native_conv2d_weight_workspace};
 
-// ---- Backward: d_bias, behind d_weight ----
+// ---- Backward: d_bias, after d_weight ----
 
 void run_bias(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -274,25 +279,25 @@ constexpr Implementation backward(const char* name) {
 constexpr Implementation kRows[] = {
     {OpKind::kConv2d,
      "cudnn with epilogue",
-     run_whole,
+     run_with_epilogue,
      cudnn_conv2d_workspace<Conv2dPass::kForward>,
      conv2d_supports_op,
-     has_whole},
+     has_epilogue},
     {OpKind::kConv2d,
      "cudnn",
      run_cudnn,
      cudnn_conv2d_workspace<Conv2dPass::kForward>,
      conv2d_supports_op,
      has_cudnn},
-    {.kind = OpKind::kConv2d, .name = "own", .run = run_own, .supports = conv2d_supports_op},
+    {.kind = OpKind::kConv2d, .name = "native", .run = run_native, .supports = conv2d_supports_op},
     backward<kInputOnCudnn, kWeightOnCublaslt>("cudnn, cublaslt"),
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),
     backward<kInputOnCudnn, kWeightWidened>("cudnn, cudnn widened"),
-    backward<kInputOnCudnn, kWeightByOwn>("cudnn, own"),
-    backward<kInputByOwn, kWeightOnCublaslt>("own, cublaslt"),
-    backward<kInputByOwn, kWeightOnCudnn>("own, cudnn"),
-    backward<kInputByOwn, kWeightWidened>("own, cudnn widened"),
-    backward<kInputByOwn, kWeightByOwn>("own, own"),
+    backward<kInputOnCudnn, kNativeWeight>("cudnn, native"),
+    backward<kNativeInput, kWeightOnCublaslt>("native, cublaslt"),
+    backward<kNativeInput, kWeightOnCudnn>("native, cudnn"),
+    backward<kNativeInput, kWeightWidened>("native, cudnn widened"),
+    backward<kNativeInput, kNativeWeight>("native, native"),
 };
 
 }  // namespace

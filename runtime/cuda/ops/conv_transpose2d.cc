@@ -1,6 +1,6 @@
-// Transposed convolutions by cuDNN or the own kernels of conv2d, whose gradients they are: forward is
-// the gradient of the input, backward a convolution and the gradient of the weights. The last one goes
-// through cuDNN where it stores floats.
+// Transposed convolutions by cuDNN or the native kernels of conv2d: the forward pass is conv2d's
+// gradient of the input, the backward pass a convolution and a gradient of the weights. The latter
+// uses cuDNN if it stores floats.
 #include "runtime/graph/ops/conv_transpose2d.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// Of arrays of any type: libraries are told which.
+// Arrays are passed as bytes; the libraries get their type separately.
 using Forward = ConvTranspose2dForward<std::byte>;
 using Backward = ConvTranspose2dBackward<std::byte>;
 
@@ -28,18 +28,18 @@ CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
   return key;
 }
 
-// Whether cuDNN can; that it cannot is said once for each reason.
-bool on_cudnn(const OpCall& call, Conv2dPass pass) {
+// Whether cuDNN supports this pass. If not, logs a warning, once for each reason.
+bool cudnn_supports(const OpCall& call, Conv2dPass pass) {
   CudnnConv2d& cudnn = *context_of(call).cudnn_conv2d;
   if (cudnn.supports(key_of(call, pass))) return true;
-  warn_once("a transposed convolution by the own kernel, which is slower than cuDNN's: " +
+  warn_once("a transposed convolution uses the native kernel, which is slower than cuDNN's: " +
             cudnn.why_not());
   return false;
 }
 
 // ---- Forward ----
 
-// Calls f with the op, of arrays of its type.
+// Calls f with the op, typed by its element type.
 template <template <typename> typename Op, typename F>
 void with_op(const OpCall& call, F f) {
   by_type(call.input_dtype(0), [&]<typename T>() { f(Op<T>::of(call)); });
@@ -59,7 +59,7 @@ void run_cudnn(const OpCall& call) {
   run_bias(call);
 }
 
-void run_own(const OpCall& call) {
+void run_native(const OpCall& call) {
   with_op<ConvTranspose2dForward>(
       call, [&](const auto& op) { conv2d_backward_input(op.product(), stream_of(call)); });
   run_bias(call);
@@ -80,19 +80,19 @@ constexpr Half kInputOnCudnn = {
     .supports = conv2d_supports_op,
     .available =
         [](const OpCall& call) {
-          return !call.has_output(0) || on_cudnn(call, Conv2dPass::kForward);
+          return !call.has_output(0) || cudnn_supports(call, Conv2dPass::kForward);
         }};
 
-constexpr Half kInputByOwn = {.run =
-                                  [](const OpCall& call) {
-                                    with_op<ConvTranspose2dBackward>(call, [&](const auto& op) {
-                                      if (op.d_x != nullptr)
-                                        conv2d_forward(op.input_product(), stream_of(call));
-                                    });
-                                  },
-                              .supports = conv2d_supports_op};
+constexpr Half kNativeInput = {.run =
+                                   [](const OpCall& call) {
+                                     with_op<ConvTranspose2dBackward>(call, [&](const auto& op) {
+                                       if (op.d_x != nullptr)
+                                         conv2d_forward(op.input_product(), stream_of(call));
+                                     });
+                                   },
+                               .supports = conv2d_supports_op};
 
-// ---- Backward: d_weight, and d_bias behind it ----
+// ---- Backward: d_weight, then d_bias ----
 
 void run_bias_gradient(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
@@ -128,10 +128,10 @@ constexpr Half kWeightOnCudnn = {
     .available =
         [](const OpCall& call) {
           return !call.has_output(1) || (!Backward::of(call).accumulate_weight &&
-                                         on_cudnn(call, Conv2dPass::kBackwardWeight));
+                                         cudnn_supports(call, Conv2dPass::kBackwardWeight));
         }};
 
-constexpr Half kWeightByOwn = {
+constexpr Half kNativeWeight = {
     .run =
         [](const OpCall& call) {
           with_op<ConvTranspose2dBackward>(call, [&](const auto& op) {
@@ -142,7 +142,7 @@ constexpr Half kWeightByOwn = {
         },
     .workspace_bytes =
         [](const OpCall& op) {
-          return std::max(own_conv2d_weight_workspace(op), conv_transpose2d_bias_workspace(op));
+          return std::max(native_conv2d_weight_workspace(op), conv_transpose2d_bias_workspace(op));
         }};
 
 template <const Half& kInput, const Half& kWeight>
@@ -156,15 +156,15 @@ constexpr Implementation kRows[] = {
      run_cudnn,
      cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>,
      conv2d_supports_op,
-     [](const OpCall& call) { return on_cudnn(call, Conv2dPass::kBackwardInput); }},
+     [](const OpCall& call) { return cudnn_supports(call, Conv2dPass::kBackwardInput); }},
     {.kind = OpKind::kConvTranspose2d,
-     .name = "own",
-     .run = run_own,
+     .name = "native",
+     .run = run_native,
      .supports = conv2d_supports_op},
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),
-    backward<kInputOnCudnn, kWeightByOwn>("cudnn, own"),
-    backward<kInputByOwn, kWeightOnCudnn>("own, cudnn"),
-    backward<kInputByOwn, kWeightByOwn>("own, own"),
+    backward<kInputOnCudnn, kNativeWeight>("cudnn, native"),
+    backward<kNativeInput, kWeightOnCudnn>("native, cudnn"),
+    backward<kNativeInput, kNativeWeight>("native, native"),
 };
 
 }  // namespace

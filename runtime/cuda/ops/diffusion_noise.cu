@@ -8,7 +8,8 @@
 namespace lockstep::cuda {
 namespace {
 
-// A thread draws the time of its element's sample again: that is cheaper than a kernel of its own.
+// Each thread draws the time of its element's sample again, which is cheaper than a separate
+// kernel.
 template <typename T>
 struct Mix {
   DiffusionNoise<T> op;
@@ -30,7 +31,7 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kDiffusionNoise, "own", run}};
+constexpr Implementation kRows[] = {{OpKind::kDiffusionNoise, "native", run}};
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// N is 1 or a multiple of 4: then a vector begins with a block of random words.
+// N is 1 or a multiple of 4, so that a vector begins at a block of random words.
 template <typename T>
 struct Drop {
   const T* x;
@@ -52,8 +52,8 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kDropout, "own", run},
-    {OpKind::kDropoutBackward, "own", run},
+    {OpKind::kDropout, "native", run},
+    {OpKind::kDropoutBackward, "native", run},
 };
 
 }  // namespace

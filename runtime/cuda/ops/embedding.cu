@@ -15,14 +15,14 @@ namespace {
 constexpr int kThreads = 128;
 
 // The sorted ids are cut into tiles of kTokenTile. A run of equal ids within one tile is summed
-// there at once. A run that crosses borders has a part in each of its tiles: the first of a tile's
-// two rows of partials holds the part that came from the tile before, the second a run that begins
-// here and goes on.
+// directly. A run that spans several tiles has a partial sum in each. A tile has two rows of
+// partials: the first for the run that continues from the tile before, the second for a run that
+// begins here and continues.
 
 template <typename T>
 struct SortedBackward : EmbeddingBackward<T> {
   const int32_t* sorted_ids;  // (B T) the ids in ascending order
-  const int32_t* places;      // (B T) where in (B, T) each comes from; ascending among equal ids
+  const int32_t* positions;   // (B T) their positions in (B, T); ascending among equal ids
   float* partials;            // (tiles, 2, C)
 };
 
@@ -34,10 +34,10 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingForward<T> o
     float sum[N];
     load(op.token + id * channels + c, sum);
     if (op.position != nullptr) {
-      float place[N];
-      load(op.position + time * channels + c, place);
+      float position_row[N];
+      load(op.position + time * channels + c, position_row);
 #pragma unroll
-      for (int i = 0; i < N; ++i) sum[i] += place[i];
+      for (int i = 0; i < N; ++i) sum[i] += position_row[i];
     }
     store(sum, op.y + row * channels + c);
   }
@@ -55,7 +55,7 @@ __device__ __forceinline__ void write(float (&sum)[N], bool accumulate, float* t
   store(sum, to);
 }
 
-// Block (tile, columns).
+// Block (tile, columns): sums the runs of equal ids within the tile.
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads) sum_runs_kernel(SortedBackward<T> op) {
   const int64_t channels = op.sizes.channels, n = op.sizes.batch * op.sizes.time;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) sum_runs_kernel(SortedBackward<T> op
   float sum[N] = {};
   for (int64_t i = begin; i < end; ++i) {
     float d_y[N];
-    load(op.d_y + op.places[i] * channels + column, d_y);
+    load(op.d_y + op.positions[i] * channels + column, d_y);
 #pragma unroll
     for (int k = 0; k < N; ++k) sum[k] += d_y[k];
     const int32_t id = op.sorted_ids[i];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) sum_runs_kernel(SortedBackward<T> op
   }
 }
 
-// Block (tile, columns): completes the run that begins in the tile and goes on in the next ones.
+// Block (tile, columns): completes the run that begins in the tile and continues in the next ones.
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads) join_runs_kernel(SortedBackward<T> op) {
   const int64_t channels = op.sizes.channels, n = op.sizes.batch * op.sizes.time;
@@ -97,9 +97,9 @@ __global__ void __launch_bounds__(kThreads) join_runs_kernel(SortedBackward<T> o
   const int64_t begin = blockIdx.x * kTokenTile, end = begin + kTokenTile;
   if (end >= n) return;
   const int32_t id = op.sorted_ids[end - 1];
-  if (op.sorted_ids[end] != id) return;  // ends here
+  if (op.sorted_ids[end] != id) return;  // the run ends here
   if (begin > 0 && op.sorted_ids[begin] == id && op.sorted_ids[begin - 1] == id)
-    return;  // began before
+    return;  // the run began in an earlier tile
   const float* partials = op.partials + blockIdx.x * 2 * channels + column;
   float sum[N];
   load(partials + channels, sum);
@@ -157,11 +157,11 @@ void run_forward(const OpCall& call) {
   by_type(call.input_dtype(1), [&]<typename T>() {
     const auto op = EmbeddingForward<T>::of(call);
     const dim3 grid{blocks_for(op.sizes.batch * op.sizes.time, 1), 1, 1};
-    const Launch how{grid, {kThreads, 1, 1}, stream_of(call)};
+    const Launch config{grid, {kThreads, 1, 1}, stream_of(call)};
     if (is_vectorizable<T>(op.sizes.channels, {op.token, op.position, op.y})) {
-      launch(how, forward_kernel<kVectorWidth<T>, T>, op);
+      launch(config, forward_kernel<kVectorWidth<T>, T>, op);
     } else {
-      launch(how, forward_kernel<1, T>, op);
+      launch(config, forward_kernel<1, T>, op);
     }
   });
 }
@@ -193,17 +193,18 @@ void run_backward(const OpCall& call) {
     const auto op = EmbeddingBackward<T>::of(call);
     const EmbeddingWorkspace parts(op.sizes);
     auto* const sorted = call.workspace<int32_t>();
-    auto* const places = reinterpret_cast<int32_t*>(call.workspace() + parts.places);
+    auto* const positions = reinterpret_cast<int32_t*>(call.workspace() + parts.positions);
     std::byte* const rest = call.workspace() + parts.rest;
     if (op.d_token != nullptr)
-      sort_tokens(op.ids, parts.count, op.sizes.vocabulary, sorted, places, rest, stream);
-    start_backward(SortedBackward<T>{op, sorted, places, reinterpret_cast<float*>(rest)}, stream);
+      sort_tokens(op.ids, parts.count, op.sizes.vocabulary, sorted, positions, rest, stream);
+    start_backward(SortedBackward<T>{op, sorted, positions, reinterpret_cast<float*>(rest)},
+                   stream);
   });
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kEmbedding, "own", run_forward},
-    {OpKind::kEmbeddingBackward, "own", run_backward, embedding_backward_workspace},
+    {OpKind::kEmbedding, "native", run_forward},
+    {OpKind::kEmbeddingBackward, "native", run_backward, embedding_backward_workspace},
 };
 
 }  // namespace

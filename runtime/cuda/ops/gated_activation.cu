@@ -31,7 +31,7 @@ struct Backward {
   template <typename Count>
   __device__ void operator()(int64_t row, int64_t column, Count) const {
     constexpr int N = Count::value;
-    const int64_t begin = row * 2 * op.columns + column;  // of the gate
+    const int64_t begin = row * 2 * op.columns + column;  // index of the gate
     float d_y[N], gate[N], up[N];
     load(op.d_y + row * op.columns + column, d_y);
     load(op.x + begin, gate);
@@ -71,8 +71,8 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kGatedActivation, "own", run_forward},
-    {OpKind::kGatedActivationBackward, "own", run_backward},
+    {OpKind::kGatedActivation, "native", run_forward},
+    {OpKind::kGatedActivationBackward, "native", run_backward},
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Slices are copied by one thread for each word of y, as many elements as slices have whole, up to
-// 16 bytes. Their gradients: indices are sorted, and the slices of d_y that name the same one are
-// added by one thread a column, in their order.
+// Slices are copied by one thread for each word of y. A word has as many elements as divide all
+// slices evenly, up to 16 bytes. Gradients: indices are sorted, and one thread per column adds the
+// slices of d_y with the same index, in their order.
 #include "runtime/graph/ops/gather.h"
 
 #include "runtime/base/dtype.h"
@@ -17,14 +17,14 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// An element of y, (outer, count, inner), by its number.
+// The coordinates of an element of y, (outer, count, inner), from its index.
 template <typename Divisor>
-struct Places {
+struct Indexer {
   Divisor count, inner;
-  struct Place {
+  struct Coordinates {
     int64_t outer, index, column;
   };
-  __device__ __forceinline__ Place of(int64_t i) const {
+  __device__ __forceinline__ Coordinates of(int64_t i) const {
     const auto number = static_cast<typename Divisor::Index>(i);
     const auto row = inner.divide(number);
     const auto outer = count.divide(row);
@@ -36,14 +36,14 @@ struct Places {
 
 template <typename Word, typename Divisor>
 struct CopySlices {
-  Places<Divisor> places;
+  Indexer<Divisor> indexer;
   int64_t extent, inner;
   const Word* x;
   const int32_t* indices;
   Word* y;
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
-    const auto at = places.of(i);
+    const auto at = indexer.of(i);
     const int64_t slice = at.outer * extent + gathered_index(indices[at.index], extent);
     y[i] = x[slice * inner + at.column];
   }
@@ -51,19 +51,19 @@ struct CopySlices {
 
 template <typename Word, typename Divisor>
 struct CopyElements {
-  Places<Divisor> places;
+  Indexer<Divisor> indexer;
   int64_t extent, inner;
   const Word* x;
   const int32_t* indices;
   Word* y;
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
-    const auto at = places.of(i);
+    const auto at = indexer.of(i);
     y[i] = x[(at.outer * extent + gathered_index(indices[i], extent)) * inner + at.column];
   }
 };
 
-// Of slices that are words of `width` elements.
+// Copies slices in words of `width` elements.
 template <template <typename, typename> typename Copy, typename Word>
 void copy(const GatherForward<std::byte>& op, int64_t width, Stream stream) {
   const GatherSizes& sizes = op.sizes;
@@ -81,7 +81,7 @@ void copy(const GatherForward<std::byte>& op, int64_t width, Stream stream) {
                                          reinterpret_cast<Word*>(op.y)},
                      stream);
   };
-  if (n < kMostIndices32) {
+  if (n < kMaxIndices32) {
     start(Divisor32());
   } else {
     start(Divisor64());
@@ -142,14 +142,14 @@ template <typename T>
 struct SortedBackward {
   GatherSizes sizes;
   const T* d_y;
-  const int32_t* sorted;  // (count) the indices in ascending order
-  const int32_t* places;  // (count) where each stood; ascending among equal ones
+  const int32_t* sorted;     // (count) the indices in ascending order
+  const int32_t* positions;  // (count) their positions; ascending among equal indices
   T* d_x;
   unsigned blocks_across;
 };
 
-// Block (place in the order, columns of all outer slices): the first of equal indices adds them
-// all.
+// Block (position in sorted order, columns of all outer slices): the first of equal indices adds
+// all of their slices.
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads) sum_slices_kernel(SortedBackward<T> op) {
   const auto [outers, extent, inner, count] = op.sizes;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads) sum_slices_kernel(SortedBackward<T> 
   float sum[N] = {};
   for (int64_t i = first; i < count && op.sorted[i] == index; ++i) {
     float d_y[N];
-    load(op.d_y + (outer * count + op.places[i]) * inner + column, d_y);
+    load(op.d_y + (outer * count + op.positions[i]) * inner + column, d_y);
 #pragma unroll
     for (int k = 0; k < N; ++k) sum[k] += d_y[k];
   }
@@ -201,7 +201,8 @@ void run_backward(const OpCall& call) {
   });
 }
 
-// One thread for each column of each outer slice adds to `sums`, which are zero, in order.
+// One thread for each column of each outer slice adds to `sums`, which are initially zero, in
+// order.
 template <typename T>
 struct AddElements {
   GatherSizes sizes;
@@ -254,7 +255,7 @@ constexpr Implementation kRows[] = {
     {OpKind::kGatherBackward, "sorted", run_backward, gather_backward_workspace},
     {OpKind::kGatherElements, "copies", run_elements},
     {OpKind::kGatherElementsBackward,
-     "own",
+     "native",
      run_elements_backward,
      gather_elements_backward_workspace},
 };

@@ -1,5 +1,6 @@
-// Tiles of a sample's pixels and some channels have two sums for each channel; a block for each group
-// brings those of its channels together. The grid's first dimension numbers the tiles of all samples.
+// A tile (some pixels of a sample, some channels) computes two sums for each channel. A block for
+// each group then combines the sums of its channels. The grid's first dimension numbers the tiles
+// of all samples.
 #include "runtime/graph/ops/group_norm.h"
 
 #include <algorithm>
@@ -25,17 +26,17 @@ struct TileSums {
   }
 };
 
-// The sample of a block and its place in it: blocks of the same sample follow one another.
+// The sample of a block and the position within it; blocks of the same sample are consecutive.
 template <int N>
-struct SamplePlace : TilePlace<N> {
-  __device__ __forceinline__ SamplePlace(const GroupNormShape& s, int width, int64_t block_rows)
-      : SamplePlace(s, width, block_rows, gridDim.x / static_cast<unsigned>(s.samples)) {}
+struct SamplePosition : TilePosition<N> {
+  __device__ __forceinline__ SamplePosition(const GroupNormShape& s, int width, int64_t block_rows)
+      : SamplePosition(s, width, block_rows, gridDim.x / static_cast<unsigned>(s.samples)) {}
   int64_t sample, block;
 
  private:
   __device__ __forceinline__
-  SamplePlace(const GroupNormShape& s, int width, int64_t block_rows, unsigned blocks)
-      : TilePlace<N>(width, block_rows, s.pixels, blockIdx.x % blocks),
+  SamplePosition(const GroupNormShape& s, int width, int64_t block_rows, unsigned blocks)
+      : TilePosition<N>(width, block_rows, s.pixels, blockIdx.x % blocks),
         sample(blockIdx.x / blocks),
         block(blockIdx.x % blocks) {}
 };
@@ -43,10 +44,10 @@ struct SamplePlace : TilePlace<N> {
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     moments_kernel(GroupNormShape s, const T* x, int width, int64_t block_rows, TileSums tiles) {
-  const SamplePlace<N> place(s, width, block_rows);
-  float* const means = tiles.of(place.sample, place.block);
-  tile_moments(place,
-               x + place.sample * s.pixels * s.channels,
+  const SamplePosition<N> position(s, width, block_rows);
+  float* const means = tiles.of(position.sample, position.block);
+  tile_moments(position,
+               x + position.sample * s.pixels * s.channels,
                s.channels,
                width,
                means,
@@ -87,21 +88,21 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     forward_kernel(GroupNormForward<T> op, int width, int64_t block_rows) {
   const GroupNormShape s = op.shape;
-  const SamplePlace<N> place(s, width, block_rows);
-  if (place.channel >= s.channels) return;
-  const int64_t sample = place.sample, each = s.group_channels();
+  const SamplePosition<N> position(s, width, block_rows);
+  if (position.channel >= s.channels) return;
+  const int64_t sample = position.sample, each = s.group_channels();
   float mean[N], scale[N], shift[N] = {};
   for (int i = 0; i < N; ++i) scale[i] = 1;
-  if (op.gamma != nullptr) load(op.gamma + place.channel, scale);
-  if (op.beta != nullptr) load(op.beta + place.channel, shift);
+  if (op.gamma != nullptr) load(op.gamma + position.channel, scale);
+  if (op.beta != nullptr) load(op.beta + position.channel, shift);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const int64_t group = sample * s.groups + (place.channel + i) / each;
+    const int64_t group = sample * s.groups + (position.channel + i) / each;
     mean[i] = op.mean[group];
     scale[i] *= op.rstd[group];
   }
-  for (int64_t row = place.begin; row < place.end; row += place.step) {
-    const int64_t at = (sample * s.pixels + row) * s.channels + place.channel;
+  for (int64_t row = position.begin; row < position.end; row += position.step) {
+    const int64_t at = (sample * s.pixels + row) * s.channels + position.channel;
     float values[N];
     load(op.x + at, values);
 #pragma unroll
@@ -115,16 +116,16 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     gradient_sums_kernel(GroupNormBackward<T> op, int width, int64_t block_rows, TileSums tiles) {
   const GroupNormShape s = op.shape;
-  const SamplePlace<N> place(s, width, block_rows);
-  const bool inside = place.channel < s.channels;
-  const int64_t sample = place.sample;
+  const SamplePosition<N> position(s, width, block_rows);
+  const bool inside = position.channel < s.channels;
+  const int64_t sample = position.sample;
   float sums[N] = {}, products[N] = {};
   if (inside) {
     float mean[N];
     for (int i = 0; i < N; ++i)
-      mean[i] = op.mean[sample * s.groups + (place.channel + i) / s.group_channels()];
-    for (int64_t row = place.begin; row < place.end; row += place.step) {
-      const int64_t at = (sample * s.pixels + row) * s.channels + place.channel;
+      mean[i] = op.mean[sample * s.groups + (position.channel + i) / s.group_channels()];
+    for (int64_t row = position.begin; row < position.end; row += position.step) {
+      const int64_t at = (sample * s.pixels + row) * s.channels + position.channel;
       float d_y[N], x[N];
       load(op.d_y + at, d_y);
       load(op.x + at, x);
@@ -138,14 +139,14 @@ __global__ void __launch_bounds__(kTileThreads)
   add_up_tile(sums, width);
   add_up_tile(products, width);
   if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
-  float* const to = tiles.of(sample, place.block) + place.channel;
+  float* const to = tiles.of(sample, position.block) + position.channel;
   for (int i = 0; i < N; ++i) {
     to[i] = sums[i];
     to[s.channels + i] = products[i];
   }
 }
 
-// What the sums of tiles become.
+// The results of combining the tiles' sums.
 struct GradientSums {
   float* d_gamma;      // (N, C): each sample's share
   float* d_beta;       // (N, C)
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   for (int64_t i = threadIdx.x; i < each; i += kGroupThreads) {
     const int64_t channel = blockIdx.x * each + i;
     double sum = 0, product = 0;
-#pragma unroll 1  // more at once spill registers on sm_90
+#pragma unroll 1  // more would spill registers on sm_90
     for (int64_t block = 0; block < tiles.blocks; ++block) {
       const float* const at = tiles.of(sample, block) + channel;
       sum += at[0];
@@ -190,23 +191,23 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     backward_kernel(GroupNormBackward<T> op, int width, int64_t block_rows, GradientSums sums) {
   const GroupNormShape s = op.shape;
-  const SamplePlace<N> place(s, width, block_rows);
-  if (place.channel >= s.channels) return;
-  const int64_t sample = place.sample, each = s.group_channels();
+  const SamplePosition<N> position(s, width, block_rows);
+  if (position.channel >= s.channels) return;
+  const int64_t sample = position.sample, each = s.group_channels();
   float mean[N], scale[N], slope[N], shift[N];
   for (int i = 0; i < N; ++i) scale[i] = 1;
-  if (op.gamma != nullptr) load(op.gamma + place.channel, scale);
+  if (op.gamma != nullptr) load(op.gamma + position.channel, scale);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const int64_t group = sample * s.groups + (place.channel + i) / each;
+    const int64_t group = sample * s.groups + (position.channel + i) / each;
     const float rstd = op.rstd[group];
     mean[i] = op.mean[group];
     scale[i] *= rstd;
     slope[i] = -rstd * rstd * sums.mean_g_xhat[group];
     shift[i] = -rstd * sums.mean_g[group];
   }
-  for (int64_t row = place.begin; row < place.end; row += place.step) {
-    const int64_t at = (sample * s.pixels + row) * s.channels + place.channel;
+  for (int64_t row = position.begin; row < position.end; row += position.step) {
+    const int64_t at = (sample * s.pixels + row) * s.channels + position.channel;
     float d_y[N], x[N];
     load(op.d_y + at, d_y);
     load(op.x + at, x);
@@ -298,9 +299,9 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kGroupNorm, "own", run_forward, group_norm_workspace, group_norm_supports},
+    {OpKind::kGroupNorm, "native", run_forward, group_norm_workspace, group_norm_supports},
     {OpKind::kGroupNormBackward,
-     "own",
+     "native",
      run_backward,
      group_norm_backward_workspace,
      group_norm_supports},

@@ -9,9 +9,9 @@
 namespace lockstep::cuda {
 namespace {
 
-// Travels with the launch: y = x * scale + offset.
+// Passed as a kernel argument: y = x * scale + offset.
 struct Factors {
-  float scale[kMostImageChannels], offset[kMostImageChannels];
+  float scale[kMaxImageChannels], offset[kMaxImageChannels];
 };
 
 // An array of n bytes that holds images of `elements` bytes each.
@@ -20,8 +20,8 @@ struct Images {
   uint32_t n, elements;
 };
 
-// Mixes elements, one after the other from `first` on, with those at the same place of the other
-// image, where there is one.
+// Mixes elements, in order from `first` on, with the corresponding elements of the other image, if
+// there is one.
 class Mixer {
  public:
   __device__ __forceinline__ Mixer(const Images& images, const LaneContext& lane, uint32_t first)
@@ -35,32 +35,34 @@ class Mixer {
   }
 
   __device__ __forceinline__ float next(uint8_t pixel) {
-    const auto own = static_cast<float>(pixel);
-    if (mix_ == 1) return own;
+    const auto pixel_value = static_cast<float>(pixel);
+    if (mix_ == 1) return pixel_value;
     if (at_ == next_image_) {
       next_image_ += images_.elements;
       distance_ -= 2 * images_.elements;
     }
     const uint32_t at = at_++;
-    if (at >= end_) return own;
+    if (at >= end_) return pixel_value;
     const auto other = static_cast<float>(images_.x[at + distance_]);
-    return fmaf(mix_, own - other, other);
+    return fmaf(mix_, pixel_value - other, other);
   }
 
  private:
   const Images& images_;
   float mix_;
   uint32_t at_;
-  uint32_t end_ = 0;         // of what is mixed
-  uint32_t next_image_ = 0;  // where it begins
-  uint32_t distance_ = 0;    // from an element to the other's, modulo 2^32: that may lie before it
+  uint32_t end_ = 0;         // end of the elements that are mixed
+  uint32_t next_image_ = 0;  // where the next image begins
+  // The offset from an element to the same element of the other image, modulo 2^32, because it may
+  // be negative.
+  uint32_t distance_ = 0;
 };
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kFlatThreads) image_normalize_kernel(
     Images images, uint32_t channels, Factors factors, const LaneContext* lane, T* y) {
-  // Threads of a warp want different channels at once: constant memory would serve them in turn.
-  __shared__ float scale[kMostImageChannels], offset[kMostImageChannels];
+  // Threads of a warp read different channels at once; constant memory would serialise these reads.
+  __shared__ float scale[kMaxImageChannels], offset[kMaxImageChannels];
   if (threadIdx.x < channels) {
     scale[threadIdx.x] = factors.scale[threadIdx.x];
     offset[threadIdx.x] = factors.offset[threadIdx.x];
@@ -113,7 +115,7 @@ void run(const OpCall& call) {
 
 constexpr Implementation kRows[] = {
     {.kind = OpKind::kImageNormalize,
-     .name = "own",
+     .name = "native",
      .run = run,
      .supports = image_normalize_supports},
 };

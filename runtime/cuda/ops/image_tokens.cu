@@ -25,7 +25,7 @@ struct Forward {
   }
 };
 
-// A token over all samples.
+// Sums a token's gradients over all samples.
 template <typename T>
 struct Backward {
   ImageTokensBackward<T> op;
@@ -66,8 +66,8 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kImageTokens, "own", run_forward},
-    {OpKind::kImageTokensBackward, "own", run_backward},
+    {OpKind::kImageTokens, "native", run_forward},
+    {OpKind::kImageTokensBackward, "native", run_backward},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// What a GPU can run: each op's file defines its own.
+// The implementations of ops on the GPU; each op's file defines its own.
 
 #include "runtime/exec/op_set.h"
 

@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(kBlockThreads<RowThreads>)
   }
 }
 
-// Each block has `block_rows` rows, and keeps their share of d_gamma and d_beta in registers.
+// Each block handles `block_rows` rows, and keeps their contribution to d_gamma and d_beta in
+// registers.
 template <typename T, int N, int Held, int Threads>
 __global__ void __launch_bounds__(Threads)
     backward_kernel(LayerNormBackward<T> op, int64_t block_rows) {
@@ -143,8 +144,12 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kLayerNorm, .name = "own", .run = run_forward, .supports = supports_row},
-    {OpKind::kLayerNormBackward, "own", run_backward, layer_norm_backward_workspace, supports_row},
+    {.kind = OpKind::kLayerNorm, .name = "native", .run = run_forward, .supports = supports_row},
+    {OpKind::kLayerNormBackward,
+     "native",
+     run_backward,
+     layer_norm_backward_workspace,
+     supports_row},
 };
 
 }  // namespace

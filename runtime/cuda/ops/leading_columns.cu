@@ -21,7 +21,7 @@ void run(const OpCall& call) {
   for_each_flat<1>(op.rows * op.kept, false, Kept{op}, stream_of(call));
 }
 
-constexpr Implementation kRows[] = {{OpKind::kLeadingColumns, "own", run}};
+constexpr Implementation kRows[] = {{OpKind::kLeadingColumns, "native", run}};
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// Linear layers as cuBLASLt products: bias and activation in the epilogue where it has them, else
-// by a kernel of their own over the product. What cuBLASLt has no algorithm for is multiplied by
-// the plain kernel.
+// Linear layers as cuBLASLt products: bias and activation are in the epilogue if cuBLASLt has it,
+// otherwise a separate kernel applies them to the product. Products for which cuBLASLt has no
+// algorithm use the plain kernel.
 #include "runtime/graph/ops/linear.h"
 
 #include <fmt/core.h>
@@ -20,7 +20,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// Of arrays of any type: a product is told which.
+// Arrays are passed as bytes; a product gets their type separately.
 using Forward = LinearForward<std::byte>;
 using Backward = LinearBackward<std::byte>;
 
@@ -36,12 +36,12 @@ bool has_algorithm(const OpCall& call, const Product& product) {
   return context_of(call).matmul->supports(product);
 }
 
-// Of a product without which only the plain kernel is left: that there is none is said.
+// Whether there is an algorithm for the product. If not, the plain kernel remains: logs a warning.
 bool has_last_algorithm(const OpCall& call, const Product& product) {
   if (has_algorithm(call, product)) return true;
   warn_once(
-      fmt::format("a product of {} x {} x {} in {} by the own kernel, which is slow: cuBLASLt has "
-                  "no algorithm for it ({})",
+      fmt::format("a product of {} x {} x {} in {} uses the native kernel, which is slow: cuBLASLt "
+                  "has no algorithm for it ({})",
                   product.m,
                   product.n,
                   product.k,
@@ -66,28 +66,28 @@ Product product_of_forward(const OpCall& call, Epilogue epilogue) {
           .epilogue = epilogue};
 }
 
-// All in the epilogue: cuBLASLt has these activations behind a bias.
+// Whether bias and activation fit in the epilogue. cuBLASLt has activations only after a bias.
 bool has_activation_epilogue(const OpCall& op) {
   const Activation activation = Forward::of(op).activation;
   return op.has_input(2) &&
          (activation == Activation::kRelu || activation == Activation::kGeluTanh);
 }
 
-Product whole_product(const OpCall& call) {
+Product activated_product(const OpCall& call) {
   if (Forward::of(call).activation == Activation::kRelu)
     return product_of_forward(call, Epilogue::kBiasRelu);
   return product_of_forward(call,
                             call.has_output(1) ? Epilogue::kBiasGeluSaved : Epilogue::kBiasGelu);
 }
 
-void run_whole(const OpCall& call) {
+void run_activated(const OpCall& call) {
   const auto op = Forward::of(call);
   multiply(call,
-           whole_product(call),
+           activated_product(call),
            {.a = op.x, .b = op.weight, .out = op.y, .bias = op.bias, .saved = op.pre});
 }
 
-// The bias alone in the epilogue.
+// The product with only the bias in the epilogue.
 Product biased_product(const OpCall& call) {
   return product_of_forward(call, call.has_input(2) ? Epilogue::kBias : Epilogue::kNone);
 }
@@ -95,10 +95,10 @@ Product biased_product(const OpCall& call) {
 template <Multiply kMultiply>
 void run_forward(const OpCall& call) {
   const auto op = Forward::of(call);
-  std::byte* const sums = op.pre != nullptr ? op.pre : op.y;  // what the activation reads
+  std::byte* const sums = op.pre != nullptr ? op.pre : op.y;  // input of the activation
   kMultiply(call, biased_product(call), {.a = op.x, .b = op.weight, .out = sums, .bias = op.bias});
   if (op.activation == Activation::kNone) return;
-  LOCKSTEP_CHECK(op.stride == op.shape.outputs, "only logits have padded rows ");
+  LOCKSTEP_CHECK(op.stride == op.shape.outputs, "only logits have padded rows");
   by_type(call.input_dtype(0), [&]<typename T>() {
     activation_forward<T>({.activation = op.activation,
                            .n = op.shape.rows * op.shape.outputs,
@@ -183,7 +183,7 @@ Product product_of_weight(const OpCall& call, Epilogue epilogue) {
           .epilogue = epilogue};
 }
 
-// The product reads all that the bias' gradient sums.
+// The product reads everything that the gradient of the bias sums.
 constexpr Half kWeightWithBias = {
     .run =
         [](const OpCall& call) {
@@ -235,9 +235,9 @@ constexpr OpKind kBackward = OpKind::kLinearBackward;
 constexpr Implementation kRows[] = {
     {.kind = OpKind::kLinear,
      .name = "cublaslt with activation",
-     .run = run_whole,
+     .run = run_activated,
      .supports = has_activation_epilogue,
-     .available = [](const OpCall& call) { return has_algorithm(call, whole_product(call)); }},
+     .available = [](const OpCall& call) { return has_algorithm(call, activated_product(call)); }},
     {.kind = OpKind::kLinear,
      .name = "cublaslt",
      .run = run_forward<multiply>,

@@ -1,5 +1,5 @@
-// cuBLASLt products and the loss of softmax_cross_entropy.cu, chunk by chunk; what cuBLASLt has no
-// algorithm for is multiplied by the plain kernel.
+// cuBLASLt products and the loss of softmax_cross_entropy.cu, chunk by chunk. Products for which
+// cuBLASLt has no algorithm use the plain kernel.
 #include "runtime/graph/ops/linear_cross_entropy.h"
 
 #include "runtime/cuda/by_type.h"
@@ -57,20 +57,21 @@ bool has_algorithm(const OpCall& call, const Product& product) {
   Matmul& matmul = *context_of(call).matmul;
   if (matmul.supports(product)) return true;
   warn_once(
-      "the output layer and its loss by the own kernel, which is slow: cuBLASLt has no algorithm "
-      "for it (" +
+      "the output layer and its loss use the native kernel, which is slow: cuBLASLt has no "
+      "algorithm for it (" +
       matmul.why_not(product) + ")");
   return false;
 }
 
-// Whether every chunk begins where cuBLASLt's operands may.
+// Whether every chunk is aligned for cuBLASLt.
 bool supports_library(const OpCall& call) {
   const auto op = AnyType::of(call);
   const int64_t row = op.shape.inputs * static_cast<int64_t>(size_of(call.input_dtype(0)));
   return op.chunks() == 1 || op.chunk_rows() * row % 16 == 0;
 }
 
-// Of the first chunk, the second, which adds to the gradient, and the last, which may be shorter.
+// Checks the first chunk, the second, which adds to the gradient, and the last, which may be
+// shorter.
 bool has_algorithms(const OpCall& call) {
   const int64_t last = AnyType::of(call).chunks() - 1;
   for (const int64_t chunk : {int64_t{0}, std::min<int64_t>(1, last), last}) {
@@ -107,7 +108,7 @@ void run(const OpCall& call) {
           op.loss_of(chunk, logits), call, results + chunk * op.chunk_rows());
       if (op.d_x == nullptr) continue;
       const auto backward = op.backward_of(chunk, logits, nullptr);
-      // d_weight before d_x, which may be x.
+      // d_weight comes first, because d_x may overwrite x.
       if (op.d_weight != nullptr)
         kMultiply(call, products.d_weight, {.a = logits, .b = backward.x, .out = op.d_weight});
       if (op.d_bias != nullptr)

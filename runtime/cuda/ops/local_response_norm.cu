@@ -1,6 +1,6 @@
-// A block works on a piece of the channels of some rows, and keeps in shared memory what neighbours
-// read of each other: x with all channels that the piece's windows reach, and in backward the terms
-// of the sums too.
+// A block processes a piece of the channels of some rows, and keeps in shared memory what
+// neighbouring channels read: x for all channels that the piece's windows reach and, in the
+// backward pass, the terms of the sums too.
 #include "runtime/graph/ops/local_response_norm.h"
 
 #include <algorithm>
@@ -15,30 +15,30 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPiece = 128;  // channels of a block, at most
-constexpr int kMostRows = 32;
+constexpr int kPiece = 128;  // max channels per block
+constexpr int kMaxRows = 32;
 constexpr int kReach =
-    static_cast<int>(kMostNormChannels) - 1;  // of a window beside its own channel
-// Elements of a block's rows with `Reaches` times the window's reach beside the piece.
+    static_cast<int>(kMaxNormChannels) - 1;  // of a window, beyond its own channel
+// Elements of a block's rows with `Reaches` times the window's reach in addition to the piece.
 template <int Reaches>
-inline constexpr int kShared = 2 * kThreads + kMostRows* Reaches* kReach;
+inline constexpr int kShared = 2 * kThreads + kMaxRows* Reaches* kReach;
 
 struct Piece {
   int channels, rows;
 };
 
-// Few channels: more rows in a block, as many as fit.
+// With few channels, a block has more rows, as many as fit.
 Piece piece_of(int64_t channels) {
   const int piece = static_cast<int>(std::min<int64_t>(channels, kPiece));
-  return {piece, std::clamp(2 * kThreads / piece, 1, kMostRows)};
+  return {piece, std::clamp(2 * kThreads / piece, 1, kMaxRows)};
 }
 
 struct Window {
-  int size, before, after;  // before, after: channels of it beside its own
+  int size, before, after;  // before, after: channels of the window before and after its own
   float share, k, beta;     // share: alpha / size
 };
 
-// s^-beta. 3/4, which everyone uses, needs no more than square roots.
+// s^-beta. The usual 3/4 needs only square roots.
 __device__ __forceinline__ float inverse_power(float s, float beta) {
   if (beta == 0.75f) return rsqrtf(s) * sqrtf(rsqrtf(s));
   return powf(s, -beta);
@@ -51,7 +51,7 @@ __device__ __forceinline__ float window_scale(const Window& w, const float* from
   return fmaf(sum, w.share, w.k);
 }
 
-// Fills `to` (rows, wide) with x from channel `first` on; what is not there is zero.
+// Fills `to` (rows, wide) with x from channel `first` on, and with zeros outside x.
 template <typename T>
 __device__ __forceinline__ void read_piece(const T* x,
                                            int64_t row,
@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 __global__ void __launch_bounds__(kThreads) backward_kernel(
     Window w, Piece piece, int64_t rows, int64_t channels, const T* d_y, const T* x, T* d_x) {
-  // Channel c's window is [c - before, c + after]; those that hold c are of [c - after, c +
-  // before].
+  // Channel c's window is [c - before, c + after]; the windows that contain c belong to the
+  // channels [c - after, c + before].
   __shared__ float around[kShared<2>], gradient[kShared<1>], ratio[kShared<1>];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * piece.rows;
   const int64_t first = block_down() * piece.channels;
@@ -109,14 +109,14 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(
     if (row + r >= rows || first + c >= channels) continue;
     float sum = 0;
     for (int k = 0; k < w.size; ++k) sum += ratio[r * wide + c + k];
-    const float own = around[r * wider + c + w.after + w.before];
-    const float value = fmaf(-2 * w.share * w.beta * own, sum, gradient[r * wide + c + w.after]);
+    const float centre = around[r * wider + c + w.after + w.before];
+    const float value = fmaf(-2 * w.share * w.beta * centre, sum, gradient[r * wide + c + w.after]);
     d_x[(row + r) * channels + first + c] = round_to<T>(value);
   }
 }
 
 Window window_of(const LocalResponseNormAttributes& a) {
-  LOCKSTEP_REQUIRE(a.size >= 1 && a.size <= kMostNormChannels);
+  LOCKSTEP_REQUIRE(a.size >= 1 && a.size <= kMaxNormChannels);
   const int size = static_cast<int>(a.size);
   return {size, size / 2, size - 1 - size / 2, a.alpha / static_cast<float>(size), a.k, a.beta};
 }
@@ -160,11 +160,11 @@ void run_backward(const OpCall& call) {
 
 constexpr Implementation kRows[] = {
     {.kind = OpKind::kLocalResponseNorm,
-     .name = "own",
+     .name = "native",
      .run = run_forward,
      .supports = supports_window},
     {.kind = OpKind::kLocalResponseNormBackward,
-     .name = "own",
+     .name = "native",
      .run = run_backward,
      .supports = supports_window},
 };

@@ -1,5 +1,5 @@
-// Products of h times the scale, part by part: cuBLASLt's where every part begins where its operands
-// may, else the plain kernel's.
+// Products with h times the scale, part by part: cuBLASLt's if every part is aligned for it,
+// otherwise the plain kernel's.
 #include "runtime/graph/ops/lora.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ Product product_of_weight(const OpCall& call, const LoraPart& part) {
           .tf32 = context_of(call).tf32};
 }
 
-// cuBLASLt's operands begin on multiples of 16 bytes.
+// cuBLASLt's operands must be aligned to 16 bytes.
 bool supports_library(const OpCall& call) {
   const LoraSizes sizes = lora_sizes(call);
   const auto size = static_cast<int64_t>(size_of(call.input_dtype(0)));

@@ -1,5 +1,5 @@
 #pragma once
-// The sum of what the losses leave for each row.
+// The sum of the losses' per-row results.
 
 #include <cstdint>
 

@@ -22,7 +22,7 @@ void run(const OpCall& call) {
   for_each_flat<1>(op.rows * op.batch * op.time, false, Part{op}, stream_of(call));
 }
 
-constexpr Implementation kRows[] = {{OpKind::kPackedTokens, "own", run}};
+constexpr Implementation kRows[] = {{OpKind::kPackedTokens, "native", run}};
 
 }  // namespace
 

@@ -53,7 +53,7 @@ struct Backward {
 };
 
 Extents extents_of(const PaddedIdentityShape& s) {
-  LOCKSTEP_REQUIRE(s.images * s.height * s.width < kMostPixels);
+  LOCKSTEP_REQUIRE(s.images * s.height * s.width < kMaxPixels);
   return {static_cast<int>(s.height),
           static_cast<int>(s.width),
           static_cast<int>(s.out_height),
@@ -64,7 +64,7 @@ Extents extents_of(const PaddedIdentityShape& s) {
           s.before};
 }
 
-// No vector lies across the borders of x's channels.
+// No vector spans a boundary of x's channels.
 template <typename T>
 bool can_vectorize(const PaddedIdentityShape& s, const T* in, const T* out) {
   return is_vectorizable<T>(s.channels, {in, out}) && s.before % kVectorWidth<T> == 0 &&
@@ -95,11 +95,11 @@ void run_backward(const OpCall& call) {
 
 constexpr Implementation kRows[] = {
     {.kind = OpKind::kPaddedIdentity,
-     .name = "own",
+     .name = "native",
      .run = run_forward,
      .supports = supports_pixels},
     {.kind = OpKind::kPaddedIdentityBackward,
-     .name = "own",
+     .name = "native",
      .run = run_backward,
      .supports = supports_pixels},
 };

@@ -1,5 +1,5 @@
-// A thread interprets the program for N elements that follow each other; registers lie in its local
-// memory, the program among the kernel's arguments, so that a step is the same for a whole warp.
+// A thread interprets the program for N consecutive elements. Registers are in its local memory.
+// The program is a kernel argument, so a whole warp executes the same step.
 #include "runtime/graph/ops/pointwise.h"
 
 #include <limits>
@@ -13,8 +13,8 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kVector = 4;
-constexpr int kInputs = PointwiseCode::kMostInputs;
-constexpr int kValues = kInputs + PointwiseCode::kMostRegisters;
+constexpr int kInputs = PointwiseCode::kMaxInputs;
+constexpr int kValues = kInputs + PointwiseCode::kMaxRegisters;
 
 struct Arguments {
   PointwiseCode code;
@@ -26,7 +26,7 @@ struct Arguments {
   DType y_type;
 };
 
-// N elements from element `at` on, or that element N times.
+// N elements from element `at` on (if `run`), or that element N times.
 template <int N, typename T>
 __device__ __forceinline__ void load_input(const void* from, int64_t at, bool run, float (&to)[N]) {
   const T* const elements = static_cast<const T*>(from) + at;
@@ -127,8 +127,9 @@ __device__ __forceinline__ void with_function(PointwiseFunction function, F f) {
 #undef LOCKSTEP_CASE
 }
 
-// Index: of elements, 32 bits where they suffice, because dividing 64 is slow. One block at least:
-// without it the compiler spills some registers, to have room for a few more.
+// Index: the integer type of element indices, 32 bits if sufficient, because 64-bit division is
+// slow. The minimum of one block per multiprocessor keeps the compiler from spilling registers to
+// fit a few more blocks.
 template <int N, typename Index>
 __global__ void __launch_bounds__(kFlatThreads, 1) pointwise_kernel(Arguments of) {
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kFlatThreads + threadIdx.x) * N;
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(kFlatThreads, 1) pointwise_kernel(Arguments of
   store_result(of.y_type, values[of.code.step[of.code.steps - 1].to], of.y, first);
 }
 
-// Whether each thread may have kVector elements of a row, and read them at once.
+// Whether each thread can read kVector elements of a row at once.
 bool takes_vectors(const Arguments& of) {
   const int inner = of.loops.rank - 1;
   bool aligned = of.loops.extents[inner] % kVector == 0 && is_aligned(of.y);
@@ -182,11 +183,11 @@ bool takes_vectors(const Arguments& of) {
 
 template <int N>
 void start(const Arguments& of, Stream stream) {
-  const Launch how = {{blocks_for(of.n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream};
+  const Launch config = {{blocks_for(of.n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream};
   if (of.n < std::numeric_limits<int32_t>::max()) {
-    launch(how, pointwise_kernel<N, uint32_t>, of);
+    launch(config, pointwise_kernel<N, uint32_t>, of);
   } else {
-    launch(how, pointwise_kernel<N, int64_t>, of);
+    launch(config, pointwise_kernel<N, int64_t>, of);
   }
 }
 
@@ -211,7 +212,7 @@ void run(const OpCall& call) {
   }
 }
 
-constexpr Implementation kRows[] = {{OpKind::kPointwise, "own", run}};
+constexpr Implementation kRows[] = {{OpKind::kPointwise, "native", run}};
 
 }  // namespace
 

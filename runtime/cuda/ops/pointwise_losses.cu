@@ -13,7 +13,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // a warp works on a row
+constexpr int kThreads = 128;  // a warp handles a row
 constexpr int kRows = kThreads / kWarp;
 
 struct Element {
@@ -26,7 +26,7 @@ __device__ __forceinline__ Element element_of(float x, float target) {
     const float difference = x - target;
     return {difference * difference, 0, 2 * difference};
   } else {
-    const float small = expf(-fabsf(x));  // at most 1: nothing overflows
+    const float small = expf(-fabsf(x));  // at most 1, so nothing overflows
     const float loss = fmaxf(x, 0.0f) - x * target + log1pf(small);
     const float sigmoid = (x >= 0 ? 1.0f : small) / (1 + small);
     return {loss, (x > 0) == (target > 0.5f) ? 1.0f : 0.0f, sigmoid - target};
@@ -80,8 +80,8 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kImplementations[] = {
-    {OpKind::kBinaryCrossEntropy, "own", run<false>, pointwise_loss_workspace},
-    {OpKind::kMeanSquaredError, "own", run<true>, pointwise_loss_workspace},
+    {OpKind::kBinaryCrossEntropy, "native", run<false>, pointwise_loss_workspace},
+    {OpKind::kMeanSquaredError, "native", run<true>, pointwise_loss_workspace},
 };
 
 }  // namespace

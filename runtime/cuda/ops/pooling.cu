@@ -11,7 +11,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// One direction of the windows.
+// One axis of the windows.
 struct Axis {
   int size, count;  // pixels, windows
   int kernel, stride, padding, behind, dilation;
@@ -20,41 +20,43 @@ struct Axis {
   __device__ __forceinline__ int reach() const { return (kernel - 1) * dilation + 1; }
 };
 
-// [begin, end) of one direction.
-struct Places {
+// An interval [begin, end) along one axis.
+struct Interval {
   int begin, end;
 };
 
-// Place `i` of `from` as places of `to`: adaptive windows in pixels, and the other way about.
-__device__ __forceinline__ Places adaptive_places(int i, int from, int to) {
+// For adaptive windows: the interval of `to` that belongs to index `i` of `from`. Converts windows
+// to pixels, or pixels to windows.
+__device__ __forceinline__ Interval adaptive_interval(int i, int from, int to) {
   const int64_t begin = static_cast<int64_t>(i) * to;
   return {static_cast<int>(begin / from), static_cast<int>((begin + to + from - 1) / from)};
 }
 
 // The pixels that a window covers.
-__device__ __forceinline__ Places pixels_of(const Axis& a, int window) {
-  if (a.adaptive) return adaptive_places(window, a.count, a.size);
+__device__ __forceinline__ Interval pixels_of(const Axis& a, int window) {
+  if (a.adaptive) return adaptive_interval(window, a.count, a.size);
   const int first = window * a.stride - a.padding, end = first + a.reach();
-  const int missing = first < 0 ? (a.dilation - 1 - first) / a.dilation : 0;  // taps before
+  const int missing = first < 0 ? (a.dilation - 1 - first) / a.dilation : 0;  // taps before pixel 0
   return {first + missing * a.dilation, end < a.size ? end : a.size};
 }
 
 // The windows that cover a pixel.
-__device__ __forceinline__ Places windows_of(const Axis& a, int pixel) {
-  if (a.adaptive) return adaptive_places(pixel, a.size, a.count);
+__device__ __forceinline__ Interval windows_of(const Axis& a, int pixel) {
+  if (a.adaptive) return adaptive_interval(pixel, a.size, a.count);
   const int last = (pixel + a.padding) / a.stride + 1;
-  const int before = pixel + a.padding - a.reach();  // windows that begin here or earlier miss it
+  // Windows that begin here or earlier do not cover the pixel.
+  const int before = pixel + a.padding - a.reach();
   return {before < 0 ? 0 : before / a.stride + 1, last < a.count ? last : a.count};
 }
 
-// Which tap of a window stands on the pixel; below 0: none.
+// The index of the window's tap at the pixel; below 0 if there is none.
 __device__ __forceinline__ int tap_at(const Axis& a, int window, int pixel) {
   const int distance = pixel - (window * a.stride - a.padding);
   if (a.dilation == 1) return distance;
   return distance % a.dilation == 0 ? distance / a.dilation : -1;
 }
 
-// Places of a window on the image and in its padding.
+// The number of pixels of a window in the image and in its padding.
 __device__ __forceinline__ int counted(const Axis& a, int window) {
   const int first = window * a.stride - a.padding, end = a.size + a.behind;
   return (first + a.kernel < end ? first + a.kernel : end) - first;
@@ -84,17 +86,17 @@ struct Windows {
   int64_t channels;
   bool count_include_pad;
 
-  // Elements before a pixel of x, and before one of y.
+  // Index of the first element of a pixel of x, and of a pixel of y.
   __device__ __forceinline__ int64_t in(int image, int row, int column) const {
     return ((static_cast<int64_t>(image) * down.size + row) * across.size + column) * channels;
   }
   __device__ __forceinline__ int64_t out(int image, int row, int column) const {
     return ((static_cast<int64_t>(image) * down.count + row) * across.count + column) * channels;
   }
-  // What a window's sum is divided by.
+  // The divisor of a window's sum.
   __device__ __forceinline__ float area(int row, int column) const {
     if (count_include_pad) return static_cast<float>(counted(down, row) * counted(across, column));
-    const Places rows = pixels_of(down, row), columns = pixels_of(across, column);
+    const Interval rows = pixels_of(down, row), columns = pixels_of(across, column);
     return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
   }
 };
@@ -104,18 +106,18 @@ struct MaxForward {
   Windows windows;
   const T* x;
   T* y;
-  uint8_t* place;
+  uint8_t* max_taps;
 
   template <typename Count>
   __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
     constexpr int N = Count::value;
     const Axis &down = windows.down, &across = windows.across;
     const Pixel at(pixel, down.count, across.count);
-    const Places rows = pixels_of(down, at.row), columns = pixels_of(across, at.column);
+    const Interval rows = pixels_of(down, at.row), columns = pixels_of(across, at.column);
     int tap_row = tap_at(down, at.row, rows.begin);
     const int first_tap = tap_at(across, at.column, columns.begin);
     float best[N];
-    // The first pixel, whatever it is, comes before what is equal to it.
+    // The first pixel wins ties, and is the maximum so far whatever its value.
     Vector<uint8_t, N> tap;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -123,14 +125,14 @@ struct MaxForward {
       tap.at[i] = static_cast<uint8_t>(tap_row * across.kernel + first_tap);
     }
     for (int h = rows.begin; h < rows.end; h += down.dilation, ++tap_row) {
-      int place_of_tap = tap_row * across.kernel + first_tap;
-      for (int v = columns.begin; v < columns.end; v += across.dilation, ++place_of_tap) {
+      int tap_index = tap_row * across.kernel + first_tap;
+      for (int v = columns.begin; v < columns.end; v += across.dilation, ++tap_index) {
         float values[N];
         load(x + windows.in(at.image, h, v) + channel, values);
-        const auto number = static_cast<uint8_t>(place_of_tap);
+        const auto number = static_cast<uint8_t>(tap_index);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          // NaN is above all.
+          // NaN counts as the largest.
           if (!(values[i] > best[i] || values[i] != values[i])) continue;
           best[i] = values[i];
           tap.at[i] = number;
@@ -139,7 +141,7 @@ struct MaxForward {
     }
     const int64_t to = pixel * windows.channels + channel;
     store(best, y + to);
-    if (place != nullptr) *reinterpret_cast<Vector<uint8_t, N>*>(place + to) = tap;
+    if (max_taps != nullptr) *reinterpret_cast<Vector<uint8_t, N>*>(max_taps + to) = tap;
   }
 };
 
@@ -147,7 +149,7 @@ template <typename T>
 struct MaxBackward {
   Windows windows;
   const T* d_y;
-  const uint8_t* place;
+  const uint8_t* max_taps;
   T* d_x;
 
   template <typename Count>
@@ -155,7 +157,7 @@ struct MaxBackward {
     constexpr int N = Count::value;
     const Axis &down = windows.down, &across = windows.across;
     const Pixel at(pixel, down.size, across.size);
-    const Places rows = windows_of(down, at.row), columns = windows_of(across, at.column);
+    const Interval rows = windows_of(down, at.row), columns = windows_of(across, at.column);
     float sums[N] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
       const int tap_row = tap_at(down, row, at.row);
@@ -165,7 +167,7 @@ struct MaxBackward {
         if (tap_column < 0) continue;
         const int tap = tap_row * across.kernel + tap_column;
         const int64_t from = windows.out(at.image, row, column) + channel;
-        const auto taps = *reinterpret_cast<const Vector<uint8_t, N>*>(place + from);
+        const auto taps = *reinterpret_cast<const Vector<uint8_t, N>*>(max_taps + from);
         float gradients[N];
         load(d_y + from, gradients);
 #pragma unroll
@@ -186,8 +188,8 @@ struct AvgForward {
   __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
     constexpr int N = Count::value;
     const Pixel at(pixel, windows.down.count, windows.across.count);
-    const Places rows = pixels_of(windows.down, at.row),
-                 columns = pixels_of(windows.across, at.column);
+    const Interval rows = pixels_of(windows.down, at.row),
+                   columns = pixels_of(windows.across, at.column);
     float sums[N] = {};
     for (int h = rows.begin; h < rows.end; ++h) {
       for (int v = columns.begin; v < columns.end; ++v) {
@@ -214,8 +216,8 @@ struct AvgBackward {
   __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
     constexpr int N = Count::value;
     const Pixel at(pixel, windows.down.size, windows.across.size);
-    const Places rows = windows_of(windows.down, at.row),
-                 columns = windows_of(windows.across, at.column);
+    const Interval rows = windows_of(windows.down, at.row),
+                   columns = windows_of(windows.across, at.column);
     float sums[N] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
       for (int column = columns.begin; column < columns.end; ++column) {
@@ -230,7 +232,7 @@ struct AvgBackward {
   }
 };
 
-// A block for each image and tile of channels.
+// One block for each image and tile of channels.
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     global_avg_kernel(const T* x, int64_t pixels, int64_t channels, int width, T* y) {
@@ -288,7 +290,7 @@ int64_t pixels_in(const PoolShape& s) { return s.images * s.height * s.width; }
 int64_t pixels_out(const PoolShape& s) { return s.images * s.out_height * s.out_width; }
 
 void check_size(const PoolShape& s) {
-  LOCKSTEP_REQUIRE(pixels_in(s) < kMostPixels && pixels_out(s) < kMostPixels);
+  LOCKSTEP_REQUIRE(pixels_in(s) < kMaxPixels && pixels_out(s) < kMaxPixels);
 }
 
 void run_max_pool(const OpCall& call) {
@@ -360,7 +362,7 @@ void run_global_avg_pool(const OpCall& call) {
 void run_global_avg_pool_backward(const OpCall& call) {
   by_type(call.input_dtype(0), [&]<typename T>() {
     const auto op = GlobalAvgPoolBackward<T>::of(call);
-    LOCKSTEP_REQUIRE(op.images * op.pixels < kMostPixels);
+    LOCKSTEP_REQUIRE(op.images * op.pixels < kMaxPixels);
     for_each_pixel<kVectorWidth<T>>(
         op.images * op.pixels,
         op.channels,
@@ -370,17 +372,17 @@ void run_global_avg_pool_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation own(OpKind kind, void (*run)(const OpCall&)) {
-  return {.kind = kind, .name = "own", .run = run, .supports = supports_pixels};
+constexpr Implementation native(OpKind kind, void (*run)(const OpCall&)) {
+  return {.kind = kind, .name = "native", .run = run, .supports = supports_pixels};
 }
 
 constexpr Implementation kRows[] = {
-    own(OpKind::kMaxPool, run_max_pool),
-    own(OpKind::kMaxPoolBackward, run_max_pool_backward),
-    own(OpKind::kAvgPool, run_avg_pool),
-    own(OpKind::kAvgPoolBackward, run_avg_pool_backward),
-    own(OpKind::kGlobalAvgPool, run_global_avg_pool),
-    own(OpKind::kGlobalAvgPoolBackward, run_global_avg_pool_backward),
+    native(OpKind::kMaxPool, run_max_pool),
+    native(OpKind::kMaxPoolBackward, run_max_pool_backward),
+    native(OpKind::kAvgPool, run_avg_pool),
+    native(OpKind::kAvgPoolBackward, run_avg_pool_backward),
+    native(OpKind::kGlobalAvgPool, run_global_avg_pool),
+    native(OpKind::kGlobalAvgPoolBackward, run_global_avg_pool_backward),
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Norms of heads, each by a warp that holds it in registers, and a copy of what lies behind them.
+// Norms of heads, each by a warp that holds it in registers, and a copy of the columns after them.
 #include "runtime/graph/ops/qk_norm.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / kWarp;
 
-// Where a head begins; numbers of heads are divided in 32 bits.
+// Offset of a head; indices of heads are divided in 32 bits.
 __device__ __forceinline__ int64_t begin_of(const RowPlaces& places, uint32_t head, int64_t size) {
   const auto heads = static_cast<uint32_t>(places.heads);
   const uint32_t token = head / heads;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(RmsNormForward<T> op)
   if (lane == 0) op.rstd[head] = rstd;
 }
 
-// Each warp has `warp_heads` heads, and keeps their share of d_gamma in registers.
+// Each warp handles `warp_heads` heads, and keeps their contribution to d_gamma in registers.
 template <typename T, int N, int Held>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(RmsNormBackward<T> op, int64_t warp_heads) {
@@ -95,7 +95,8 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// Calls f with the elements that a thread loads at once and the vectors of them that it holds.
+// Calls f with the number of elements that a thread loads at once, and the number of such vectors
+// that it holds.
 template <typename T, typename F>
 void with_part(int64_t head_size, bool vectors, F f) {
   with_vectors<T>(vectors, [&](auto n) {
@@ -167,8 +168,8 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kQkNorm, .name = "own", .run = run_forward, .supports = qk_norm_supports},
-    {OpKind::kQkNormBackward, "own", run_backward, qk_norm_backward_workspace, qk_norm_supports},
+    {.kind = OpKind::kQkNorm, .name = "native", .run = run_forward, .supports = qk_norm_supports},
+    {OpKind::kQkNormBackward, "native", run_backward, qk_norm_backward_workspace, qk_norm_supports},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Views are copied by one thread for each word of y, which finds where it comes from: a word is as
-// many elements as lie together in x and in y, up to 16 bytes. Where x and y are written and read
+// Views are copied by one thread for each word of y, which computes the source offset. A word has
+// as many elements as are contiguous in both x and y, up to 16 bytes. If x and y are contiguous
 // along different dimensions, planes are transposed in blocks through shared memory.
 #include "runtime/graph/ops/rearrange.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A view as kernels walk it.
+// A view in the form in which kernels traverse it.
 template <typename Divisor>
 struct ViewWalk {
   struct Dimension {
@@ -37,7 +37,7 @@ struct ViewWalk {
     }
   }
 
-  // The element of x that element i of y reads; -1 where it does not read.
+  // The element of x that element i of y reads; -1 if it reads none.
   __device__ __forceinline__ int64_t source(typename Divisor::Index i) const {
     int64_t at = offset;
     for (int d = rank; d-- > 0;) {
@@ -85,14 +85,14 @@ void copy_words(const View& view, const std::byte* x, std::byte* y, Word fill, S
             Walk(view), reinterpret_cast<const Word*>(x), reinterpret_cast<Word*>(y), fill},
         stream);
   };
-  if (n < kMostIndices32) {
+  if (n < kMaxIndices32) {
     start(Divisor32());
   } else {
     start(Divisor64());
   }
 }
 
-// Makes `words` the view of words of `width` elements, more than one; whether there is one.
+// Sets `words` to the view in words of `width` > 1 elements. Returns false if there is none.
 bool in_words(const View& view, int64_t width, View& words) {
   if (view.rank == 0 || view.offset % width != 0) return false;
   words = view;
@@ -136,10 +136,10 @@ void copy(const View& view, const std::byte* x, std::byte* y, T fill, Stream str
 constexpr int kBlock = 32, kBlockRows = 8;
 
 // The planes of a view that reads everywhere: y is written along the last dimension, x is read
-// along another one. The others number the planes.
+// along another one. The remaining dimensions enumerate the planes.
 struct Planes {
   struct Dimension {
-    int64_t extent, from, to;  // elements of x and y from one to the next
+    int64_t extent, from, to;  // elements of x and y between neighbours
   };
   Dimension others[View::kMaxRank];
   int rank = 0;
@@ -148,7 +148,7 @@ struct Planes {
   int64_t offset;
   int64_t planes = 1;
 
-  // False where the view has no such planes, or they are too narrow.
+  // Returns false if the view has no such planes, or if they are too narrow.
   bool find(const View& view) {
     if (!view.reads_everywhere() || view.rank < 2) return false;
     const ViewDimension& last = view.dimensions[static_cast<size_t>(view.rank - 1)];
@@ -168,7 +168,7 @@ struct Planes {
       y_stride *= dimension.extent;
     }
     constexpr int64_t kLeast = 8;
-    return last.stride != 1 && rows >= kLeast && columns >= kLeast && blocks() < kMostIndices32;
+    return last.stride != 1 && rows >= kLeast && columns >= kLeast && blocks() < kMaxIndices32;
   }
   __host__ __device__ int64_t blocks_down() const { return (rows + kBlock - 1) / kBlock; }
   __host__ __device__ int64_t blocks_across() const { return (columns + kBlock - 1) / kBlock; }
@@ -178,7 +178,7 @@ struct Planes {
 template <typename T>
 __global__ void __launch_bounds__(kBlock* kBlockRows)
     transpose_kernel(Planes planes, const T* x, T* y) {
-  __shared__ T block[kBlock][kBlock + 1];  // one more: columns lie in different banks
+  __shared__ T block[kBlock][kBlock + 1];  // one more, so that columns are in different banks
   const auto across = static_cast<uint32_t>(planes.blocks_across()),
              down = static_cast<uint32_t>(planes.blocks_down());
   uint32_t number = blockIdx.x;
@@ -254,7 +254,7 @@ struct Sums {
   bool accumulate;
   const T* d_y;
   D* d_x;
-  float* partials;  // (parts, outputs), where there are several
+  float* partials;  // (parts, outputs), if there are several parts
 
   Sums(const RearrangeBackward<T, D>& op)
       : view(op.view),
@@ -267,17 +267,18 @@ struct Sums {
         d_x(op.d_x),
         partials(op.workspace) {}
 
-  // The part of this block. One that a tall grid has past the last part does that one again, to the same bits.
+  // The part of this block. A block that a tall grid has past the last part repeats it, with the
+  // same bits.
   __device__ __forceinline__ int64_t part() const {
     const auto number = static_cast<unsigned>(block_down()),
                last = static_cast<unsigned>(parts.count) - 1;
     return number < last ? number : last;
   }
-  // Of the part that begins there.
+  // The end of the part that begins at `begin`.
   __device__ __forceinline__ int64_t end_of(int64_t begin) const {
     return begin + parts.length < term_count ? begin + parts.length : term_count;
   }
-  // This thread's sum, of `threads`, of the terms [begin, end) from d_y[from] on.
+  // The sum of this thread, one of `threads`, over the terms [begin, end) from d_y[from] on.
   __device__ __forceinline__ float sum_terms(
       int64_t from, int64_t begin, int64_t end, int thread, int threads) const {
     const ViewTerms::Loop inner = terms.rank == 0 ? ViewTerms::Loop() : terms.loops[terms.rank - 1];
@@ -320,7 +321,7 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(Sums<T, D> op) {
   op.write_part(part, i, sum);
 }
 
-// One warp for each: the terms follow each other in d_y.
+// One warp for each output and part; the terms are contiguous in d_y.
 template <typename T, typename D>
 __global__ void __launch_bounds__(kThreads) sum_rows_kernel(Sums<T, D> op) {
   constexpr int kWarps = kThreads / kWarp;

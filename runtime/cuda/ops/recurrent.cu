@@ -1,5 +1,6 @@
-// The products as cuBLASLt's, or by the plain kernel where it has no algorithm or arrays of a step do not
-// begin on multiples of 16 bytes; between them the gates of a step, a thread for each number of its state.
+// The products are cuBLASLt's, or the plain kernel's if cuBLASLt has no algorithm or arrays of a
+// step are not aligned to 16 bytes. Between them, one thread for each element of a step's state
+// computes its gates.
 #include "runtime/graph/ops/recurrent.h"
 
 #include <algorithm>
@@ -44,7 +45,7 @@ enum class Part : uint8_t {
   kStateWeight
 };
 
-// `rows`: of the products with x. `times`: of kStateWeight.
+// `rows`: for the products with x. `times`: for kStateWeight.
 Product product_of(const OpCall& call,
                    const RecurrentShape& s,
                    Part part,
@@ -144,7 +145,7 @@ void run_forward_as(const OpCall& call) {
 
 // ---- Backward ----
 
-// Where the parts of the workspace lie.
+// Pointers to the parts of the workspace.
 template <typename T>
 struct BackwardWorkspace {
   BackwardWorkspace(const RecurrentWorkspace& parts, std::byte* memory)
@@ -200,7 +201,7 @@ void run_steps_backward(const OpCall& call,
     for_each(s.states(), Rounded<T>{work.d_c, op.d_initial_c + d * s.states()}, stream);
 }
 
-// Of all times but a direction's first step the h before it stand one after the other, beside d_gates.
+// Except for a direction's first step, the h before each step are contiguous, parallel to d_gates.
 template <typename T, Multiply kMultiply>
 void add_state_weight_gradient(const OpCall& call,
                                const RecurrentBackward<T>& op,
@@ -285,7 +286,7 @@ RecurrentShape shape_of(const OpCall& call) {
                                            : RecurrentBackward<std::byte>::of(call).shape;
 }
 
-// Every array of a step begins after whole rows of H elements.
+// Every array of a step begins after full rows of H elements.
 bool supports_library(const OpCall& call) {
   const DType dtype = call.input_dtype(call.kind() == OpKind::kRecurrent ? 0 : 2);
   return shape_of(call).hidden * static_cast<int64_t>(size_of(dtype)) % 16 == 0;
@@ -320,10 +321,11 @@ bool has_algorithms(const OpCall& call) {
   Matmul& matmul = *context_of(call).matmul;
   for (const Product& product : products_of(call)) {
     if (matmul.supports(product)) continue;
-    warn_once("a recurrent layer by the own kernel, which is slow: cuBLASLt has no algorithm for " +
-              std::to_string(product.m) + " x " + std::to_string(product.n) + " x " +
-              std::to_string(product.k) + " in " + name_of(product.in) + " (" +
-              matmul.why_not(product) + ")");
+    warn_once(
+        "a recurrent layer uses the native kernel, which is slow: cuBLASLt has no algorithm for " +
+        std::to_string(product.m) + " x " + std::to_string(product.n) + " x " +
+        std::to_string(product.k) + " in " + name_of(product.in) + " (" + matmul.why_not(product) +
+        ")");
     return false;
   }
   return true;

@@ -1,6 +1,6 @@
 #pragma once
-// The kernels of a recurrent layer between its products: each element of a step's states (N, H), or of gates,
-// by itself. Only kernel files include this.
+// The kernels of a recurrent layer between its products: each processes the elements of a step's
+// states (N, H), or of its gates, separately. Only kernel files include this.
 
 #include <cstdint>
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ float at_or_zero(const T* from, int64_t i) {
   return from == nullptr ? 0.0f : to_float(from[i]);
 }
 
-// What comes before the products in v: the biases, or zeros. Elements of (D, T N, S H).
+// Initialises v, before the products, with the biases or zeros. Elements of (D, T N, S H).
 template <typename T>
 struct FillBiases {
   Cell cell;
@@ -50,9 +50,9 @@ template <typename T>
 struct Step {
   Cell cell;
   int64_t hidden, columns;
-  const T *h_before, *c_before;  // (N, H) or null: zeros
+  const T *h_before, *c_before;  // (N, H), or null for zeros
   float* gates;                  // (N, S H)
-  T* cells;                      // (N, H) of LSTM
+  T* cells;                      // (N, H), LSTM only
   T* y;                          // (N, H)
 
   template <typename Count>
@@ -95,7 +95,7 @@ struct StepBackward {
   const float* gates;            // (N, S H)
   const T *cells, *y;            // (N, H)
   const T *d_y, *d_cells;        // (N, H) or null
-  float *d_h, *d_c;              // (N, H): from the step behind; d_c of LSTM
+  float *d_h, *d_c;              // (N, H): from the next step; d_c for LSTM only
   T* d_gates;                    // (N, S H)
 
   template <typename Count>

@@ -1,5 +1,6 @@
-// As on the CPU: by rows, a block of threads for each part of a result, or by columns, a thread; the
-// parts, whose number depends on the shape alone, are then combined in their order.
+// As on the CPU, reductions go by rows, with a block of threads for each part of a result, or by
+// columns, with a thread for each part. The parts, whose number depends on the shape alone, are
+// then combined in order.
 #include "runtime/graph/ops/reduce.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ struct ProductOf {
   static constexpr float kNone = 1;
   static __device__ __forceinline__ float apply(float a, float b) { return a * b; }
 };
-// NaN passes, from either side: the butterfly of a warp gives all lanes the same.
+// Propagates NaN from either side; the butterfly of a warp gives all lanes the same.
 struct MaxOf {
   static constexpr float kNone = -std::numeric_limits<float>::infinity();
   static __device__ __forceinline__ float apply(float a, float b) {
@@ -53,7 +54,8 @@ struct Source {
   }
 };
 
-// Block `number` for part `number` % count of a result; its threads take turns along the row.
+// For results of rows: a block computes one part of one result, its threads alternate along the
+// row.
 template <typename T, typename Operation, typename Y>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(Source<T, Operation> of, float divisor, Y* to) {
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) to[number] = round_to<Y>(sum / divisor);
 }
 
-// The same with a warp, for short rows.
+// The same for short rows: a warp computes one result.
 template <typename T, typename Operation, typename Y>
 __global__ void __launch_bounds__(kThreads)
     short_rows_kernel(Source<T, Operation> of, float divisor, Y* to) {
@@ -81,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) to[number] = round_to<Y>(sum / divisor);
 }
 
-// Results side by side: block_down() is the part.
+// For results of columns: a thread computes part block_down() of one result.
 template <typename T, typename Operation, typename Y>
 __global__ void __launch_bounds__(kThreads)
     columns_kernel(Source<T, Operation> of, float divisor, Y* to) {
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
   to[part * of.loops.kept.count + result] = round_to<Y>(sum / divisor);
 }
 
-// A warp a result: its parts lie `part_stride` apart, those of results `result_stride`.
+// A warp combines the parts of one result. Parts are `part_stride` apart, results `result_stride`.
 template <typename Operation, typename Y>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const float* sums,
                                                            int64_t results,
@@ -175,7 +177,7 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kReduce, "own", run, reduce_workspace}};
+constexpr Implementation kRows[] = {{OpKind::kReduce, "native", run, reduce_workspace}};
 
 }  // namespace
 

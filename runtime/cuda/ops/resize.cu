@@ -23,7 +23,7 @@ struct Forward {
       for (int k = 0; k < 2; ++k) {
         const float weight =
             (i == 0 ? 1 - down.weight : down.weight) * (k == 0 ? 1 - across.weight : across.weight);
-        if (weight == 0) continue;  // what is there may not be finite
+        if (weight == 0) continue;  // the pixel may not be finite
         const int64_t column = k == 0 ? across.first : across.second;
         float values[N];
         load(op.from + (row * op.width + column) * op.channels + channel, values);
@@ -74,9 +74,9 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kResize, .name = "own", .run = run<Forward>, .supports = supports_pixels},
+    {.kind = OpKind::kResize, .name = "native", .run = run<Forward>, .supports = supports_pixels},
     {.kind = OpKind::kResizeBackward,
-     .name = "own",
+     .name = "native",
      .run = run<Backward>,
      .supports = supports_pixels},
 };

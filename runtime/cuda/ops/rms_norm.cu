@@ -10,7 +10,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// A warp a row, or a block for long ones; what is read of a row stays in registers.
+// A warp per row, or a block for long rows; the row stays in registers.
 template <typename T, int N, int Held, int RowThreads>
 __global__ void __launch_bounds__(kBlockThreads<RowThreads>) forward_kernel(RmsNormForward<T> op) {
   constexpr int kRows = kBlockThreads<RowThreads> / RowThreads;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kBlockThreads<RowThreads>) forward_kernel(RmsN
   if (lane == 0) op.rstd[row] = rstd;
 }
 
-// Each block has `block_rows` rows, and keeps their share of d_gamma in registers.
+// Each block handles `block_rows` rows, and keeps their contribution to d_gamma in registers.
 template <typename T, int N, int Held, int Threads>
 __global__ void __launch_bounds__(Threads)
     backward_kernel(RmsNormBackward<T> op, int64_t block_rows) {
@@ -121,8 +121,8 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kRmsNorm, .name = "own", .run = run_forward, .supports = supports_row},
-    {OpKind::kRmsNormBackward, "own", run_backward, rms_norm_backward_workspace, supports_row},
+    {.kind = OpKind::kRmsNorm, .name = "native", .run = run_forward, .supports = supports_row},
+    {OpKind::kRmsNormBackward, "native", run_backward, rms_norm_backward_workspace, supports_row},
 };
 
 }  // namespace

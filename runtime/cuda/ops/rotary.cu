@@ -39,16 +39,16 @@ struct Tables {
   }
 };
 
-// Each thread has N elements of a row that are copied, or N pairs of one head. A row's threads are
-// numbered by the pairs of all rotated heads, then by the ends of these heads, then by the heads
-// that do not turn.
+// Each thread handles N elements of a row that are copied, or N pairs of one head. A row's threads
+// are numbered in this order: the pairs of all rotated heads, the unrotated ends of these heads,
+// and the heads that are not rotated.
 template <typename T>
-struct Turn {
+struct Rotate {
   const T* x;
   T* y;
   const float *cosines, *sines;
   int64_t width, angle_rows;
-  uint32_t pairs, head_size, heads;  // the rotated ones
+  uint32_t pairs, head_size, heads;  // of the rotated heads
   bool interleaved;
 
   template <typename Count>
@@ -56,24 +56,24 @@ struct Turn {
     constexpr int N = Count::value;
     const auto number = static_cast<uint32_t>(column);
     if (number < heads * pairs) {
-      turn<N>(row, number / pairs, number % pairs);
+      rotate<N>(row, number / pairs, number % pairs);
       return;
     }
-    const uint32_t place = row_place(number - heads * pairs);
+    const uint32_t copied = copied_column(number - heads * pairs);
     float values[N];
-    load(x + row * width + place, values);
-    store(values, y + row * width + place);
+    load(x + row * width + copied, values);
+    store(values, y + row * width + copied);
   }
 
-  // Of the copied element of this number.
-  __device__ __forceinline__ uint32_t row_place(uint32_t number) const {
-    const uint32_t end = head_size - 2 * pairs;  // of a head
+  // Column of the copied element with this number.
+  __device__ __forceinline__ uint32_t copied_column(uint32_t number) const {
+    const uint32_t end = head_size - 2 * pairs;  // per head
     if (number >= heads * end) return heads * head_size + number - heads * end;
     return number / end * head_size + 2 * pairs + number % end;
   }
 
   template <int N>
-  __device__ __forceinline__ void turn(int64_t row, uint32_t head, uint32_t pair) const {
+  __device__ __forceinline__ void rotate(int64_t row, uint32_t head, uint32_t pair) const {
     const int64_t begin = row * width + head * head_size;
     const int64_t angle = row % angle_rows * pairs + pair;
     float a[N], b[N], cosine[N], sine[N];
@@ -137,27 +137,27 @@ void run(const OpCall& call) {
     for_each_flat<1>(pairs, false, Frequencies{attributes, op.time, op.frequencies}, stream);
     const Tables tables{op.positions, op.frequencies, op.cosines, op.sines, pairs, op.back};
     for_each_flat<1>(op.angle_rows * pairs, false, tables, stream);
-    const Turn<T> turn{.x = op.x,
-                       .y = op.y,
-                       .cosines = op.cosines,
-                       .sines = op.sines,
-                       .width = op.width,
-                       .angle_rows = op.angle_rows,
-                       .pairs = static_cast<uint32_t>(pairs),
-                       .head_size = static_cast<uint32_t>(attributes.head_size),
-                       .heads = static_cast<uint32_t>(attributes.rotated_heads),
-                       .interleaved = attributes.interleaved};
+    const Rotate<T> rotate{.x = op.x,
+                           .y = op.y,
+                           .cosines = op.cosines,
+                           .sines = op.sines,
+                           .width = op.width,
+                           .angle_rows = op.angle_rows,
+                           .pairs = static_cast<uint32_t>(pairs),
+                           .head_size = static_cast<uint32_t>(attributes.head_size),
+                           .heads = static_cast<uint32_t>(attributes.rotated_heads),
+                           .interleaved = attributes.interleaved};
     const bool vectors =
         is_vectorizable<T>(attributes.head_size, {op.x, op.y}) && pairs % kVectorWidth<T> == 0;
-    // What is copied lies there already where y is x.
+    // If y is x, the copied elements are in place already.
     const int64_t columns = op.x == op.y ? rotated : op.width - rotated;
-    for_each_pixel<kVectorWidth<T>>(op.rows, columns, vectors, turn, stream);
+    for_each_pixel<kVectorWidth<T>>(op.rows, columns, vectors, rotate, stream);
   });
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kRotary, "own", run, rotary_workspace, rotary_supports},
-    {OpKind::kRotaryBackward, "own", run, rotary_workspace, rotary_supports},
+    {OpKind::kRotary, "native", run, rotary_workspace, rotary_supports},
+    {OpKind::kRotaryBackward, "native", run, rotary_workspace, rotary_supports},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A warp a row or, for long ones, a block; a row is read again from the cache.
+// A warp per row or, for long rows, a block; a row is read again from the cache.
 #include "runtime/graph/ops/softmax.h"
 
 #include <limits>
@@ -11,8 +11,8 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kThreads = 128;          // of a block
-constexpr int64_t kWarpVectors = 512;  // of a row that a warp has
+constexpr int kThreads = 128;          // per block
+constexpr int64_t kWarpVectors = 512;  // max vectors of a row that a warp handles
 
 template <typename Operation, int RowThreads>
 __device__ __forceinline__ float row_reduce(float value) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ float row_reduce(float value) {
   return block_reduce<Operation, RowThreads>(value);
 }
 
-// f(column) for each vector of N elements of the row that this thread has.
+// Calls f(column) for each vector of N elements of the row that this thread handles.
 template <int RowThreads, int N, typename F>
 __device__ __forceinline__ void each_vector(int64_t columns, F f) {
   for (int64_t column = static_cast<int64_t>(threadIdx.x % RowThreads) * N; column < columns;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(SoftmaxForward<T> op)
     for (int k = 0; k < N; ++k) largest = Max::apply(values[k], largest);
   });
   largest = row_reduce<Max, RowThreads>(largest);
-  if (op.or_zero && largest == kNone) largest = 0;  // each power is then 0, and not NaN
+  if (op.or_zero && largest == kNone) largest = 0;  // the exponentials are then 0, not NaN
   float sum = 0;
   each_vector<RowThreads, N>(op.columns, [&](int64_t column) {
     float values[N];
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(SoftmaxBackward<T> o
   });
 }
 
-// Starts kernel.operator()<N, RowThreads>() with the op.
+// Launches kernel.operator()<N, RowThreads>() with the op.
 template <typename T, typename Op, typename F>
 void start(const Op& op, bool vectors, Stream stream, F kernel) {
   if (op.rows == 0) return;
@@ -133,8 +133,8 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kSoftmax, "own", run_forward},
-    {OpKind::kSoftmaxBackward, "own", run_backward},
+    {OpKind::kSoftmax, "native", run_forward},
+    {OpKind::kSoftmaxBackward, "native", run_backward},
 };
 
 }  // namespace

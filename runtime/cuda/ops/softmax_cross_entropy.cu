@@ -14,13 +14,13 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kWide = 512;   // threads of a block where a row is long
-constexpr int kNarrow = 32;  // and where it is short
+constexpr int kWide = 512;   // threads per block for long rows
+constexpr int kNarrow = 32;  // and for short rows
 constexpr int64_t kShortRow = 1024;
 
-// Calls f(column, values) for the part of a row that one of Threads threads works on: single
-// elements up to the first multiple of 16 bytes, then vectors, then single elements again, since
-// rows of an odd length begin anywhere.
+// Calls f(column, values) for the part of a row that one of Threads threads handles: single
+// elements up to the first multiple of 16 bytes, then vectors, then single elements again, because
+// rows of an odd length may begin anywhere.
 template <int Threads, typename T, typename F>
 __device__ __forceinline__ void each_in_row(const T* row, int64_t columns, F f) {
   constexpr int N = kVectorWidth<T>;
@@ -43,7 +43,7 @@ __device__ __forceinline__ void each_in_row(const T* row, int64_t columns, F f) 
   if (tail + thread < columns) single(tail + thread);
 }
 
-// Maximum and sum of exponentials of what a thread has seen, kept as it goes.
+// Running maximum and sum of exponentials of the elements that a thread has seen.
 struct RunningSoftmax {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0;              // of exp(x - max)
@@ -54,12 +54,12 @@ struct RunningSoftmax {
   __device__ __forceinline__ void add(int64_t column, const float (&x)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if (x[i] > max) {  // a thread's columns ascend: the first of the largest stays
+      if (x[i] > max) {  // a thread's columns ascend, so the first of equal ones stays
         sum *= expf(max - x[i]);
         max = x[i];
         first_largest = column + i;
       }
-      sum += x[i] == max ? 1 : expf(x[i] - max);  // of -infinity alone the difference is no number
+      sum += x[i] == max ? 1 : expf(x[i] - max);  // -infinity minus itself would be NaN
       plain_sum += x[i];
     }
   }
@@ -72,7 +72,8 @@ struct Min {
   }
 };
 
-// The second target of a row that counts; its own where it has no other.
+// The second target of a counted row, with which mixup mixes its own; its own target if it has no
+// other.
 template <typename T>
 __device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op,
                                                 const LaneContext& lane,
@@ -83,8 +84,8 @@ __device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op
   return other >= 0 ? other : op.targets[row];
 }
 
-// A block works on a row. Backward: the logits may become their gradient. Weighted: classes have weights,
-// and there is one target.
+// A block handles a row. Backward: the logits may be overwritten by their gradient. Weighted:
+// classes have weights, and there is one target.
 template <typename T, int Threads, bool Backward, bool Weighted>
 __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op,
                                                                         const LaneContext* lane,
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   const int64_t candidate = softmax.max == max ? softmax.first_largest : op.classes;
   const int64_t largest = block_reduce<Min, Threads>(candidate);
   const float each = op.label_smoothing / static_cast<float>(op.classes);
-  // Of the target, and of a second one that is not the same.
+  // The target's share, and that of a second target that differs from it.
   const int32_t other = other_target(op, *lane, row);
   const bool mixed = !Weighted && other != target;
   const float weight = Weighted ? op.weights[target] : 1;
@@ -122,25 +123,25 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   const float other_logit = mixed ? to_float(x[other]) : 0;
   float smooth_loss = 0;
   if (each > 0) {
-    float own_sum = Weighted ? 0 : softmax.plain_sum;
+    float thread_sum = Weighted ? 0 : softmax.plain_sum;
     if constexpr (Weighted) {
       each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
         constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
-        for (int i = 0; i < N; ++i) own_sum += op.weights[column + i] * values[i];
+        for (int i = 0; i < N; ++i) thread_sum += op.weights[column + i] * values[i];
       });
     }
-    smooth_loss = each * (weight_sum * log_sum - block_reduce<Sum, Threads>(own_sum));
+    smooth_loss = each * (weight_sum * log_sum - block_reduce<Sum, Threads>(thread_sum));
   }
-  float larger = 0;  // logits than the target's, of equal ones those before it
+  float larger = 0;  // number of logits above the target's, or equal and before it
   if constexpr (!Backward) {
-    const float wanted = to_float(x[target]);
+    const float threshold = to_float(x[target]);
     each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         if (column + i == target) continue;
-        larger += column + i < target ? !(values[i] < wanted) : !(values[i] <= wanted);
+        larger += column + i < target ? !(values[i] < threshold) : !(values[i] <= threshold);
       }
     });
     larger = block_reduce<Sum, Threads>(larger);
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
         loss, largest == target ? 1.0f : 0.0f, !Backward && larger < 5 ? 1.0f : 0.0f, weight};
   }
   if constexpr (Backward) {
-    __syncthreads();  // the targets' logits have been read
+    __syncthreads();  // all threads have read the targets' logits
     const float gradient_scale = lane->gradient_scale;
     each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
     for (int64_t c = op.classes + threadIdx.x; c < op.stride; c += Threads)
       gradient[c] = round_to<T>(0);
     if (mixed) {
-      __syncthreads();  // the loop has left the second target out
+      __syncthreads();  // the loop has left out the second target
       if (threadIdx.x == 0) {
         const float p = expf(other_logit - log_sum);
         gradient[other] = round_to<T>((p - (other_share + each)) * gradient_scale);
@@ -218,11 +219,11 @@ template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<Float16>&,
 
 namespace {
 
-// Weights come to the device as parameters of a kernel, so many at a time: what is recorded holds
-// them then.
+// Class weights are passed to the device as kernel arguments, a chunk at a time, so a recorded
+// graph holds them.
 struct WeightChunk {
-  static constexpr int64_t kMost = 512;
-  float values[kMost];
+  static constexpr int64_t kMax = 512;
+  float values[kMax];
 };
 
 __global__ void copy_weights_kernel(WeightChunk chunk, int64_t count, float* weights) {
@@ -232,8 +233,8 @@ __global__ void copy_weights_kernel(WeightChunk chunk, int64_t count, float* wei
 
 void copy_weights(const float* weights, int64_t classes, float* to, Stream stream) {
   constexpr int kThreads = 128;
-  for (int64_t begin = 0; begin < classes; begin += WeightChunk::kMost) {
-    const int64_t count = std::min(WeightChunk::kMost, classes - begin);
+  for (int64_t begin = 0; begin < classes; begin += WeightChunk::kMax) {
+    const int64_t count = std::min(WeightChunk::kMax, classes - begin);
     WeightChunk chunk = {};
     std::copy_n(weights + begin, count, chunk.values);
     launch({{blocks_for(count, kThreads), 1, 1}, {kThreads, 1, 1}, stream},
@@ -258,7 +259,7 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kSoftmaxCrossEntropy, "own", run, softmax_cross_entropy_workspace},
+    {OpKind::kSoftmaxCrossEntropy, "native", run, softmax_cross_entropy_workspace},
 };
 
 }  // namespace

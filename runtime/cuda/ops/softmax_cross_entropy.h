@@ -1,6 +1,5 @@
 #pragma once
-// What other ops need of the loss on the GPU, whose op is in softmax_cross_entropy.cu too. T is
-// float, BFloat16 or Float16.
+// The parts of the loss that other ops use on the GPU. T is float, BFloat16 or Float16.
 
 #include "runtime/cuda/ops/loss_rows.h"
 #include "runtime/graph/op_call.h"
@@ -8,8 +7,8 @@
 
 namespace lockstep::cuda {
 
-// Queues, on the call's stream, the losses of all rows, to `results` (rows), and where it is wanted
-// their gradient; not the statistics.
+// Queues on the call's stream: the losses of all rows, written to `results` (rows), and, if
+// op.gradient is set, their gradient; not the statistics.
 template <typename T>
 void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<T>& op,
                                 const OpCall& call,

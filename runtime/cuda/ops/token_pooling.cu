@@ -63,8 +63,8 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kTokenPooling, "own", run_forward},
-    {OpKind::kTokenPoolingBackward, "own", run_backward},
+    {OpKind::kTokenPooling, "native", run_forward},
+    {OpKind::kTokenPoolingBackward, "native", run_backward},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The only file that needs CUB, which the host's compiler cannot read: it is not among the kernels
-// that are tested on the host.
+// The only file that uses CUB, which the host's compiler cannot compile, so it is not among the
+// kernels that are tested on the host.
 #include "runtime/cuda/ops/token_sort.h"
 
 #include <bit>
@@ -19,7 +19,7 @@ struct Count {
   }
 };
 
-// What CUB asks for, on the GPU at hand.
+// The temporary storage that CUB needs on the current GPU.
 size_t temporary_bytes(int64_t n) {
   size_t bytes = 0;
   const int32_t* in = nullptr;
@@ -34,7 +34,7 @@ void sort_tokens(const int32_t* ids,
                  int64_t n,
                  int64_t vocabulary,
                  int32_t* sorted_ids,
-                 int32_t* places,
+                 int32_t* positions,
                  std::byte* workspace,
                  Stream stream) {
   auto* const before = reinterpret_cast<int32_t*>(workspace);
@@ -49,7 +49,7 @@ void sort_tokens(const int32_t* ids,
                                                ids,
                                                sorted_ids,
                                                before,
-                                               places,
+                                               positions,
                                                static_cast<int>(n),
                                                0,
                                                bits,

@@ -19,7 +19,7 @@ void run(const OpCall& call) {
   for_each_flat<1>(1, false, Sum{TotalLoss::of(call)}, stream_of(call));
 }
 
-constexpr Implementation kRows[] = {{OpKind::kTotalLoss, "own", run}};
+constexpr Implementation kRows[] = {{OpKind::kTotalLoss, "native", run}};
 
 }  // namespace
 

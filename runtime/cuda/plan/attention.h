@@ -1,5 +1,5 @@
 #pragma once
-// What attention takes, and its workspaces.
+// Which attention ops the GPU supports, and their workspaces.
 
 #include <algorithm>
 #include <string>
@@ -16,34 +16,34 @@ inline AttentionShape attention_shape(const OpCall& op) {
                                          : AttentionBackward<std::byte>::of(op).shape;
 }
 
-inline constexpr int64_t kMostHeadSize = 256;
+inline constexpr int64_t kMaxHeadSize = 256;
 
-inline bool own_attention_supports(const OpCall& op) {
-  constexpr int64_t kMostHeads = int64_t{1} << 30;  // of all samples together, in 32 bits
-  constexpr int64_t kMostTime = int64_t{1} << 30;
+inline bool native_attention_supports(const OpCall& op) {
+  constexpr int64_t kMaxHeads = int64_t{1} << 30;  // over all samples, in 32 bits
+  constexpr int64_t kMaxTime = int64_t{1} << 30;
   const AttentionShape shape = attention_shape(op);
-  return shape.head_size <= kMostHeadSize && shape.batch * shape.heads <= kMostHeads &&
-         shape.time <= kMostTime;
+  return shape.head_size <= kMaxHeadSize && shape.batch * shape.heads <= kMaxHeads &&
+         shape.time <= kMaxTime;
 }
 
-// What of an op in 16 bits is for the own kernels; empty if nothing is. The mask of dropout is to be
-// the same everywhere.
+// Why a 16-bit op needs the native kernels; empty if cuDNN may be tried. Dropout needs them,
+// because its mask must be the same everywhere.
 inline std::string cudnn_attention_limit(const OpCall& op) {
   const AttentionShape shape = attention_shape(op);
   const bool has_documents = op.has_input(op.kind() == OpKind::kAttention ? 1 : 4);
   if (shape.window != 0 || has_documents || op.attributes<AttentionAttributes>().dropout != 0)
     return "a window, documents or dropout";
-  if (shape.batch * shape.heads > kMostBlocksDown)
-    return "more heads in all than a grid has blocks in its second dimension";
+  if (shape.batch * shape.heads > kMaxBlocksDown)
+    return "batch size times heads exceeds a grid's second dimension";
   return cudnn_head_limit(shape);
 }
 
 inline bool cudnn_attention_supports(const OpCall& op) {
   return op.input_dtype(0) != DType::kF32 && cudnn_attention_limit(op).empty() &&
-         own_attention_supports(op);
+         native_attention_supports(op);
 }
 
-// The samples that one call of cuDNN's backward pass takes.
+// The samples that one call of cuDNN's backward pass processes.
 inline AttentionShape cudnn_attention_part(AttentionShape shape) {
   shape.batch = cudnn_backward_batch(shape);
   return shape;
@@ -59,23 +59,24 @@ inline size_t cudnn_attention_backward_workspace(const OpCall& op) {
       {cudnn_attention_part(attention_shape(op)), op.input_dtype(0), /*backward=*/true});
 }
 
-inline size_t own_attention_backward_workspace(const OpCall& op) {
+inline size_t native_attention_backward_workspace(const OpCall& op) {
   const AttentionShape shape = attention_shape(op);
   return static_cast<size_t>(shape.batch * shape.heads * shape.time) * sizeof(float);
 }
 
-// Whichever is chosen.
+// Enough for any implementation that may be chosen.
 inline size_t attention_workspace(const OpCall& op) {
   return cudnn_attention_supports(op) ? cudnn_attention_workspace(op) : 0;
 }
 inline size_t attention_backward_workspace(const OpCall& op) {
-  const size_t own = own_attention_backward_workspace(op);
-  return cudnn_attention_supports(op) ? std::max(own, cudnn_attention_backward_workspace(op)) : own;
+  const size_t native = native_attention_backward_workspace(op);
+  return cudnn_attention_supports(op) ? std::max(native, cudnn_attention_backward_workspace(op))
+                                      : native;
 }
 
 inline bool cached_attention_supports(const OpCall& call) {
   const auto op = CachedAttention<float>::of(call);
-  return op.head_size <= kMostHeadSize && op.batch * op.tokens <= kMostBlocksAcross;
+  return op.head_size <= kMaxHeadSize && op.batch * op.tokens <= kMaxBlocksAcross;
 }
 
 }  // namespace lockstep::cuda

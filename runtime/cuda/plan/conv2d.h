@@ -1,5 +1,5 @@
 #pragma once
-// What convolutions take, transposed ones too, and their workspaces.
+// Which convolutions, also transposed ones, the GPU supports, and their workspaces.
 
 #include <algorithm>
 
@@ -10,12 +10,12 @@
 
 namespace lockstep::cuda {
 
-// ---- The own kernels: conv2d/conv2d.h ----
+// ---- The native kernels: conv2d/conv2d.h ----
 
-inline constexpr int kConv2dTile = 64;   // rows and columns of a block
+inline constexpr int kConv2dTile = 64;   // rows and columns per block
 inline constexpr int kConv2dDepth = 16;  // products that it loads at a time
 
-// Sums of products as a matrix (rows, columns) for each group; they may be cut into slices.
+// Sums of products as a matrix (rows, columns) for each group; the products may be cut into slices.
 struct Conv2dExtents {
   int64_t rows, columns, products, groups;
   int64_t slice_products, slices;
@@ -27,32 +27,32 @@ inline Conv2dExtents unsliced(int64_t rows, int64_t columns, int64_t products, i
 
 // The slices of the gradient of w.
 inline Conv2dExtents weight_extents(const Conv2dShape& s) {
-  constexpr int64_t kMostSlices = 64;
-  constexpr int64_t kSliceBlocks = 512;  // tiles times slices that are worth having
-  constexpr int64_t kFewestProducts = 256;
+  constexpr int64_t kMaxSlices = 64;
+  constexpr int64_t kSliceBlocks = 512;  // tiles times slices that are enough to fill a GPU
+  constexpr int64_t kMinProducts = 256;
   Conv2dExtents e = unsliced(s.group_outputs(), s.patch(), s.out_pixels(), s.groups);
   const int64_t tiles = ((e.rows + kConv2dTile - 1) / kConv2dTile) *
                         ((e.columns + kConv2dTile - 1) / kConv2dTile) * e.groups;
-  const int64_t wanted = std::clamp<int64_t>(kSliceBlocks / tiles, 1, kMostSlices);
-  const int64_t products = std::max(kFewestProducts, (e.products + wanted - 1) / wanted);
+  const int64_t target_slices = std::clamp<int64_t>(kSliceBlocks / tiles, 1, kMaxSlices);
+  const int64_t products = std::max(kMinProducts, (e.products + target_slices - 1) / target_slices);
   e.slice_products = (products + kConv2dDepth - 1) / kConv2dDepth * kConv2dDepth;
   e.slices = (e.products + e.slice_products - 1) / e.slice_products;
   return e;
 }
 
-// Numbers of pixels, of products and of blocks fit in 31 bits.
+// Whether the numbers of pixels, products and blocks fit into 31 bits.
 inline bool conv2d_supports(const Conv2dShape& s) {
-  constexpr int64_t kMost = (int64_t{1} << 31) - kConv2dTile;
+  constexpr int64_t kMax = (int64_t{1} << 31) - kConv2dTile;
   const auto fits = [](int64_t rows, int64_t matrices) {
-    return (rows + kConv2dTile - 1) / kConv2dTile * matrices <= kMostBlocksAcross;
+    return (rows + kConv2dTile - 1) / kConv2dTile * matrices <= kMaxBlocksAcross;
   };
-  return s.pixels() < kMost && s.out_pixels() < kMost && s.outputs * s.patch() < kMost &&
+  return s.pixels() < kMax && s.out_pixels() < kMax && s.outputs * s.patch() < kMax &&
          fits(s.out_pixels(), s.groups) && fits(s.pixels(), s.groups) &&
          fits(s.group_outputs(), weight_extents(s).slices * s.groups) &&
-         s.kernel_h * s.kernel_w * s.group_outputs() < kMost;
+         s.kernel_h * s.kernel_w * s.group_outputs() < kMax;
 }
 
-// Of conv2d_backward_weight().
+// The workspace of conv2d_backward_weight().
 inline size_t conv2d_workspace_bytes(const Conv2dShape& shape) {
   const auto elements = static_cast<size_t>(shape.outputs * shape.patch());
   return static_cast<size_t>(weight_extents(shape).slices) * elements * sizeof(float);
@@ -71,15 +71,15 @@ inline Conv2dShape conv2d_shape(const OpCall& op) {
 
 inline bool conv2d_supports_op(const OpCall& op) { return conv2d_supports(conv2d_shape(op)); }
 
-// What is planned for cuDNN is the same with TF32.
+// The planned workspace of cuDNN does not depend on TF32.
 template <Conv2dPass kPass>
 size_t cudnn_conv2d_workspace(const OpCall& op) {
   return cudnn_conv2d_workspace_bytes({conv2d_shape(op), op.input_dtype(0), false, kPass});
 }
 
-// ---- The gradient of the weights of conv2d, and behind it that of the bias ----
+// ---- The gradient of the weights of conv2d, then that of the bias ----
 
-// Before the gradient of w as cuDNN stores it in the images' type.
+// Offset of the gradient of w in the images' type, as cuDNN stores it.
 inline size_t narrow_gradient_offset(const OpCall& op) {
   return aligned_bytes(cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>(op));
 }
@@ -88,7 +88,7 @@ inline size_t conv2d_widened_workspace(const OpCall& op) {
   return narrow_gradient_offset(op) +
          static_cast<size_t>(shape.outputs * shape.patch()) * size_of(op.input_dtype(0));
 }
-inline size_t own_conv2d_weight_workspace(const OpCall& op) {
+inline size_t native_conv2d_weight_workspace(const OpCall& op) {
   return conv2d_workspace_bytes(conv2d_shape(op));
 }
 inline size_t conv2d_bias_workspace(const OpCall& op) {
@@ -96,16 +96,16 @@ inline size_t conv2d_bias_workspace(const OpCall& op) {
   return op.has_output(2) ? column_sum_workspace_bytes(shape.out_pixels(), shape.outputs) : 0;
 }
 
-// Whichever halves are chosen.
+// Enough for any halves that may be chosen.
 inline size_t conv2d_backward_workspace(const OpCall& op) {
   const size_t widened = conv2d_shape(op).is_linear() ? 0 : conv2d_widened_workspace(op);
   return std::max({cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>(op),
                    widened,
-                   own_conv2d_weight_workspace(op),
+                   native_conv2d_weight_workspace(op),
                    conv2d_bias_workspace(op)});
 }
 
-// ---- The gradient of the weights of conv_transpose2d, and behind it that of the bias ----
+// ---- The gradient of the weights of conv_transpose2d, then that of the bias ----
 
 inline size_t conv_transpose2d_bias_workspace(const OpCall& op) {
   const Conv2dShape shape = conv2d_shape(op);
@@ -114,7 +114,7 @@ inline size_t conv_transpose2d_bias_workspace(const OpCall& op) {
 inline size_t conv_transpose2d_backward_workspace(const OpCall& op) {
   return std::max({cudnn_conv2d_workspace<Conv2dPass::kForward>(op),
                    cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>(op),
-                   own_conv2d_weight_workspace(op),
+                   native_conv2d_weight_workspace(op),
                    conv_transpose2d_bias_workspace(op)});
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What ops on single elements and rows take, and their workspaces.
+// Which ops on single elements and rows the GPU supports, and their workspaces.
 
 #include <algorithm>
 
@@ -19,15 +19,15 @@ namespace lockstep::cuda {
 // The sorted ids are cut into tiles.
 inline constexpr int64_t kTokenTile = 32;
 
-// Where the parts of the workspace of the backward pass lie: sorted ids, places, and what the sort
-// needs, or the sums that begin when it is over.
+// The parts of the workspace of the backward pass: sorted ids, their positions, and the temporary
+// storage of the sort, which the partial sums reuse when it is done.
 struct EmbeddingWorkspace {
   explicit EmbeddingWorkspace(const EmbeddingSizes& sizes)
       : count(sizes.batch * sizes.time),
-        places(aligned_bytes(static_cast<size_t>(count) * sizeof(int32_t))),
-        rest(2 * places) {}
+        positions(aligned_bytes(static_cast<size_t>(count) * sizeof(int32_t))),
+        rest(2 * positions) {}
   int64_t count;
-  size_t places, rest;  // bytes before them
+  size_t positions, rest;  // offsets in bytes
 };
 
 inline size_t embedding_backward_workspace(const OpCall& call) {
@@ -40,8 +40,8 @@ inline size_t embedding_backward_workspace(const OpCall& call) {
 
 // ---- Gathers ----
 
-// Bytes of each of three arrays of the backward pass: indices within the extent, sorted, their
-// places. Behind them lies the sort's.
+// The workspace of the backward pass has three arrays (indices clamped to the extent, sorted
+// indices, their positions) and the workspace of the sort. This is the size of one array.
 inline size_t gather_array_bytes(int64_t count) {
   return aligned_bytes(static_cast<size_t>(count) * sizeof(int32_t));
 }
@@ -58,19 +58,19 @@ inline size_t gather_elements_backward_workspace(const OpCall& call) {
 
 // ---- Sums ----
 
-// The terms of each sum of a rearrangement's gradient are cut into parts: each part is summed for
-// itself, then the parts one after the other.
+// The terms of each sum of a rearrangement's gradient are cut into parts. Each part is summed
+// separately, then the parts are added in order.
 struct SumParts {
   int64_t count, length;
 
   static SumParts of(int64_t terms, int64_t outputs) {
-    constexpr int64_t kLeastTerms = 64;    // of a part
-    constexpr int64_t kWanted = 1 << 17;   // threads that make a GPU busy
-    constexpr int64_t kMostParts = 16384;  // below what a grid has in its second dimension
-    const int64_t most = outputs == 0 ? 1 : (kWanted + outputs - 1) / outputs;
-    int64_t parts = (terms + kLeastTerms - 1) / kLeastTerms;
-    if (parts > most) parts = most;
-    if (parts > kMostParts) parts = kMostParts;
+    constexpr int64_t kMinTerms = 64;     // min terms per part
+    constexpr int64_t kWanted = 1 << 17;  // threads that keep a GPU busy
+    constexpr int64_t kMaxParts = 16384;  // below the limit of a grid's second dimension
+    const int64_t max_parts = outputs == 0 ? 1 : (kWanted + outputs - 1) / outputs;
+    int64_t parts = (terms + kMinTerms - 1) / kMinTerms;
+    if (parts > max_parts) parts = max_parts;
+    if (parts > kMaxParts) parts = kMaxParts;
     if (parts <= 1) return {1, terms};
     const int64_t length = (terms + parts - 1) / parts;
     return {(terms + length - 1) / length, length};
@@ -83,17 +83,18 @@ inline size_t rearrange_backward_workspace(const OpCall& call) {
   return parts.count <= 1 ? 0 : static_cast<size_t>(parts.count * outputs) * sizeof(float);
 }
 
-// Parts of what is reduced to one result.
+// The parts of the elements that are reduced to one result.
 struct ReduceParts {
-  int64_t each;  // elements
+  int64_t each;  // elements per part
   int64_t count;
 
   static ReduceParts of(const ReduceLoops& loops) {
-    // Enough threads or blocks to fill a GPU, where there are few results.
-    const int64_t least = loops.by_rows() ? 4096 : 32;
-    const int64_t wanted = loops.by_rows() ? 2048 : 262144;
-    const int64_t most = std::max<int64_t>(1, wanted / std::max<int64_t>(1, loops.kept.count));
-    const int64_t each = std::max(least, (loops.reduced.count + most - 1) / most);
+    // Enough threads or blocks to fill a GPU even if there are few results.
+    const int64_t min_each = loops.by_rows() ? 4096 : 32;
+    const int64_t target_parts = loops.by_rows() ? 2048 : 262144;
+    const int64_t max_parts =
+        std::max<int64_t>(1, target_parts / std::max<int64_t>(1, loops.kept.count));
+    const int64_t each = std::max(min_each, (loops.reduced.count + max_parts - 1) / max_parts);
     return {each, std::max<int64_t>(1, (loops.reduced.count + each - 1) / each)};
   }
 };
@@ -115,12 +116,12 @@ inline bool rotary_supports(const OpCall& call) {
 
 // ---- Images ----
 
-inline constexpr int64_t kMostImageChannels = 64;
+inline constexpr int64_t kMaxImageChannels = 64;
 
 inline bool image_normalize_supports(const OpCall& call) {
-  constexpr int64_t kMostNumbered = (int64_t{1} << 31) - 1;  // elements, in 32 bits
+  constexpr int64_t kMaxNumbered = (int64_t{1} << 31) - 1;  // elements, in 32 bits
   const auto op = ImageNormalize<float>::of(call);
-  return op.channels <= kMostImageChannels && op.images * op.pixels * op.channels <= kMostNumbered;
+  return op.channels <= kMaxImageChannels && op.images * op.pixels * op.channels <= kMaxNumbered;
 }
 
 }  // namespace lockstep::cuda

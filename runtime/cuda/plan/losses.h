@@ -10,13 +10,13 @@
 
 namespace lockstep::cuda {
 
-// The loss of a row and the share of its predictions that were right, or kNotCounted where the row
-// does not count.
+// The loss of a row and the share of its predictions that were correct, or kNotCounted if the row
+// is not counted.
 struct RowLoss {
   float loss;
   float correct;
-  float top5 = 0;    // 1 where the target is among the five largest logits; in evaluation
-  float weight = 1;  // what the row counts as
+  float top5 = 0;    // 1 if the target is among the five largest logits; only in evaluation
+  float weight = 1;  // of the row in the sums
 };
 inline constexpr float kNotCounted = -1;
 
@@ -34,8 +34,8 @@ inline size_t softmax_cross_entropy_workspace(const OpCall& call) {
   return loss_workspace_bytes(op.rows) + classes * sizeof(float);
 }
 
-// Of linear_cross_entropy: the logits of a chunk, the losses of all rows, and what the sums of the
-// bias' gradient need.
+// The workspace of linear_cross_entropy: the logits of a chunk, the losses of all rows, and the
+// workspace of the bias' gradient.
 struct LinearCrossEntropyWorkspace {
   size_t logits, losses, sums;  // bytes
 

@@ -1,5 +1,5 @@
 #pragma once
-// What norms take, and their workspaces.
+// Which norms the GPU supports, and their workspaces.
 
 #include <algorithm>
 
@@ -26,18 +26,19 @@ inline size_t rms_norm_backward_workspace(const OpCall& call) {
 
 // ---- Heads ----
 
-inline constexpr int64_t kMostNormedHeadSize = 256;  // what a warp holds, element by element
+// Max elements of a head: a warp keeps it in registers, even if it is read element by element.
+inline constexpr int64_t kMaxNormedHeadSize = 256;
 
 inline bool qk_norm_supports(const OpCall& op) {
-  constexpr int64_t kMostHeads = int64_t{1} << 31;
+  constexpr int64_t kMaxHeads = int64_t{1} << 31;
   const int64_t size = op.input_shape(op.kind() == OpKind::kQkNorm ? 1 : 2).elements();
-  return size <= kMostNormedHeadSize && op.input_shape(0).elements() / size < kMostHeads;
+  return size <= kMaxNormedHeadSize && op.input_shape(0).elements() / size < kMaxHeads;
 }
 
-// Heads of a warp of the backward pass.
+// Heads per warp in the backward pass.
 inline int64_t heads_per_warp(int64_t heads) {
-  constexpr int64_t kMostWarps = 4096;
-  return (heads + kMostWarps - 1) / kMostWarps;
+  constexpr int64_t kMaxWarps = 4096;
+  return (heads + kMaxWarps - 1) / kMaxWarps;
 }
 inline int64_t warps_of(int64_t heads) { return blocks_for(heads, heads_per_warp(heads)); }
 
@@ -50,16 +51,16 @@ inline size_t qk_norm_backward_workspace(const OpCall& call) {
 // ---- Batches ----
 
 inline RowTiles batch_norm_tiles(int64_t rows, int64_t channels, int n) {
-  constexpr int64_t kSummedRows = 8;  // of a thread, at least
-  constexpr int64_t kMostBlocks = 1024;
-  return row_tiles(rows, channels, n, kSummedRows, kMostBlocks);
+  constexpr int64_t kSummedRows = 8;  // min rows per thread
+  constexpr int64_t kMaxBlocks = 1024;
+  return row_tiles(rows, channels, n, kSummedRows, kMaxBlocks);
 }
 
-// Of two sums over rows for each channel.
+// The workspace for two sums over rows for each channel.
 inline size_t batch_norm_workspace(const OpCall& call) {
   const Shape& x = call.input_shape(0);  // or d_y
   const int64_t blocks =
-      most_row_blocks([&](int n) { return batch_norm_tiles(x.rows(), x.columns(), n); });
+      max_row_blocks([&](int n) { return batch_norm_tiles(x.rows(), x.columns(), n); });
   return static_cast<size_t>(2 * blocks * x.columns()) * sizeof(float);
 }
 
@@ -71,19 +72,19 @@ inline size_t batch_norm_input_gradient_workspace(const OpCall& call) {
 // ---- Groups ----
 
 inline RowTiles group_norm_tiles(const GroupNormShape& s, int n) {
-  constexpr int64_t kMostBlocks = 256;  // of a sample, about
-  return row_tiles(s.pixels, s.channels, n, 4, kMostBlocks);
+  constexpr int64_t kMaxBlocks = 256;  // per sample, approximately
+  return row_tiles(s.pixels, s.channels, n, 4, kMaxBlocks);
 }
 
 // The tiles of all samples are numbered in a grid's first dimension.
 inline bool group_norm_supports(const OpCall& op) {
   const auto s = GroupNormShape::of(op.input_shape(0), op.attributes<GroupNormAttributes>().groups);
-  return s.samples * most_row_blocks([&](int n) { return group_norm_tiles(s, n); }) <=
-         kMostBlocksAcross;
+  return s.samples * max_row_blocks([&](int n) { return group_norm_tiles(s, n); }) <=
+         kMaxBlocksAcross;
 }
 
 inline size_t group_norm_tile_sums(const GroupNormShape& s) {
-  const int64_t blocks = most_row_blocks([&](int n) { return group_norm_tiles(s, n); });
+  const int64_t blocks = max_row_blocks([&](int n) { return group_norm_tiles(s, n); });
   return static_cast<size_t>(s.samples * blocks * 2 * s.channels);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The workspaces of what multiplies matrices.
+// The workspaces of ops that multiply matrices.
 
 #include "runtime/cuda/plan/column_sum.h"
 #include "runtime/graph/ops/batched_matmul.h"
@@ -9,7 +9,7 @@
 
 namespace lockstep::cuda {
 
-// Of the gradient of the bias.
+// The workspace of the gradient of the bias.
 inline size_t linear_backward_workspace(const OpCall& op) {
   const LinearShape shape = LinearBackward<std::byte>::of(op).shape;
   return op.has_output(2) ? column_sum_workspace_bytes(shape.rows, shape.outputs) : 0;
@@ -23,7 +23,8 @@ inline size_t lora_workspace(const OpCall& call) {
   return static_cast<size_t>(sizes.rows * sizes.inner) * size_of(call.input_dtype(0));
 }
 
-// If terms are added to results of 16 bits, which would round each time: to floats first.
+// Whether several terms are added to 16-bit results. Each addition would round, so they are added
+// in floats first.
 inline bool adds_in_floats(const OpCall& call) {
   return BatchedMatmul<std::byte>::of(call).sizes.sums.count() > 1 &&
          call.output_dtype(0) != DType::kF32;
@@ -33,8 +34,8 @@ inline size_t batched_matmul_workspace(const OpCall& call) {
                               : 0;
 }
 
-// Of the backward pass of recurrent layers: d_gates (D, T, N, S H) of what is stored; d_h, d_c
-// (N, H) and sums of columns (S H), floats; and what those sums work in.
+// The workspace of the backward pass of recurrent layers: d_gates (D, T, N, S H) in the stored
+// type; d_h, d_c (N, H) and sums of columns (S H) in float; and the workspace of those sums.
 struct RecurrentWorkspace {
   int64_t states;              // floats of d_h, and of d_c
   size_t gates, floats, sums;  // bytes

@@ -1,6 +1,7 @@
 #pragma once
-// How kernels share out rows, channels and pixels over the blocks of a grid. The shape alone
-// decides, so the order of sums does not depend on the GPU, and workspaces are known without one.
+// How kernels divide rows, channels and pixels into the blocks of a grid. The division depends on
+// the shape alone, so the order of sums does not depend on the GPU, and workspaces are known
+// without one.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,18 +14,18 @@ namespace lockstep::cuda {
 
 inline constexpr int kWarp = 32;
 
-// What a grid has in its first dimension, and in its second and third.
-inline constexpr int64_t kMostBlocksAcross = (int64_t{1} << 31) - 1;
-inline constexpr int64_t kMostBlocksDown = 65535;
+// Limits of a grid: in its first dimension, and in its second and third.
+inline constexpr int64_t kMaxBlocksAcross = (int64_t{1} << 31) - 1;
+inline constexpr int64_t kMaxBlocksDown = 65535;
 
-// Blocks that cover n with `each` apiece, in a grid's first dimension.
+// Blocks that cover n with `each` per block, in a grid's first dimension.
 inline unsigned blocks_for(int64_t n, int64_t each) {
   const int64_t blocks = (n + each - 1) / each;
-  LOCKSTEP_REQUIRE(blocks <= kMostBlocksAcross);
+  LOCKSTEP_REQUIRE(blocks <= kMaxBlocksAcross);
   return static_cast<unsigned>(blocks);
 }
 
-// Where parts of a workspace begin.
+// The parts of a workspace begin at such multiples.
 inline size_t aligned_bytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // ---- Matrices of rows by channels ----
@@ -32,49 +33,54 @@ inline size_t aligned_bytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
 inline constexpr int kTileThreads = 256;
 
 struct RowTiles {
-  int width;           // threads side by side: a power of two up to a warp
-  int64_t block_rows;  // of a block
+  int width;           // threads along the channels: a power of two up to a warp
+  int64_t block_rows;  // rows per block
   unsigned row_blocks, channel_tiles;
 };
 
-// Vectors of n channels; a block has at least `fewest` rows for each of its threads, and there are
-// at most about `most_blocks` blocks.
-inline RowTiles row_tiles(
-    int64_t rows, int64_t channels, int n, int64_t fewest, int64_t most_blocks = int64_t{1} << 30) {
+// The division for vectors of n channels. A block has at least `min_rows` rows for each of its
+// threads, and there are at most about `max_blocks` blocks.
+inline RowTiles row_tiles(int64_t rows,
+                          int64_t channels,
+                          int n,
+                          int64_t min_rows,
+                          int64_t max_blocks = int64_t{1} << 30) {
   const int64_t vectors = (channels + n - 1) / n;
   RowTiles tiles{};
   tiles.width = 1;
   while (tiles.width < kWarp && tiles.width < vectors) tiles.width *= 2;
   tiles.channel_tiles = blocks_for(vectors, tiles.width);
-  const int64_t most = std::max<int64_t>(1, most_blocks / tiles.channel_tiles);
-  tiles.block_rows = std::max(fewest * (kTileThreads / tiles.width), (rows + most - 1) / most);
+  const int64_t row_limit = std::max<int64_t>(1, max_blocks / tiles.channel_tiles);
+  tiles.block_rows =
+      std::max(min_rows * (kTileThreads / tiles.width), (rows + row_limit - 1) / row_limit);
   tiles.row_blocks = blocks_for(rows, tiles.block_rows);
   return tiles;
 }
 
-// The most blocks of rows that tiles(n) has, for vectors of any width n.
+// The largest number of blocks of rows of tiles(n), over all vector widths n.
 template <typename Tiles>
-int64_t most_row_blocks(Tiles tiles) {
-  int64_t most = 0;
-  for (const int n : {1, 4, 8}) most = std::max<int64_t>(most, tiles(n).row_blocks);
-  return most;
+int64_t max_row_blocks(Tiles tiles) {
+  int64_t blocks = 0;
+  for (const int n : {1, 4, 8}) blocks = std::max<int64_t>(blocks, tiles(n).row_blocks);
+  return blocks;
 }
 
 // ---- Rows that are held in registers: row_parts.h ----
 
-// Columns that a row may have when it is whole vectors of 16 bytes; without that kMostOddColumns.
-inline constexpr int64_t kMostRowColumns = 8192;
-inline constexpr int64_t kMostOddColumns = 2048;
+// Max columns of a row: kMaxRowColumns if it consists of full vectors of 16 bytes, otherwise
+// kMaxOddColumns.
+inline constexpr int64_t kMaxRowColumns = 8192;
+inline constexpr int64_t kMaxOddColumns = 2048;
 
-// Whether the rows of the op's first input are such.
+// Whether the rows of the op's first input are within these limits.
 inline bool supports_row(const OpCall& op) {
   const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(0)));
   const int64_t columns = op.input_shape(0).columns();
-  return columns <= (columns % vector == 0 ? kMostRowColumns : kMostOddColumns);
+  return columns <= (columns % vector == 0 ? kMaxRowColumns : kMaxOddColumns);
 }
 
-// A backward pass gives each block of threads a block of rows and keeps its share of the sums over
-// rows in registers.
+// In a backward pass, each block of threads handles a block of rows and keeps its contribution to
+// the sums over rows in registers.
 inline int64_t rows_per_block(int64_t rows) {
   constexpr int64_t kRowBlocks = 1024;
   return (rows + kRowBlocks - 1) / kRowBlocks;
@@ -83,11 +89,11 @@ inline size_t row_blocks_of(int64_t rows) { return blocks_for(rows, rows_per_blo
 
 // ---- Pixels of images: pixel_kernel.h ----
 
-inline constexpr int64_t kMostPixels = int64_t{1} << 31;
+inline constexpr int64_t kMaxPixels = int64_t{1} << 31;
 
 // Whether the pixels of the op's first input and output can be numbered in 32 bits.
 inline bool supports_pixels(const OpCall& op) {
-  return op.input_shape(0).rows() < kMostPixels && op.output_shape(0).rows() < kMostPixels;
+  return op.input_shape(0).rows() < kMaxPixels && op.output_shape(0).rows() < kMaxPixels;
 }
 
 }  // namespace lockstep::cuda

@@ -7,13 +7,13 @@
 
 namespace lockstep::cuda {
 
-// What is set aside for CUB, whose own answer depends on the GPU: a second copy of keys and values
-// and some thousand counters a tile, with room to spare.
+// What is reserved for CUB, whose actual need depends on the GPU: a second copy of keys and values
+// and some thousand counters per tile, with a margin.
 inline size_t radix_sort_bytes(int64_t n) {
   return static_cast<size_t>(n) * 16 + (size_t{1} << 20);
 }
 
-// For n ids; they begin with n numbers.
+// The workspace for n ids; it begins with n integers.
 inline size_t sort_tokens_workspace_bytes(int64_t n) {
   return aligned_bytes(static_cast<size_t>(n) * sizeof(int32_t)) + radix_sort_bytes(n);
 }

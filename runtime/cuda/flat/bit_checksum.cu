@@ -1,4 +1,4 @@
-#include "runtime/cuda/flat/bit_sum.h"
+#include "runtime/cuda/flat/bit_checksum.h"
 
 #include "runtime/cuda/kernel_tools.h"
 
@@ -6,11 +6,11 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kBlockElements = 16 * kThreads;  // that a block should at least have
+constexpr int64_t kBlockElements = 16 * kThreads;  // min elements per block
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    bit_sum_kernel(const T* x, int64_t n, uint32_t* partials) {
+    bit_checksum_kernel(const T* x, int64_t n, uint32_t* partials) {
   uint32_t mine = 0;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += stride)
@@ -32,9 +32,9 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 void add_bits(const T* x, int64_t n, uint32_t* workspace, uint32_t* sum, Stream stream) {
   if (n == 0) return;
-  const unsigned wanted = blocks_for(n, kBlockElements);
-  const unsigned blocks = wanted < kBitSumBlocks ? wanted : kBitSumBlocks;
-  launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream}, bit_sum_kernel<T>, x, n, workspace);
+  const unsigned needed = blocks_for(n, kBlockElements);
+  const unsigned blocks = needed < kBitChecksumBlocks ? needed : kBitChecksumBlocks;
+  launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream}, bit_checksum_kernel<T>, x, n, workspace);
   launch({{1, 1, 1}, {kThreads, 1, 1}, stream},
          add_partials_kernel,
          workspace,
