@@ -14,18 +14,18 @@ namespace lockstep {
 
 // What a run asks of its device.
 struct BackendRequest {
-  bool tf32 = false;                 // products of floats may round to TF32, where there is such
-  DType compute = DType::kF32;       // of products
-  bool record_repeated_work = true;  // false: queue it anew each time, for debugging
+  bool tf32 = false;            // products of floats may round to TF32, on devices that have it
+  DType compute = DType::kF32;  // type of the products
+  bool record_repeated_work = true;  // false: queue the work again each time, for debugging
 };
 
-// How ranks whose work is queued on a device wait for it, and so for each other.
+// How ranks whose work is queued on a device wait for it, and thus for each other.
 struct ConnectRequest {
-  // For what is queued to be done: the first time, and later, where it may also take three times as
-  // long as it ever did.
+  // Timeouts for queued work: for the first, and for all later work. Later work may also take up to
+  // three times as long as the longest so far.
   double first_timeout_s = std::numeric_limits<double>::infinity();
   double timeout_s = std::numeric_limits<double>::infinity();
-  // Called every few milliseconds while the host waits; throws where the run cannot go on.
+  // Called every few milliseconds while the host waits; throws if the run cannot continue.
   std::function<void()> while_waiting = [] {};
 };
 
@@ -35,22 +35,22 @@ class Device {
   virtual const OpSet& ops() const = 0;
   // "cpu" or "NVIDIA H200 (GPU 3, 0000:1b:00.0)".
   virtual std::string description() const = 0;
-  // What decides the bits of its results beside this build: "NVIDIA H200 of 132 SMs, driver
-  // for CUDA 13.0, runtime 13.0, cuBLASLt 130002, cuDNN 91002". Empty where nothing does.
+  // What determines the bits of the results besides this build: "NVIDIA H200 of 132 SMs, driver for
+  // CUDA 13.0, runtime 13.0, cuBLASLt 130002, cuDNN 91002". Empty if nothing does.
   virtual std::string bits() const { return ""; }
-  // Bytes of the device's own memory that a run can have now; 0 without memory of its own.
+  // Free bytes of the device's own memory; 0 if it has no memory of its own.
   virtual size_t free_bytes() const = 0;
-  // Takes the device. Throws MemoryError, Error.
+  // Claims the device. Throws MemoryError, Error.
   virtual std::unique_ptr<Backend> make_backend(const BackendRequest& request) = 0;
-  // The communicator of slices in the memory of `backend`, one of this device: `control` itself, or
-  // one that this object owns and that must not outlive the backend. The ranks lie as `topology`
-  // says, and those that exchange with each other are connected. All ranks together. Throws
-  // CommError, AgreedError, Error.
+  // Returns the communicator for slices in the memory of `backend`, which must be of this device:
+  // `control` itself, or one that this object owns and that must not outlive the backend.
+  // `topology` is the arrangement of the ranks; those that exchange with each other get connected.
+  // Collective: all ranks call it together. Throws CommError, AgreedError, Error.
   virtual Communicator& connect(Communicator& control,
                                 Backend& backend,
                                 const Topology& topology,
                                 const ConnectRequest& request) = 0;
-  // Lets go of the communicator; before the backend goes.
+  // Destroys the communicator. Call it before the backend is destroyed.
   virtual void disconnect() {}
 };
 

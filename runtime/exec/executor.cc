@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Runs an op, which its errors name; of a device that works from a queue they may be of one before
-// it.
+// Runs an op and adds its name to errors. On a device that works from a queue, the error may come
+// from an earlier op.
 void run_named(const Implementation& implementation, const Op& op, const OpCall& call) {
   try {
     implementation.run(call);
@@ -28,23 +28,24 @@ Executor::Executor(const Graph& graph,
                    const ParameterLayout& layout,
                    Backend& backend,
                    ExecutorMemory memory,
-                   int lanes_together)
+                   int interleaved_lanes)
     : graph_(graph),
       plan_(plan),
       backend_(backend),
       gather_(memory.gather),
       parameters_(memory.parameters),
       arena_(memory.arena),
-      tensors_(static_cast<size_t>(lanes_together), Tensors(graph.tensors.size(), nullptr)) {
+      tensors_(static_cast<size_t>(interleaved_lanes), Tensors(graph.tensors.size(), nullptr)) {
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     implementations_.push_back(
         &backend.ops().choose(graph, graph.ops[i], backend.launch_context()));
     if (graph.ops[i].kind == OpKind::kGatherLanes) gathers_.push_back(i);
   }
-  for (size_t place = 0; place < tensors_.size(); ++place) {
+  for (size_t lane_index = 0; lane_index < tensors_.size(); ++lane_index) {
     for (size_t id = 0; id < graph.tensors.size(); ++id) {
       if (plan.tensor_offsets[id] != kNotInArena)
-        tensors_[place][id] = memory.arena + place * plan.arena_bytes + plan.tensor_offsets[id];
+        tensors_[lane_index][id] =
+            memory.arena + lane_index * plan.arena_bytes + plan.tensor_offsets[id];
     }
   }
   LOCKSTEP_CHECK(plan.states.empty() || memory.states != nullptr);
@@ -72,11 +73,11 @@ void Executor::fill_constants(std::byte* memory) {
   LOCKSTEP_CHECK(plan_.constants.empty() || memory != nullptr);
   for (const PlacedTensor& placed : plan_.constants) {
     const std::vector<std::byte>& bytes = *graph_[placed.tensor].constant;
-    std::byte* const place = memory + placed.offset;
-    HostCopyOf<std::byte> copy(backend_, place, static_cast<int64_t>(bytes.size()));
+    std::byte* const address = memory + placed.offset;
+    HostCopyOf<std::byte> copy(backend_, address, static_cast<int64_t>(bytes.size()));
     std::copy(bytes.begin(), bytes.end(), copy.data());
     copy.write();
-    for (Tensors& tensors : tensors_) tensors[static_cast<size_t>(placed.tensor)] = place;
+    for (Tensors& tensors : tensors_) tensors[static_cast<size_t>(placed.tensor)] = address;
   }
 }
 
@@ -84,7 +85,7 @@ void Executor::bind(Tensors& tensors,
                     const std::byte* input,
                     const std::byte* target,
                     float* gradients) {
-  // Inputs are only read; the table is one of mutable pointers because most tensors are not.
+  // Inputs are only read. The table has mutable pointers because most tensors are written.
   tensors[static_cast<size_t>(graph_.inputs[0])] = const_cast<std::byte*>(input);
   if (graph_.inputs.size() > 1)
     tensors[static_cast<size_t>(graph_.inputs[1])] = const_cast<std::byte*>(target);
@@ -98,13 +99,13 @@ void Executor::begin_run() {
 
 void Executor::await_parameters(size_t op, Tensors& tensors) {
   if (plan_.gathers.empty()) return;
-  gather_->need(plan_.gathered_before_op[op]);
+  gather_->wait_for(plan_.gathered_before_op[op]);
   if (!plan_.gathers_each_run) return;
   for (const PlacedParameter& placed : plan_.placed_before_op[op])
     tensors[static_cast<size_t>(graph_.parameters[placed.parameter])] = parameters_ + placed.offset;
 }
 
-// Runs an op and tells who listens.
+// Runs an op and reports it to the observer, if there is one.
 template <typename F>
 void Executor::observed(size_t op, F run) const {
   if (observer_ == nullptr) return run();
@@ -113,16 +114,16 @@ void Executor::observed(size_t op, F run) const {
   observer_->ran(op, start_ms, now_ms());
 }
 
-// Ops [begin, end) of the lane at `place`.
+// Runs ops [begin, end) of the lane with this index among those that run together.
 void Executor::run_ops(
-    size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer) {
+    size_t begin, size_t end, size_t lane_index, const LaneContext& lane, Reducer* reducer) {
   backend_.begin_lane(lane);
   void* const device = backend_.launch_context();
-  std::byte* const arena = arena_ + place * plan_.arena_bytes;
+  std::byte* const arena = arena_ + lane_index * plan_.arena_bytes;
   FlightRecorder& recorder = FlightRecorder::here();
   for (size_t i = begin; i < end; ++i) {
     recorder.beat();
-    if (gather_ != nullptr) await_parameters(i, tensors_[place]);
+    if (gather_ != nullptr) await_parameters(i, tensors_[lane_index]);
     if (reducer != nullptr && !plan_.buckets_begun_by_op.empty()) {
       for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);
     }
@@ -131,12 +132,12 @@ void Executor::run_ops(
                 graph_.ops[i],
                 OpCall(graph_,
                        graph_.ops[i],
-                       tensors_[place].data(),
+                       tensors_[lane_index].data(),
                        arena + plan_.workspace_offsets[i],
                        lane,
                        device));
     });
-    if (observer_ != nullptr) observer_->wrote(graph_, i, lane, tensors_[place]);
+    if (observer_ != nullptr) observer_->wrote(graph_, i, lane, tensors_[lane_index]);
     if (reducer == nullptr) continue;
     for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
     reducer->progress();
@@ -166,40 +167,40 @@ void Executor::run_together(std::span<const LaneRun> lanes, Reducer& reducer) {
   LOCKSTEP_CHECK(lanes.size() == tensors_.size() && (lanes.size() == 1 || !plan_.gathers_each_run));
   begin_run();
   const auto each_lane = [&](auto body) {
-    for (size_t place = 0; place < lanes.size(); ++place) {
-      reducer.select_lane(static_cast<int>(place));
-      body(place, lanes[place]);
+    for (size_t lane_index = 0; lane_index < lanes.size(); ++lane_index) {
+      reducer.select_lane(static_cast<int>(lane_index));
+      body(lane_index, lanes[lane_index]);
     }
   };
-  each_lane([&](size_t place, const LaneRun& lane) {
-    bind(tensors_[place], lane.input, lane.target, reducer.lane_gradients());
+  each_lane([&](size_t lane_index, const LaneRun& lane) {
+    bind(tensors_[lane_index], lane.input, lane.target, reducer.lane_gradients());
   });
   size_t begin = 0;
   for (size_t part = 0; part <= gathers_.size(); ++part) {
     const size_t end = part < gathers_.size() ? gathers_[part] : graph_.ops.size();
-    each_lane([&](size_t place, const LaneRun& lane) {
-      run_ops(begin, end, place, *lane.lane, &reducer);
+    each_lane([&](size_t lane_index, const LaneRun& lane) {
+      run_ops(begin, end, lane_index, *lane.lane, &reducer);
     });
     if (part < gathers_.size()) observed(end, [&] { gather_lanes(graph_.ops[end], reducer); });
     begin = end + 1;
   }
   const auto id = static_cast<size_t>(graph_.result);
-  each_lane([&](size_t place, const LaneRun& lane) {
-    backend_.copy(tensors_[place][id], lane.result, graph_.tensors[id].bytes());
+  each_lane([&](size_t lane_index, const LaneRun& lane) {
+    backend_.copy(tensors_[lane_index][id], lane.result, graph_.tensors[id].bytes());
   });
 }
 
-// The first lane's output collects what all have; the others get copies.
+// Collects every lane's input in the first lane's output, then copies it to the others.
 void Executor::gather_lanes(const Op& op, Reducer& reducer) {
   const auto in = static_cast<size_t>(op.inputs[0]), out = static_cast<size_t>(op.outputs[0]);
   const size_t bytes = graph_.tensors[in].bytes();
   std::byte* const all = tensors_[0][out];
   const auto first = static_cast<size_t>(reducer.lanes().first);
-  for (size_t place = 0; place < tensors_.size(); ++place)
-    backend_.copy(tensors_[place][in], all + (first + place) * bytes, bytes);
+  for (size_t lane_index = 0; lane_index < tensors_.size(); ++lane_index)
+    backend_.copy(tensors_[lane_index][in], all + (first + lane_index) * bytes, bytes);
   reducer.gather_lanes(all, bytes);
-  for (size_t place = 1; place < tensors_.size(); ++place)
-    backend_.copy(all, tensors_[place][out], graph_.tensors[out].bytes());
+  for (size_t lane_index = 1; lane_index < tensors_.size(); ++lane_index)
+    backend_.copy(all, tensors_[lane_index][out], graph_.tensors[out].bytes());
 }
 
 }  // namespace lockstep

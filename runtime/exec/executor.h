@@ -1,6 +1,6 @@
 #pragma once
-// Runs a planned graph on a backend, lane by lane, or all lanes of a rank together where they need
-// each other (Graph::crosses_lanes()).
+// Runs a planned graph on a backend, lane by lane, or all lanes of a rank together if they depend
+// on each other (Graph::crosses_lanes()).
 
 #include <span>
 #include <vector>
@@ -15,13 +15,13 @@ namespace lockstep {
 
 // The memory that an executor works in; borrowed.
 struct ExecutorMemory {
-  std::byte* arena = nullptr;  // ProgramPlan::arena_bytes, for each lane that runs together
-  // Of the graph's compute type: flat, ParameterLayout::elements, or where the program gathers
-  // them.
+  std::byte* arena = nullptr;  // ProgramPlan::arena_bytes for each lane that runs together
+  // In the graph's compute type: the flat buffer of ParameterLayout::elements, or the memory that
+  // the program gathers into.
   std::byte* parameters = nullptr;
-  BucketAllGather* gather = nullptr;  // the all-gather that fills it; null: they are there
-  std::byte* states = nullptr;        // ProgramPlan::state_bytes, of graphs that have states
-  std::byte* constants = nullptr;     // of all programs of a plan, which executors fill
+  BucketAllGather* gather = nullptr;  // fills `parameters`; null: they are there already
+  std::byte* states = nullptr;        // ProgramPlan::state_bytes, if the graph has states
+  std::byte* constants = nullptr;     // of all programs of a plan; executors fill it
 };
 
 class Executor {
@@ -33,15 +33,15 @@ class Executor {
            const ParameterLayout& layout,
            Backend& backend,
            ExecutorMemory memory,
-           int lanes_together = 1);
+           int interleaved_lanes = 1);
 
-  // Forward and, in a training graph, backward of one lane. Gradients are written (not added) to
-  // the buffer `gradients`, each parameter's at its gradient_offset; `reducer`, if given, gets
-  // each bucket as soon as its gradients are complete. The graph's result, statistics (4) f64 or
-  // an inference output, goes to `result`, and where it is given the graph's prediction to
-  // `prediction`. `lane` and `result` lie in a host_array(), input and
-  // target in memory of the backend. Each op waits for the gather of the parameters that it reads,
-  // which begins here where the program gathers each time. Allocates nothing.
+  // Runs forward and, in a training graph, backward for one lane. Gradients are written (not added)
+  // to the buffer `gradients`, each parameter's at its gradient_offset. `reducer`, if given, gets
+  // each bucket as soon as its gradients are complete.
+  // The graph's result, statistics (4) f64 or an inference output, is copied to `result`, and the
+  // graph's prediction to `prediction` unless it is null. `lane` and `result` lie in a
+  // host_array(), input and target in memory of the backend. Each op waits for the gathers of the
+  // parameters that it reads; they start here if the program gathers each time. Allocates nothing.
   void run(const LaneContext& lane,
            const std::byte* input,
            const std::byte* target,
@@ -50,8 +50,8 @@ class Executor {
            std::byte* result,
            std::byte* prediction = nullptr);
 
-  // The same for all lanes of a rank, each up to an op that gathers from the lanes before any goes
-  // on. `lanes` as many as the executor was made for.
+  // The same for all lanes of a rank. Every lane runs up to an op that gathers from the lanes
+  // before any lane continues. There must be as many `lanes` as the executor was made for.
   struct LaneRun {
     const LaneContext* lane;
     const std::byte* input;
@@ -60,13 +60,14 @@ class Executor {
   };
   void run_together(std::span<const LaneRun> lanes, Reducer& reducer);
 
-  // Reports each op to it, borrowed, from now on; null: to none.
+  // Reports each op to the borrowed observer from now on; null: to none.
   void observe(OpObserver* observer) { observer_ = observer; }
 
  private:
   using Tensors = std::vector<std::byte*>;  // by TensorId
   void bind(Tensors& tensors, const std::byte* input, const std::byte* target, float* gradients);
-  void run_ops(size_t begin, size_t end, size_t place, const LaneContext& lane, Reducer* reducer);
+  void run_ops(
+      size_t begin, size_t end, size_t lane_index, const LaneContext& lane, Reducer* reducer);
   template <typename F>
   void observed(size_t op, F run) const;
   void fill_constants(std::byte* memory);
@@ -82,8 +83,8 @@ class Executor {
   std::byte* arena_;
   OpObserver* observer_ = nullptr;
   std::vector<const Implementation*> implementations_;  // by op
-  std::vector<Tensors> tensors_;                        // of each lane that runs together, or one
-  std::vector<size_t> gathers_;                         // ops that gather from the lanes
+  std::vector<Tensors> tensors_;  // one for each lane that runs at the same time
+  std::vector<size_t> gathers_;   // indices of the ops that gather from the lanes
   std::vector<std::pair<TensorId, int64_t>>
       gradients_;  // parameter gradients and their offsets in a gradient buffer
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers that a device writes and the host reads.
+// Arrays that the device writes and the host reads, or the other way round.
 
 #include <vector>
 
@@ -7,11 +7,12 @@
 
 namespace lockstep {
 
-// Numbers of the backend as the host sees them: the same memory where it can, else a copy.
+// Host access to numbers in the backend's memory: the memory itself if the host can reach it,
+// otherwise a copy.
 template <typename T>
 class HostCopyOf {
  public:
-  // `device`: n numbers of the backend's memory, borrowed.
+  // `device`: n numbers in the backend's memory, borrowed.
   HostCopyOf(Backend& backend, T* device, int64_t n)
       : backend_(backend),
         device_(device),
@@ -19,13 +20,13 @@ class HostCopyOf {
         copy_(backend.ops().separate_memory ? static_cast<size_t>(n) : 0) {}
 
   T* data() { return copy_.empty() ? device_ : copy_.data(); }
-  // Copies what the device has, once everything queued is done.
+  // Waits for everything queued and copies the numbers from the device.
   T* read() {
     if (!copy_.empty()) backend_.copy(bytes(device_), bytes(copy_.data()), size());
     backend_.synchronize();
     return data();
   }
-  // Gives the device what the host has written.
+  // Copies what the host has written to the device.
   void write() {
     if (copy_.empty()) return;
     backend_.copy(bytes(copy_.data()), bytes(device_), size());

@@ -1,5 +1,5 @@
 #pragma once
-// The listener to each op that runs: the timeline, and the search for numbers that are not finite.
+// An observer of the ops that run: the timeline, and the search for numbers that are not finite.
 
 #include <cstddef>
 #include <span>
@@ -9,15 +9,16 @@
 
 namespace lockstep {
 
-// What an executor tells of the ops that it runs while somebody listens.
+// What an executor reports about its ops while it is observed.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
-  // Op number `op` of the graph was run for one lane, between these readings of now_ms() by the
-  // host: on a device that works from a queue, only queued.
+  // Op number `op` of the graph ran for one lane between these two readings of now_ms() on the
+  // host. On a device that works from a queue, it was only queued.
   virtual void ran(size_t /*op*/, double /*start_ms*/, double /*end_ms*/) {}
-  // Right after that, of an op of one lane: where the tensors of its graph lie for it, by number;
-  // those of the op's inputs and outputs are as it has left them, once the device is done.
+  // Called right after ran() for an op of a single lane. `tensors`: the addresses of the graph's
+  // tensors for this lane, by number. The op's inputs and outputs hold what the op left there, once
+  // the device is done.
   virtual void wrote(const Graph& /*graph*/,
                      size_t /*op*/,
                      const LaneContext& /*lane*/,

@@ -25,12 +25,12 @@ TensorId over_prediction(const Graph& graph) {
 }
 
 size_t largest_workspace(const Graph& graph, const OpSet& ops) {
-  size_t most = 0;
-  for (const Op& op : graph.ops) most = std::max(most, ops.op_workspace_bytes(graph, op));
-  return most;
+  size_t max_bytes = 0;
+  for (const Op& op : graph.ops) max_bytes = std::max(max_bytes, ops.op_workspace_bytes(graph, op));
+  return max_bytes;
 }
 
-// Calls f(element at) for the type that `dtype` stores.
+// Calls f with the C++ type of `dtype` as its template argument.
 template <typename F>
 void with_type(DType dtype, F f) {
   switch (dtype) {
@@ -61,7 +61,7 @@ T narrow(double value) {
   }
 }
 
-// Calls f(index of the element, place in memory) for every element.
+// Calls f(index of the element, offset of the element in memory) for every element.
 template <typename F>
 void each_element(const Tensor& tensor, F f) {
   const int64_t columns = tensor.shape.columns(), stride = tensor.row_stride();
@@ -102,7 +102,7 @@ OpRunner::OpRunner(const Graph& graph, Backend& backend)
     if (graph.tensors[id].role != Role::kConstant) continue;
     std::ranges::copy(*graph.tensors[id].constant, staging_.data());
     backend.copy(staging_.data(), tensors_[id], graph.tensors[id].bytes());
-    backend.synchronize();  // the staging is used again
+    backend.synchronize();  // the staging is reused
   }
 }
 
@@ -121,7 +121,7 @@ std::vector<double> OpRunner::read(TensorId id) {
 void OpRunner::write(TensorId id, std::span<const double> elements) {
   const Tensor& tensor = graph_[id];
   LOCKSTEP_CHECK(elements.size() == static_cast<size_t>(tensor.shape.elements()));
-  backend_.synchronize();  // the staging may still be read
+  backend_.synchronize();  // the staging may still be in use
   std::fill_n(staging_.data(), tensor.bytes(), std::byte{0});
   with_type(tensor.dtype, [&]<typename T>() {
     auto* to = reinterpret_cast<T*>(staging_.data());
@@ -132,12 +132,12 @@ void OpRunner::write(TensorId id, std::span<const double> elements) {
 }
 
 void OpRunner::begin(const LaneContext& lane) {
-  backend_.synchronize();  // the one before may still be read
+  backend_.synchronize();  // the previous lane may still be read
   lane_.front() = lane;
   backend_.begin_lane(lane_.front());
 }
 
-// As if all lanes had found the same.
+// Fills the output as if all lanes had the same input.
 void OpRunner::gather_lanes(const Op& op) {
   const auto in = static_cast<size_t>(op.inputs[0]), out = static_cast<size_t>(op.outputs[0]);
   const size_t bytes = graph_.tensors[in].bytes(), all = graph_.tensors[out].bytes();

@@ -1,6 +1,6 @@
 #pragma once
-// Runs the ops of a graph one at a time, every tensor in memory of its own: to compare what two
-// backends make of an op, and to time it.
+// Runs the ops of a graph one at a time, with every tensor in memory of its own, to compare two
+// backends on an op or to time it.
 
 #include <cstdint>
 #include <span>
@@ -13,18 +13,19 @@ namespace lockstep {
 
 class OpRunner {
  public:
-  // Device memory that a runner of this graph takes.
+  // Device memory that a runner of this graph needs.
   static size_t device_bytes(const Graph& graph, const OpSet& ops);
 
-  // Allocates all tensors, as zeros, from memory that the backend has reserved. Both are borrowed.
+  // Allocates all tensors, zeroed, from memory that the backend has reserved. Both arguments are
+  // borrowed.
   OpRunner(const Graph& graph, Backend& backend);
 
-  // The lane that the ops are given from here on.
+  // Sets the lane for the ops that follow.
   void begin(const LaneContext& lane);
 
-  // The elements of a tensor in row-major order, without padding; waits for queued work.
+  // Returns the elements of a tensor in row-major order, without padding. Waits for queued work.
   std::vector<double> read(TensorId tensor);
-  // Gives the tensor these elements, rounded to its type.
+  // Sets the elements of a tensor, rounded to its type.
   void write(TensorId tensor, std::span<const double> elements);
   // Queues one op.
   void run(size_t op);
@@ -38,7 +39,7 @@ class OpRunner {
   std::byte* workspace_ = nullptr;
   std::vector<const Implementation*> implementations_;
   std::span<LaneContext> lane_;
-  std::span<std::byte> staging_;  // the largest tensor, on the host
+  std::span<std::byte> staging_;  // on the host, as large as the largest tensor
 };
 
 }  // namespace lockstep

@@ -8,10 +8,11 @@
 namespace lockstep {
 namespace {
 
-// What is no backend's.
+// Ops that belong to no backend.
 constexpr Implementation kOfTheExecutor[] = {{OpKind::kGatherLanes, "executor", nullptr}};
 
-// Calls f(implementation) for each one of the kind, in order, until it says true; whether it did.
+// Calls f(implementation) for each one of the kind, in order, until f returns true. Returns whether
+// it did.
 template <typename F>
 bool any_of_kind(const OpSet& ops, OpKind kind, F f) {
   const auto any = [&](Implementations rows) {

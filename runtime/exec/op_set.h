@@ -14,39 +14,39 @@ namespace lockstep {
 struct Implementation {
   OpKind kind;
   const char* name;                 // "simd", "cudnn"
-  void (*run)(const OpCall& call);  // null: the executor itself does it
-  // Bytes that it works in.
+  void (*run)(const OpCall& call);  // null: the executor itself runs the op
+  // Workspace bytes.
   size_t (*workspace_bytes)(const OpCall& op) = [](const OpCall&) { return size_t{0}; };
-  // Whether it takes such shapes, types and attributes.
+  // Whether it supports the op's shapes, types and attributes.
   bool (*supports)(const OpCall& op) = [](const OpCall&) { return true; };
-  // Whether the device at hand has what it needs (a library, an engine of that library); null: any
-  // device has. Asked when an executor is made, in the order of the table; an implementation that
-  // is passed over may say in the log why it is.
+  // Whether this machine's device has what it needs (a library, an engine of that library); null:
+  // any device has. Called when an executor is made, in the order of the table. An implementation
+  // that is skipped may log the reason.
   bool (*available)(const OpCall& op) = nullptr;
 };
 
-// Those of one op of ops.def, of all of its kinds. Of each kind the fastest stands first, and one
-// that is available anywhere last.
+// The implementations of one op of ops.def, for all of its kinds. Within a kind, the fastest is
+// first, and one that is available anywhere is last.
 using Implementations = std::span<const Implementation>;
 
 struct OpSet {
   const char* device;  // "cpu", "cuda"
   std::span<const Implementations> implementations;
-  bool separate_memory;       // the host cannot reach what Backend::allocate() gives
-  size_t workspace_bytes;     // device memory that the backend uses beside the plan's other rows
-  int logits_alignment;       // bytes: see GraphOptions
-  int most_tree_ranks;        // whose sums can be added in the tree's order at once
-  size_t most_update_groups;  // of constants, in a Backend::flat_update()
-  // What Backend::newton_schulz() works in.
+  bool separate_memory;      // the host cannot reach the memory of Backend::allocate()
+  size_t workspace_bytes;    // device memory that the backend uses in addition to the plan's rows
+  int logits_alignment;      // bytes: see GraphOptions
+  int max_tree_ranks;        // max number of ranks whose sums one call adds in tree order
+  size_t max_update_groups;  // of constants in a Backend::flat_update()
+  // Workspace bytes of Backend::newton_schulz().
   size_t (*newton_schulz_bytes)(int64_t rows, int64_t columns);
 
-  // Whether there is an implementation of the kind, of the op.
+  // Whether the kind, or this op, has an implementation.
   bool has(OpKind kind) const;
   bool supports(const Graph& graph, const Op& op) const;
-  // What is planned for the op: enough for each implementation that may be chosen.
+  // The workspace to plan for the op: enough for each implementation that may be chosen.
   size_t op_workspace_bytes(const Graph& graph, const Op& op) const;
   // The first implementation that supports the op and is available in `context`, the backend's
-  // launch_context(). That there is none is a broken invariant, as it is for op_workspace_bytes().
+  // launch_context(). An op without any is a broken invariant, as it is for op_workspace_bytes().
   const Implementation& choose(const Graph& graph, const Op& op, void* context) const;
 };
 

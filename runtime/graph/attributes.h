@@ -1,5 +1,5 @@
 #pragma once
-// What an op is told beside its tensors.
+// The attributes of an op: what it needs to know besides its tensors.
 
 #include <memory>
 #include <type_traits>
@@ -8,18 +8,18 @@
 
 namespace lockstep {
 
-// A value of any type that never changes, shared by its copies: one struct of plain data an op,
-// which stands in the op's header. Each backward op carries the attributes of its forward op,
-// unless it has its own.
+// An immutable value of any type, shared by its copies: one struct of plain data per op, defined in
+// the op's header. A backward op carries the attributes of its forward op, unless it defines its
+// own.
 class Attributes {
  public:
   Attributes() = default;  // none
   template <typename T>
   requires(!std::is_same_v<T, Attributes>)
-      Attributes(T value)  // NOLINT: a value of attributes is meant wherever Attributes are
+      Attributes(T value)  // NOLINT: implicit, so that a struct can be passed as Attributes
       : value_(std::make_shared<const T>(std::move(value))), type_(&typeid(T)) {}
 
-  // The value; that it is of another type is a broken invariant.
+  // The value; asking for another type is a broken invariant.
   template <typename T>
   const T& as() const {
     return *static_cast<const T*>(get(typeid(T)));

@@ -1,3 +1,25 @@
+// Reverse-mode differentiation of a static graph.
+//
+// The forward ops are visited from last to first. When an op is visited, all ops that read its
+// outputs have been visited, so all contributions to the gradients of its outputs are known: they
+// are summed, and the op's backward rule (schema.h) appends ops that compute the gradients of its
+// inputs. These become contributions to the gradients of the tensors that are its inputs.
+//
+// - The roots are the losses. A loss computes the gradient of its prediction in its forward op, so
+//   it has no backward op. With total_loss, each of these gradients is multiplied by the loss's
+//   weight.
+// - Activations: contributions are tensors, added by explicit `add` ops in the order in which they
+//   were made. Parameters: the first backward op overwrites the gradient and later ones add to it
+//   (parameter_gradient() returns which), so no `add` is needed.
+// - An op is skipped if no gradient reaches it. Ops with running statistics are visited anyway,
+//   because their statistics follow the batch and not the chain rule.
+// - A gradient is dropped if its tensor does not depend on a trained parameter (find_trainable), so
+//   nothing is computed below the lowest trained layer.
+// - In a recomputed block, the rule sees a copy of the op that reads recomputed tensors
+//   (recompute.h).
+//
+// Invariant: ops are appended in a fixed order, so gradients are summed in the same order in every
+// run.
 #include "runtime/graph/autodiff.h"
 
 #include <algorithm>
@@ -12,7 +34,7 @@
 namespace lockstep {
 namespace {
 
-// Running statistics follow what the forward pass shows, and nothing reaches them by the chain rule.
+// Running statistics follow the values of the forward pass; the chain rule does not apply to them.
 bool learns(const Tensor& parameter) {
   return !parameter.frozen && parameter.running_momentum == 0;
 }
@@ -36,7 +58,7 @@ bool has_running_statistics(const Graph& graph, const Op& op) {
   });
 }
 
-// The gradient that a loss leaves of its prediction, times its weight.
+// The gradient of a loss's prediction, multiplied by the loss's weight.
 TensorId weighted(GradientBuilder& builder, const LossRoot& root) {
   const Op& loss = builder.graph().ops[root.op];
   const TensorId gradient = loss.outputs[1];
@@ -94,7 +116,7 @@ void GradientBuilder::add_loss_gradients(Op& loss) {
   loss.outputs.push_back(new_gradient(loss.inputs[0]));
   for (size_t k = 1; k < loss.inputs.size(); ++k) {
     if (graph_[loss.inputs[k]].role == Role::kParameter)
-      loss.outputs.push_back(parameter_gradient(loss.inputs[k]).first);  // none where it is frozen
+      loss.outputs.push_back(parameter_gradient(loss.inputs[k]).first);  // none if it is frozen
   }
 }
 
@@ -107,7 +129,7 @@ void differentiate(Graph& graph) {
   // makes them.
   std::vector<std::vector<TensorId>> contributions(graph.tensors.size());
   std::vector<bool> is_root(graph.ops.size(), false);
-  is_root.back() = true;  // or total_loss, which has no gradient of its own
+  is_root.back() = true;  // or total_loss, which has no gradient itself
   for (const LossRoot& root : loss_roots(graph)) {
     is_root[root.op] = true;
     builder.add_loss_gradients(graph.ops[root.op]);
@@ -130,8 +152,8 @@ void differentiate(Graph& graph) {
   Recomputation recomputation(builder);
   for (size_t i = graph.forward_ops; i-- > 0;) {
     if (is_root[i]) continue;
-    const Op op = graph.ops[i];  // a copy: appending moves the vector
-    const Op& again = recomputation.enter(i, op);
+    const Op op = graph.ops[i];  // a copy: appending reallocates the vector
+    const Op& rule_op = recomputation.enter(i, op);
     std::vector<TensorId> d_outputs;
     bool any = false;
     for (TensorId id : op.outputs) {
@@ -141,7 +163,7 @@ void differentiate(Graph& graph) {
     if (!any && !has_running_statistics(graph, op)) continue;
     const auto rule = schema_of(op.kind).backward;
     LOCKSTEP_CHECK(rule != nullptr, "no backward rule for {} ", name_of(op.kind));
-    const std::vector<TensorId> d_inputs = rule(builder, again, d_outputs);
+    const std::vector<TensorId> d_inputs = rule(builder, rule_op, d_outputs);
     LOCKSTEP_CHECK(d_inputs.size() == op.inputs.size());
     for (size_t k = 0; k < d_inputs.size(); ++k) {
       if (d_inputs[k] != kNoTensor && builder.needs_gradient(op.inputs[k]))

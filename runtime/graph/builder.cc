@@ -49,7 +49,7 @@ TensorId GraphBuilder::state(const std::string& name, Shape shape) {
 
 namespace {
 
-// As they lie in memory, each a T.
+// The elements as stored in memory, each as a T.
 template <typename T, typename From>
 std::shared_ptr<const std::vector<std::byte>> bytes_of(const std::vector<From>& elements) {
   std::vector<T> stored;

@@ -10,22 +10,22 @@
 namespace lockstep {
 namespace {
 
-// The variance that the step to a time adds (Ho et al. 2020).
+// The variance added by the step to a time (Ho et al. 2020).
 double linear_beta(int64_t time) {
   constexpr double kFirst = 1e-4, kLast = 0.02;
   return kFirst + (kLast - kFirst) * static_cast<double>(time) / (kDiffusionTimes - 1);
 }
 
-// The same where a^2 is a squared cosine, which begins a little before 0; no step takes all that is
-// left of the image (Nichol and Dhariwal 2021).
+// The same if a^2 is a squared cosine with a small offset. No step removes all of the image (Nichol
+// and Dhariwal 2021).
 double cosine_beta(int64_t time) {
-  constexpr double kOffset = 0.008, kMost = 0.999;
+  constexpr double kOffset = 0.008, kMax = 0.999;
   const auto power = [](int64_t at) {
     const double t = static_cast<double>(at) / kDiffusionTimes;
     const double cosine = std::cos((t + kOffset) / (1 + kOffset) * std::numbers::pi / 2);
     return cosine * cosine;
   };
-  return std::min(1 - power(time + 1) / power(time), kMost);
+  return std::min(1 - power(time + 1) / power(time), kMax);
 }
 
 }  // namespace

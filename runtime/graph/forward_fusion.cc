@@ -36,7 +36,7 @@ class ForwardFusion {
     drop_dropped();
   }
 
-  // Where each tensor is made, and the ops that read it.
+  // Finds the op that makes each tensor, and the ops that read it.
   void index() {
     makers_.assign(graph_.tensors.size(), kNone);
     readers_.assign(graph_.tensors.size(), {});
@@ -60,7 +60,7 @@ class ForwardFusion {
     return id == graph_.result || graph_[id].role != Role::kActivation;
   }
 
-  // The tensor of which this one has the columns from `first` on; kNoTensor where it has none.
+  // The tensor whose columns from `first` on this tensor holds; kNoTensor if there is none.
   TensorId source_of_columns(TensorId id, int64_t first, int64_t rows, int64_t columns) const {
     while (const Op* reshape = maker(id, OpKind::kReshape)) id = reshape->inputs[0];
     const Op* cut = maker(id, OpKind::kRearrange);
@@ -93,7 +93,7 @@ class ForwardFusion {
     op = {OpKind::kReshape, op.name, {source}, op.outputs, {}};
   }
 
-  // A linear layer reads rows, whatever extents stand before them.
+  // A linear layer reads rows, whatever the leading extents are.
   void read_rows(size_t number) {
     Op& op = graph_.ops[number];
     if (op.kind != OpKind::kLinear) return;
@@ -103,7 +103,7 @@ class ForwardFusion {
       op.inputs[0] = reshape->inputs[0];
   }
 
-  // A reshape of reshapes is one of what they began with, or that itself.
+  // Replaces a chain of reshapes by one reshape of the original tensor, or by that tensor itself.
   void shorten(size_t number) {
     Op& op = graph_.ops[number];
     if (op.kind != OpKind::kReshape) return;
@@ -120,7 +120,7 @@ class ForwardFusion {
     if (op.kind != OpKind::kActivation || is_kept(op.outputs[0])) return;
     const Activation activation = op.as<ActivationAttributes>().activation;
     const TensorId x = op.inputs[0], y = op.outputs[0];
-    TensorId made = x;  // by the layer, of which x may be a reshape
+    TensorId made = x;  // the layer's output; x may be a reshape of it
     if (readers(made).size() != 1 || is_kept(made)) return;
     while (const Op* reshape = maker(made, OpKind::kReshape)) {
       made = reshape->inputs[0];
@@ -177,7 +177,7 @@ class ForwardFusion {
   }
 
   Graph& graph_;
-  std::vector<size_t> makers_;                // by tensor: an op, or kNone
+  std::vector<size_t> makers_;                // by tensor: index of an op, or kNone
   std::vector<std::vector<size_t>> readers_;  // by tensor, in order
   std::vector<bool> dropped_;                 // by op
 };

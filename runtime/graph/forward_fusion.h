@@ -1,19 +1,19 @@
 #pragma once
-// Forward ops that a network whose layers come one by one has apart, and that families of models have
-// as one.
+// Fuses forward ops. Networks that are described layer by layer have separate ops for what built-in
+// model families compute with one.
 
 #include "runtime/graph/graph.h"
 
 namespace lockstep {
 
-// Before a training graph is differentiated:
-// - an activation that alone reads what a linear layer or a convolution gives becomes part of it;
-// - a sum that a norm reads before anything else is computed by it, as x + delta;
-// - columns of a tensor that are cut apart and put together again as they were are that tensor;
-// - reshapes one after the other are one, or none where the extents come back, or where a linear layer
+// To be called before a training graph is differentiated. The graph computes the same result:
+// - an activation that is the only reader of a linear layer's or convolution's output becomes part
+//   of it;
+// - a sum whose first reader is a norm is computed by the norm, as x + delta;
+// - columns that are split from a tensor and concatenated again in order are that tensor;
+// - consecutive reshapes become one, or none if they restore the extents, or if a linear layer
 //   reads the same rows;
-// - ops that nothing reads are left out (unread_ops.h).
-// The graph computes the same.
+// - ops that nothing reads are dropped (unread_ops.h).
 void fuse_forward(Graph& graph);
 
 }  // namespace lockstep

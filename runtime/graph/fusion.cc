@@ -21,7 +21,7 @@ std::vector<int> count_readers(const Graph& graph) {
 
 constexpr size_t kNone = ~size_t{0};
 
-// One op of a conv2d and the batch_norm that reads it.
+// Makes one op of a conv2d and the batch_norm that reads it.
 Op conv2d_batch_norm(const Op& conv, const Op& norm) {
   std::vector<TensorId> inputs = conv.inputs;                                     // x, weight, bias
   inputs.insert(inputs.end(), norm.inputs.begin() + 2, norm.inputs.begin() + 6);  // of the norm
@@ -42,7 +42,8 @@ void drop_ops(Graph& graph, const std::vector<bool>& dropped) {
 
 void fuse_activation_backward(Graph& graph) {
   const std::vector<int> readers = count_readers(graph);
-  std::vector<size_t> maker(graph.tensors.size(), kNone);  // the linear_backward of each d_x
+  // by tensor: the linear_backward that makes it as d_x
+  std::vector<size_t> maker(graph.tensors.size(), kNone);
   std::vector<bool> fused(graph.ops.size(), false);
   for (size_t i = graph.forward_ops; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
@@ -65,7 +66,8 @@ void fuse_activation_backward(Graph& graph) {
 void fuse_batch_norms(Graph& graph, const Supports& supports) {
   if (graph.purpose == Purpose::kTraining) return;
   const std::vector<int> readers = count_readers(graph);
-  std::vector<size_t> maker(graph.tensors.size(), kNone);  // the conv2d of each output
+  // by tensor: the conv2d whose output it is
+  std::vector<size_t> maker(graph.tensors.size(), kNone);
   std::vector<bool> fused(graph.ops.size(), false);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     Op& op = graph.ops[i];

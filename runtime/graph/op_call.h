@@ -1,5 +1,5 @@
 #pragma once
-// What an implementation sees of an op. Light: files of kernels read it.
+// An op as its implementations see it. Lightweight, because all kernel files include it.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,17 +17,17 @@ namespace lockstep {
 struct Graph;
 struct Op;
 
-// What statistics and gradients of parameters are stored in where tensors store T: floats, and
-// doubles in the references of the tests.
+// The type of statistics and gradients of parameters if tensors store T: float, or double in the
+// tests' references.
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 class OpCall {
  public:
-  // An op that is planned, or asked about on `device`: all pointers are null.
+  // An op that is being planned, or checked for support on `device`: all pointers are null.
   OpCall(const Graph& graph, const Op& op, void* device = nullptr)
       : graph_(graph), op_(op), device_(device) {}
-  // An op that runs. tensors: by id; all is borrowed.
+  // An op that runs. tensors: by TensorId; everything is borrowed.
   OpCall(const Graph& graph,
          const Op& op,
          std::byte* const* tensors,
@@ -42,34 +42,35 @@ class OpCall {
         device_(device) {}
 
   OpKind kind() const;
-  // Input or output by its place in the op; null where it is absent.
+  // Input or output by its index in the op; null if it is absent.
   template <typename T>
-  const T* input(size_t place) const {
-    return reinterpret_cast<const T*>(pointer(input_id(place)));
+  const T* input(size_t index) const {
+    return reinterpret_cast<const T*>(pointer(input_id(index)));
   }
   template <typename T>
-  T* output(size_t place) const {
-    return reinterpret_cast<T*>(pointer(output_id(place)));
+  T* output(size_t index) const {
+    return reinterpret_cast<T*>(pointer(output_id(index)));
   }
-  bool has_input(size_t place) const { return input_id(place) != kNoTensor; }
-  bool has_output(size_t place) const { return output_id(place) != kNoTensor; }
-  const Shape& input_shape(size_t place) const;
-  const Shape& output_shape(size_t place) const;
-  DType input_dtype(size_t place) const;
-  DType output_dtype(size_t place) const;
+  bool has_input(size_t index) const { return input_id(index) != kNoTensor; }
+  bool has_output(size_t index) const { return output_id(index) != kNoTensor; }
+  const Shape& input_shape(size_t index) const;
+  const Shape& output_shape(size_t index) const;
+  DType input_dtype(size_t index) const;
+  DType output_dtype(size_t index) const;
   // Elements from row to row.
-  int64_t input_stride(size_t place) const;
-  int64_t output_stride(size_t place) const;
+  int64_t input_stride(size_t index) const;
+  int64_t output_stride(size_t index) const;
   template <typename T>
   const T& attributes() const {
     return all_attributes().as<T>();
   }
-  // As long as workspace_bytes() asked for, 64-byte aligned; null for none.
+  // The workspace, with the size that workspace_bytes() returned, aligned to 64 bytes; null if that
+  // is 0.
   template <typename T = std::byte>
   T* workspace() const {
     return reinterpret_cast<T*>(workspace_);
   }
-  // Of an op that runs.
+  // Only for an op that runs.
   const LaneContext& lane() const { return *lane_; }
   // The backend's launch_context().
   template <typename T>
@@ -81,8 +82,8 @@ class OpCall {
   bool bf16x3() const;
 
  private:
-  TensorId input_id(size_t place) const;
-  TensorId output_id(size_t place) const;
+  TensorId input_id(size_t index) const;
+  TensorId output_id(size_t index) const;
   const Attributes& all_attributes() const;
   std::byte* pointer(TensorId id) const {
     return id == kNoTensor || tensors_ == nullptr ? nullptr : tensors_[id];

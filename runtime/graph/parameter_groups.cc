@@ -16,20 +16,20 @@ namespace lockstep {
 namespace {
 
 struct Fans {
-  int64_t inputs, outputs;  // inputs of an output, and outputs of an input
+  int64_t inputs, outputs;  // fan-in and fan-out
 };
 
-// Those of a recurrent layer lie side by side for its directions.
+// Biases of a recurrent layer are stacked by direction.
 bool is_recurrent_bias(const Graph& graph, TensorId id) {
   return std::ranges::any_of(
       graph.ops, [&](const Op& op) { return op.kind == OpKind::kRecurrent && op.inputs[3] == id; });
 }
 
-// None of a vector. A matrix is (O, I), a kernel (O, H, W, I); what has three axes is as many matrices
-// as its first one says.
+// The fans of a parameter; none for a vector. A matrix is (O, I), a kernel (O, H, W, I). A
+// parameter with three axes is a stack of as many matrices as its first extent.
 std::optional<Fans> fans_of(const Graph& graph, TensorId id) {
   const Tensor& parameter = graph[id];
-  // A kernel of volumes lies with its depth beside the channels; a layer that reads images is a matrix.
+  // A 3-D kernel stores its depth next to the channels; a layer that reads images is a matrix.
   const bool is_deep = parameter.shape.rank() == 4 && parameter.channels_last.rank() == 5;
   const Shape& shape = is_deep ? parameter.channels_last : parameter.shape;
   if (is_recurrent_bias(graph, id)) return std::nullopt;
@@ -42,22 +42,26 @@ std::optional<Fans> fans_of(const Graph& graph, TensorId id) {
   return Fans{inputs, shape[0] * (inputs / channels)};
 }
 
-// What a group says of a parameter's first elements.
+// The initial value of a parameter according to its group.
 Initializer initializer_of(GroupConfig::Initialize how, const Graph& graph, TensorId id) {
   using Initialize = GroupConfig::Initialize;
   using Kind = Initializer::Kind;
-  if (how == Initialize::kZeros) return {.kind = Kind::kConstant, .value = 0, .anew = true};
-  if (how == Initialize::kOnes) return {.kind = Kind::kConstant, .value = 1, .anew = true};
+  if (how == Initialize::kZeros)
+    return {.kind = Kind::kConstant, .value = 0, .overrides_weights = true};
+  if (how == Initialize::kOnes)
+    return {.kind = Kind::kConstant, .value = 1, .overrides_weights = true};
   const std::optional<Fans> fans = fans_of(graph, id);
   if (how == Initialize::kKeep || !fans) return graph[id].initializer;
   const auto root = [](double x, int64_t of) {
     return static_cast<float>(std::sqrt(x / static_cast<double>(of)));
   };
   if (how == Initialize::kKaiming)
-    return {.kind = Kind::kNormal, .value = root(2, fans->inputs), .anew = true};
+    return {.kind = Kind::kNormal, .value = root(2, fans->inputs), .overrides_weights = true};
   if (how == Initialize::kXavier)
-    return {.kind = Kind::kUniform, .value = root(6, fans->inputs + fans->outputs), .anew = true};
-  return {.kind = Kind::kNormal, .value = 0.02f, .anew = true};
+    return {.kind = Kind::kUniform,
+            .value = root(6, fans->inputs + fans->outputs),
+            .overrides_weights = true};
+  return {.kind = Kind::kNormal, .value = 0.02f, .overrides_weights = true};
 }
 
 }  // namespace
@@ -79,7 +83,8 @@ void set_parameter_groups(const TrainConfig& train, const std::string& section, 
       any = true;
       if (grouped[static_cast<size_t>(id)]) continue;
       grouped[static_cast<size_t>(id)] = true;
-      // What the model itself froze, as a table of positions, is no weight that could begin anew.
+      // A group does not initialize parameters that the model itself froze, such as a table of
+      // positions.
       if (!parameter.frozen) parameter.initializer = initializer_of(group.initialize, graph, id);
       parameter.frozen = parameter.frozen || group.freeze;
       parameter.lr_scale = group.lr_scale;
@@ -88,11 +93,12 @@ void set_parameter_groups(const TrainConfig& train, const std::string& section, 
     if (!any)
       refuse_value(path,
                    in_quotes(group.match),
-                   fmt::format("what is found in the name of a parameter of model.{}, such as {}",
+                   fmt::format("a pattern that matches the name of a parameter of model.{}, "
+                               "such as {}",
                                section,
                                in_quotes(graph[graph.parameters.front()].name)));
   }
-  check_some_train(graph, "train.groups");
+  require_some_trained(graph, "train.groups");
   if (train.layer_lr_decay == 1) return;
   const double decay = train.layer_lr_decay;
   for (const TensorId id : graph.parameters)
@@ -100,11 +106,11 @@ void set_parameter_groups(const TrainConfig& train, const std::string& section, 
                                             std::pow(decay, graph.blocks + 1 - graph[id].level));
 }
 
-void check_some_train(const Graph& graph, const std::string& field) {
+void require_some_trained(const Graph& graph, const std::string& field) {
   const bool any = std::any_of(graph.parameters.begin(), graph.parameters.end(), [&](TensorId id) {
     return graph[id].running_momentum == 0 && !graph[id].frozen;
   });
-  if (!any) throw ConfigError("{}: freezes all parameters; allowed: one or more that learn", field);
+  if (!any) throw ConfigError("{}: freezes all parameters; at least one must be trained", field);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// How each parameter is trained, as the config says: train.groups and train.layer_lr_decay.
+// How each parameter is trained, according to train.groups and train.layer_lr_decay.
 
 #include <string>
 
@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-// Sets the rate, the weight decay, the first elements and whether it is frozen of every parameter of a
-// forward graph of which a group counts, the first that matches its name; then multiplies the rates by layer_lr_decay
-// to the power of the levels that lie between a parameter and the head. Running statistics stay as
-// they are. Throws ConfigError with the field's path: of a group that matches no parameter, and of a
-// decay where the model, at `section` of the config, has no blocks.
+// Sets learning rate, weight decay, initial value and `frozen` of the parameters of a forward
+// graph, from the first group that matches the parameter's name. Then multiplies the rates by
+// layer_lr_decay to the power of the number of levels between a parameter and the head. Running
+// statistics are not changed. Throws ConfigError with the field's path if a group matches no
+// parameter, or if a decay is set but the model, at `section` of the config, has no blocks.
 void set_parameter_groups(const TrainConfig& train, const std::string& section, Graph& graph);
 
-// Throws ConfigError where nothing is left to train; `field` has frozen it.
-void check_some_train(const Graph& graph, const std::string& field);
+// Throws ConfigError if no parameter is left to train; `field` is the field that has frozen them.
+void require_some_trained(const Graph& graph, const std::string& field);
 
 }  // namespace lockstep

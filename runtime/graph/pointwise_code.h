@@ -1,5 +1,5 @@
 #pragma once
-// What kernels run of a pointwise program: its steps with registers given out, of a fixed size, so
+// A pointwise program as kernels run it: its steps with registers assigned, and of a fixed size, so
 // that it can be a kernel's argument.
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// to = function(a, b, c). Numbers of values: inputs from 0, registers behind them, constants from
+// to = function(a, b, c). Value numbers: inputs from 0, then registers, then constants from
 // PointwiseCode::kFirstConstant.
 struct PointwiseStep {
   PointwiseFunction function;
@@ -17,20 +17,20 @@ struct PointwiseStep {
 };
 
 struct PointwiseCode {
-  static constexpr int kMostInputs = PointwiseProgram::kMostInputs + 1;  // with d_y
-  static constexpr int kMostRegisters = 24;
-  static constexpr int kMostConstants = 32;
-  static constexpr int kMostSteps = 128;
+  static constexpr int kMaxInputs = PointwiseProgram::kMaxInputs + 1;  // d_y included
+  static constexpr int kMaxRegisters = 24;
+  static constexpr int kMaxConstants = 32;
+  static constexpr int kMaxSteps = 128;
   static constexpr int kFirstConstant = 64;
-  static_assert(kMostInputs + kMostRegisters <= kFirstConstant);
+  static_assert(kMaxInputs + kMaxRegisters <= kFirstConstant);
 
   int inputs = 0, registers = 0, constants = 0;
-  int steps = 0;  // at least one; the last one makes the result
-  PointwiseStep step[kMostSteps];
-  float constant[kMostConstants];
+  int steps = 0;  // at least one; the last one computes the result
+  PointwiseStep step[kMaxSteps];
+  float constant[kMaxConstants];
 };
 
-// Of a program without unneeded instructions; none where it is too long.
+// Compiles a program without unneeded instructions; returns nothing if it exceeds a limit.
 std::optional<PointwiseCode> compile_pointwise(const PointwiseProgram& program);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Gradients of pointwise programs, in reverse: each instruction hands the gradient of its value to
-// its operands, from the last to the first.
+// Gradients of pointwise programs in reverse mode: from the last instruction to the first, each one
+// passes the gradient of its value to its operands.
 #include <cmath>
 
 #include "runtime/base/error.h"
@@ -10,12 +10,13 @@ namespace {
 
 using F = PointwiseFunction;
 
-// Appends what an instruction hands to operand k: g its gradient, y its value, a and b its operands.
+// Appends the gradient that an instruction passes to operand k, given the gradient g of its value
+// y; a and b are its operands.
 class Slopes {
  public:
   explicit Slopes(PointwiseProgram& program) : program_(program) {}
 
-  // -1: nothing.
+  // Returns -1 if the gradient is zero.
   int of(F function, int k, int g, int y, int a, int b) {
     switch (function) {
       case F::kIdentity: return g;
@@ -52,7 +53,7 @@ class Slopes {
       case F::kWhere:
         if (k == 1) return where(a, g, number(0));
         return k == 2 ? where(a, number(0), g) : -1;
-      default: return -1;  // steps
+      default: return -1;  // piecewise constant
     }
   }
 
@@ -67,20 +68,20 @@ class Slopes {
   int where(int condition, int yes, int no) {
     return program_.append(F::kWhere, condition, yes, no);
   }
-  // In two factors, so that it keeps its accuracy near 1.
+  // In two factors, which is accurate near 1.
   int one_minus_square(int a) { return mul(sub(number(1), a), add(number(1), a)); }
 
-  // b a^(b - 1), and 0 where b is 0, for all a.
+  // b a^(b - 1), and 0 if b is 0, for all a.
   int of_base(int g, int a, int b) {
     const int slope = mul(b, program_.append(F::kPow, a, sub(b, number(1))));
     return where(program_.append(F::kEqual, b, number(0)), number(0), mul(g, slope));
   }
-  // y log(a), and 0 where y is 0.
+  // y log(a), and 0 if y is 0.
   int of_exponent(int g, int y, int a) {
     const int slope = mul(y, f(F::kLog, a));
     return where(program_.append(F::kEqual, y, number(0)), number(0), mul(g, slope));
   }
-  // The gradient where `less` < `more`, half of it where they are equal.
+  // The gradient if `less` < `more`, half of it if they are equal.
   int of_extreme(int g, int less, int more) {
     const int half = where(program_.append(F::kEqual, less, more), mul(g, number(0.5f)), number(0));
     return where(program_.append(F::kLess, less, more), g, half);
@@ -110,7 +111,8 @@ std::optional<PointwiseProgram> PointwiseProgram::derivative(int input) const {
   PointwiseProgram program;
   const int d_y = program.input(0);
 
-  // The forward program again: where it stands in this one, which shares what the slopes need too.
+  // The forward program is appended first; `value` has its instructions' numbers in the derivative.
+  // The slopes share its values.
   std::vector<int> value;
   for (const PointwiseInstruction& instruction : all) {
     const auto at = [&](int k) {

@@ -61,22 +61,22 @@ int PointwiseProgram::append(F function, int a, int b, int c) {
 }
 
 int PointwiseProgram::append(const PointwiseProgram& program, const std::vector<int>& inputs) {
-  std::vector<int> place;
+  std::vector<int> appended;
   for (const PointwiseInstruction& instruction : program.instructions_) {
     if (instruction.function == F::kInput) {
-      place.push_back(inputs.at(static_cast<size_t>(instruction.input)));
+      appended.push_back(inputs.at(static_cast<size_t>(instruction.input)));
     } else if (instruction.function == F::kConstant) {
-      place.push_back(constant(instruction.constant));
+      appended.push_back(constant(instruction.constant));
     } else {
       const auto at = [&](int operand) {
-        return operand < 0 ? -1 : place[static_cast<size_t>(operand)];
+        return operand < 0 ? -1 : appended[static_cast<size_t>(operand)];
       };
       const auto& operands = instruction.operands;
-      place.push_back(
+      appended.push_back(
           append(instruction.function, at(operands[0]), at(operands[1]), at(operands[2])));
     }
   }
-  return result_ = place.at(static_cast<size_t>(program.result_));
+  return result_ = appended.at(static_cast<size_t>(program.result_));
 }
 
 // ---- Simplification ----
@@ -88,7 +88,7 @@ std::optional<float> PointwiseProgram::value_of(int instruction) const {
   return of.constant;
 }
 
-// An instruction that is the same, -1 for none.
+// Returns an existing instruction with the same value, or -1.
 int PointwiseProgram::simplified(F function, int a, int b, int c) {
   const std::optional<float> x = value_of(a), y = value_of(b), z = value_of(c);
   const int count = operand_count(function);
@@ -109,7 +109,7 @@ int PointwiseProgram::simplified(F function, int a, int b, int c) {
     case F::kMul: return simplified_product(a, b);
     case F::kDiv:
       if (x == 1.0f) return append(F::kReciprocal, b);
-      // A power of two has an inverse that is exact.
+      // A power of two has an exact inverse.
       if (y && *y != 0 && std::abs(std::ilogb(*y)) < 100 &&
           std::ldexp(1.0f, std::ilogb(*y)) == std::abs(*y))
         return append(F::kMul, a, constant(1 / *y));
@@ -130,7 +130,7 @@ int PointwiseProgram::simplified_product(int a, int b) {
   return *factor == -1 ? append(F::kNeg, a) : -1;
 }
 
-// Products for small whole exponents, and roots.
+// Small integer exponents become products, and 0.5 becomes a square root.
 int PointwiseProgram::simplified_power(int a, float exponent) {
   if (exponent == 0) return constant(1);
   if (exponent == 0.5f) return append(F::kSqrt, a);
@@ -147,7 +147,7 @@ int PointwiseProgram::simplified_power(int a, float exponent) {
   return power;
 }
 
-// ---- The whole program ----
+// ---- Whole programs ----
 
 int PointwiseProgram::inputs() const {
   int count = 0;
@@ -177,16 +177,16 @@ PointwiseProgram PointwiseProgram::pruned() const {
     }
   }
   PointwiseProgram program;
-  std::vector<int> place(instructions_.size(), -1);
+  std::vector<int> appended(instructions_.size(), -1);
   for (size_t i = 0; i < instructions_.size(); ++i) {
     if (!needed[i]) continue;
     PointwiseInstruction instruction = instructions_[i];
     for (int& operand : instruction.operands) {
-      if (operand >= 0) operand = place[static_cast<size_t>(operand)];
+      if (operand >= 0) operand = appended[static_cast<size_t>(operand)];
     }
-    place[i] = program.keep(instruction);
+    appended[i] = program.keep(instruction);
   }
-  program.result_ = place[static_cast<size_t>(result_)];
+  program.result_ = appended[static_cast<size_t>(result_)];
   return program;
 }
 
@@ -217,7 +217,7 @@ double PointwiseProgram::evaluate(const std::vector<double>& inputs) const {
 }
 
 bool PointwiseProgram::fits() const {
-  if (inputs() > kMostInputs || !compile_pointwise(pruned())) return false;
+  if (inputs() > kMaxInputs || !compile_pointwise(pruned())) return false;
   for (int k = 0; k < inputs(); ++k) {
     const std::optional<PointwiseProgram> slope = derivative(k);
     if (slope && !compile_pointwise(*slope)) return false;
@@ -229,7 +229,7 @@ std::optional<PointwiseProgram> fuse(const PointwiseProgram& producer,
                                      const PointwiseProgram& consumer,
                                      int input) {
   const int first = consumer.inputs();
-  if (first + producer.inputs() > PointwiseProgram::kMostInputs) return std::nullopt;
+  if (first + producer.inputs() > PointwiseProgram::kMaxInputs) return std::nullopt;
   PointwiseProgram fused;
   std::vector<int> of_producer, of_consumer;
   for (int k = 0; k < producer.inputs(); ++k) of_producer.push_back(fused.input(first + k));

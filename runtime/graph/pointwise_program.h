@@ -1,7 +1,7 @@
 #pragma once
-// Chains of elementwise functions, as straight-line programs of numbered instructions, each of
-// which is written once (SSA form). Plain data, made when a graph is built; the op `pointwise` runs
-// one for each element. Truth is 1 or 0, and whatever is not 0 is true, NaN too.
+// Chains of elementwise functions as straight-line programs of numbered instructions, each written
+// once (SSA form). Plain data, made when a graph is built; the op `pointwise` runs one for each
+// element. Booleans are 1 or 0; everything except 0 is true, including NaN.
 
 #include <cstdint>
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Ordered by how many operands they have. NaN among the operands gives NaN, but for comparisons and
-// what works on truth.
+// Ordered by number of operands. NaN operands give NaN, except in comparisons and in functions of
+// booleans.
 enum class PointwiseFunction : uint8_t {
   // none
   kInput,     // element of an input
@@ -54,8 +54,8 @@ enum class PointwiseFunction : uint8_t {
   kPow,
   kMin,
   kMax,
-  kFmod,  // remainder with the sign of a, as C has it
-  kMod,   // remainder with the sign of b, as Python has it
+  kFmod,  // remainder with the sign of a, as in C
+  kMod,   // remainder with the sign of b, as in Python
   kLess,
   kLessOrEqual,
   kEqual,
@@ -63,7 +63,7 @@ enum class PointwiseFunction : uint8_t {
   kOr,
   kXor,
   // three: a, b, c
-  kWhere,  // b where a is true, else c
+  kWhere,  // b if a is true, else c
   kCount,
 };
 
@@ -75,53 +75,54 @@ constexpr int operand_count(PointwiseFunction function) {
 
 struct PointwiseInstruction {
   PointwiseFunction function;
-  int operands[3] = {-1, -1, -1};  // numbers of instructions before this one
-  int input = -1;                  // of kInput
-  float constant = 0;              // of kConstant
+  int operands[3] = {-1, -1, -1};  // numbers of earlier instructions
+  int input = -1;                  // for kInput
+  float constant = 0;              // for kConstant
 
   bool operator==(const PointwiseInstruction& other) const;
 };
 
-// What is appended is simplified on the way: constants are folded, x * 1 and the like left out, and
-// what is computed already is not computed again. So the number that is returned may be that of an
-// earlier instruction.
+// Instructions are simplified as they are appended: constants are folded, x * 1 and the like are
+// left out, and nothing is computed twice. So the returned number may be that of an earlier
+// instruction.
 class PointwiseProgram {
  public:
-  // What a program of a graph may have at most.
-  static constexpr int kMostInputs = 8;
+  // The max number of inputs of a program in a graph.
+  static constexpr int kMaxInputs = 8;
 
   int input(int number);
   int constant(float value);
   int append(PointwiseFunction function, int a, int b = -1, int c = -1);
-  // The instruction whose value is the program's; without it the one that was returned last.
+  // Sets the instruction whose value is the program's result; by default the one returned last.
   void set_result(int instruction) { result_ = instruction; }
-  // Appends another program whose input i is the instruction inputs[i]; returns its result.
+  // Appends another program, whose input i is the instruction inputs[i]; returns its result.
   int append(const PointwiseProgram& program, const std::vector<int>& inputs);
 
   const std::vector<PointwiseInstruction>& instructions() const { return instructions_; }
   int result() const { return result_; }
-  // One more than the largest number of an input; 0 without inputs.
+  // One more than the largest number of an input; 0 if there are no inputs.
   int inputs() const;
   bool uses(int input) const;
-  // Functions that an element takes.
+  // Operations per element.
   int functions() const;
-  // Without the instructions that the result does not need.
+  // The program without instructions that the result does not need.
   PointwiseProgram pruned() const;
-  // The same with input numbers[i] in the place of input i.
+  // The program with input numbers[i] instead of input i.
   PointwiseProgram renumbered(const std::vector<int>& numbers) const;
 
-  // The value of one element, for tests and for constants.
+  // The value of one element, for tests and for constant folding.
   double evaluate(const std::vector<double>& inputs) const;
 
-  // The program of d_y * d result / d input, whose input 0 is d_y and whose input i + 1 is input i of
-  // this one. None where it is zero everywhere, as that of a comparison or of floor is. Where two
-  // operands of kMin or kMax are equal each gets half.
+  // The program for d_y * d result / d input. Its input 0 is d_y, and its input i + 1 is input i of
+  // this program. None if the derivative is zero everywhere, as for a comparison or floor. If the
+  // two operands of kMin or kMax are equal, each gets half.
   std::optional<PointwiseProgram> derivative(int input) const;
 
-  // Instruction by instruction.
+  // Compares instruction by instruction.
   bool operator==(const PointwiseProgram& other) const = default;
 
-  // Whether the op can run it and its derivatives: kMostInputs, and the limits of PointwiseCode.
+  // Whether the op can run the program and its derivatives: kMaxInputs, and the limits of
+  // PointwiseCode.
   bool fits() const;
 
  private:
@@ -135,9 +136,9 @@ class PointwiseProgram {
   int result_ = -1;
 };
 
-// The consumer with the producer's result in the place of its input `input`. Inputs of the fused
-// program: the consumer's, with the same numbers (`input` itself is left over), and then the
-// producer's, counted from consumer.inputs(). None where that does not fit.
+// The consumer with its input `input` replaced by the producer's result. Inputs of the fused
+// program: the consumer's, with the same numbers (`input` itself is unused), then the producer's,
+// counted from consumer.inputs(). None if the result exceeds a limit.
 std::optional<PointwiseProgram> fuse(const PointwiseProgram& producer,
                                      const PointwiseProgram& consumer,
                                      int input);

@@ -22,7 +22,7 @@ LOCKSTEP_HD T pointwise_softplus(T a) {
   return (a > 0 ? a : T(0)) + std::log1p(std::exp(-std::fabs(a)));
 }
 
-// Towards zero; the nearest there is for numbers beyond, and 0 for NaN.
+// Rounds towards zero; saturates outside of the range; 0 for NaN.
 template <typename T>
 LOCKSTEP_HD int32_t to_int32(T x) {
   if (x != x) return 0;

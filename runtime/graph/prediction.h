@@ -1,13 +1,13 @@
 #pragma once
-// What a loss judges.
+// The prediction that a loss compares with the target.
 
 #include "runtime/graph/graph.h"
 
 namespace lockstep {
 
-// The prediction of a graph that ends in a loss, its first input, or of the first of several: there
-// when the last op has run. kNoTensor where the loss has parameters of its own, and so computes it in
-// parts.
+// The prediction of a graph that ends in a loss: the first input of the loss, or of the first of
+// several losses. It still exists when the last op has run. kNoTensor if the loss has parameters of
+// its own, because it then computes its prediction in parts.
 inline TensorId prediction_of(const Graph& graph) {
   const Op& last = graph.ops[graph.forward_ops - 1];
   const bool ends_in_loss = !last.outputs.empty() && last.outputs[0] == graph.result &&

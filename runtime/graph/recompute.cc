@@ -17,7 +17,7 @@ const Op& Recomputation::enter(size_t index, const Op& op) {
 void Recomputation::append_copies(const RecomputedBlock& block) {
   copies_.clear();
   for (size_t i = block.begin; i < block.end; ++i) {
-    const Op op = builder_.graph().ops[i];  // a copy: appending moves the vector
+    const Op op = builder_.graph().ops[i];  // a copy: appending reallocates the vector
     for (TensorId id : op.outputs) {
       if (id != kNoTensor) copies_[id] = builder_.new_copy(id);
     }
@@ -35,7 +35,8 @@ Op Recomputation::renamed(Op op) const {
   return op;
 }
 
-// From the last op to the first: an op is needed if it writes what a later op reads, or a gradient.
+// From the last op to the first: an op is needed if it writes a gradient, or a tensor that a later
+// op reads.
 void Recomputation::drop_unused() {
   Graph& graph = builder_.graph_;
   std::vector<bool> read(graph.tensors.size(), false);

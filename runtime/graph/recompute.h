@@ -1,7 +1,8 @@
 #pragma once
-// Blocks whose activations the backward pass computes again instead of keeping them: memory for
-// time. The graph's backward pass holds, before the gradients of a block, copies of the forward ops
-// of that block; the gradients then read the copies. What the block read from outside stays.
+// Activation recomputation (gradient checkpointing): the backward pass computes the activations of
+// a block again instead of keeping them, which trades time for memory. Before the gradients of a
+// block, the backward pass holds copies of the block's forward ops, and the gradients read the
+// copies' outputs. Tensors that the block reads from outside are kept.
 
 #include <cstddef>
 #include <map>
@@ -14,9 +15,9 @@ class Recomputation {
  public:
   explicit Recomputation(GradientBuilder& builder) : builder_(builder) {}
 
-  // Differentiation, which walks the forward ops backwards, has come to op `index`. At the last op
-  // of a block the copies are appended. Returns the op whose tensors its gradient shall use: `op`
-  // itself, or within a block the copy, valid until the next call.
+  // Called when differentiation, which visits the forward ops backwards, reaches op `index`. At the
+  // last op of a block, appends the copies. Returns the op whose tensors the gradient must use:
+  // `op` itself, or its copy within a block, valid until the next call.
   const Op& enter(size_t index, const Op& op);
 
   // Removes the copies that no gradient reads.
@@ -27,7 +28,7 @@ class Recomputation {
   Op renamed(Op op) const;
 
   GradientBuilder& builder_;
-  std::map<TensorId, TensorId> copies_;  // of the block under way
+  std::map<TensorId, TensorId> copies_;  // of the current block: copy by original
   Op current_{};
 };
 

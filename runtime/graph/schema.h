@@ -1,5 +1,5 @@
 #pragma once
-// What the graph knows of each kind of op: its backward rule, its cost and where it may work in
+// What the graph knows about each kind of op: its backward rule, its cost, and where it may work in
 // place.
 
 #include <cstdint>
@@ -14,25 +14,25 @@ class GradientBuilder;
 
 struct OpSchema {
   // Appends the ops that compute the gradients of op's inputs from those of its outputs (kNoTensor:
-  // gradient is zero) and returns one id per input (kNoTensor: none needed). Parameter gradients
-  // are written through GradientBuilder. Null for backward ops; losses are roots and have their own
-  // rule in autodiff.
+  // the gradient is zero). Returns one id per input (kNoTensor: no gradient). Parameter gradients
+  // are written through GradientBuilder. Null for backward ops; losses are roots, which autodiff
+  // handles itself.
   std::vector<TensorId> (*backward)(GradientBuilder& builder,
                                     const Op& op,
                                     const std::vector<TensorId>& d_outputs);
-  // Floating-point operations, a multiply-add counting two.
+  // Floating-point operations; a multiply-add counts as two.
   int64_t (*flops)(const Graph& graph, const Op& op);
-  // Pairs (output index, input index): the output may be written over the input when nothing else
-  // needs the input, and both have the same type and size. An op may have fewer inputs.
+  // Pairs (output index, input index): the output may overwrite the input if nothing else needs the
+  // input and both have the same type and size. An op may have fewer inputs.
   std::vector<std::pair<int, int>> in_place;
 };
 
 const OpSchema& schema_of(OpKind kind);
 
-// Bytes read and written by an op when everything comes from memory once.
+// Bytes that an op reads and writes if every tensor goes through memory once.
 int64_t bytes_moved(const Graph& graph, const Op& op);
 
-// Defined in graph/ops/, by each op.
+// Defined by each op in graph/ops/.
 #define KIND(Kind, name) extern const OpSchema k##Kind##Schema;
 #include "runtime/graph/ops.def"
 

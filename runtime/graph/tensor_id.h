@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// Number of a tensor in its graph.
+// Index of a tensor in its graph.
 using TensorId = int32_t;
 inline constexpr TensorId kNoTensor = -1;
 

@@ -1,12 +1,12 @@
 #pragma once
-// Ops whose outputs nothing reads: a network of a file may have some.
+// Removes ops whose outputs nothing reads; networks read from files may have some.
 
 namespace lockstep {
 
 struct Graph;
 
-// Takes them out, and those that they alone read from, of a forward pass without blocks. What keeps a
-// state stays.
+// Removes such ops, and ops that only they read from, from a forward pass without blocks. Ops that
+// update a state stay.
 void drop_unread_ops(Graph& graph);
 
 }  // namespace lockstep

@@ -14,10 +14,10 @@ std::vector<int64_t> strides_of(const Shape& shape) {
   return strides;
 }
 
-// Appends a dimension, or makes the last one longer by it: each of the last one's indices stands
-// for as many as the new one has.
+// Appends a dimension, or merges it into the last one, so that each index of the last one stands
+// for as many indices as the new one has.
 void append(View& view, ViewDimension next) {
-  if (next.end - next.begin <= next.step) {  // one index reads, or none
+  if (next.end - next.begin <= next.step) {  // at most one index reads
     next.step = 1;
     next.end = std::min(next.end, next.begin + 1);
     next.stride = 0;
@@ -51,8 +51,8 @@ void append(ViewTerms& terms, ViewTerms::Loop next) {
   terms.loops[terms.rank++] = next;
 }
 
-// The dimension of x that `axis` walks, as the gradient sees it; moves `offset` to the first
-// element of y that is read.
+// The dimension of x along `axis`, as the gradient reads it; moves `offset` to the first element of
+// y that is read.
 ViewDimension inverse_of(const ViewAxis& axis, int64_t extent, int64_t stride, int64_t& offset) {
   const int64_t last = std::max<int64_t>(0, axis.end - axis.begin - 1);
   const bool forward = axis.move > 0;

@@ -1,11 +1,21 @@
-// Activations and workspaces in one arena, by lifetime.
+// Packs activations and workspaces into one arena, as a register allocator packs variables into
+// registers: tensors that are never in use at the same time share bytes.
 //
-// 1. Lifetimes: a tensor lives from the op that first writes it to the op that last uses it; a
-// result to the end; a workspace
-//    during its op.
-// 2. In place: where an op's schema allows it and nothing needs the input afterwards, output and
-// input share one block.
-// 3. Offsets: lifetimes.cc places the blocks.
+// 1. Lifetimes. A tensor lives from the op that first writes it through the last op that reads or
+//    writes it. The graph's result lives to the end, a workspace during its op.
+// 2. In place. If the op's schema allows output k to overwrite input j, and the op is the last to
+//    use the input, both tensors share one block, whose lifetime is extended. An input may be taken
+//    by one output only, and not if the op reads it twice.
+// 3. Offsets. place_by_lifetime() in lifetimes.cc packs the blocks.
+//
+//    op         0    1    2    3
+//    a          [=========]            written by op 0, last read by op 1
+//    b               [=========]       op 1's output: overlaps a, so it lies beside it
+//    c                    [=========]  may take a's bytes; in place of b if op 2 allows it
+//
+// Invariant: two blocks with a common op in [first_op, last_op] have disjoint bytes. So an op may
+// write its outputs at any time while it runs, and ops must run in the graph's order. Parameters,
+// gradients, inputs, states and constants are not in the arena.
 #include <algorithm>
 
 #include "runtime/base/error.h"
@@ -16,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kBlockAlignment = 256;  // bytes: what GPU libraries like best; cache lines too
+constexpr size_t kBlockAlignment = 256;  // bytes: preferred by GPU libraries, and whole cache lines
 
 bool in_arena(const Tensor& tensor) {
   return tensor.role == Role::kActivation || tensor.role == Role::kResult;
@@ -26,8 +36,8 @@ size_t aligned(size_t bytes) {
   return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
 }
 
-// Blocks of tensors, with in-place outputs folded into the block of their input. Returns each
-// tensor's block, -1 for none.
+// Makes the blocks of the tensors; an in-place output joins the block of its input. Returns the
+// index of each tensor's block, -1 if it has none.
 std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) {
   std::vector<int> last_use(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -60,7 +70,7 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
             graph[input].dtype != graph[output].dtype ||
             graph[input].bytes() != graph[output].bytes())
           continue;
-        // The same tensor may stand twice among the inputs: then it is still read.
+        // If the same tensor is two inputs of the op, it is still being read.
         if (std::count(op.inputs.begin(), op.inputs.end(), input) > 1) continue;
         block = block_of[static_cast<size_t>(input)];
         taken[static_cast<size_t>(in)] = true;
@@ -77,8 +87,8 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
   return block_of;
 }
 
-// Places the tensors of a role one after the other.
-void place(const Graph& graph, Role role, std::vector<PlacedTensor>& placed, size_t& bytes) {
+// Lays out the tensors of a role one after the other.
+void lay_out(const Graph& graph, Role role, std::vector<PlacedTensor>& placed, size_t& bytes) {
   for (size_t id = 0; id < graph.tensors.size(); ++id) {
     if (graph.tensors[id].role != role) continue;
     placed.push_back({static_cast<TensorId>(id), bytes});
@@ -112,8 +122,8 @@ ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_byt
     plan.tensor_offsets[id] =
         placement(static_cast<TensorId>(id), blocks[static_cast<size_t>(block_of[id])]);
   }
-  place(graph, Role::kState, plan.states, plan.state_bytes);
-  place(graph, Role::kConstant, plan.constants, plan.constant_bytes);
+  lay_out(graph, Role::kState, plan.states, plan.state_bytes);
+  lay_out(graph, Role::kConstant, plan.constants, plan.constant_bytes);
   plan.workspace_offsets.assign(graph.ops.size(), 0);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     if (workspace_block[i] < 0) continue;

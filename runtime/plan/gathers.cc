@@ -1,4 +1,19 @@
-// When parameters that ranks own are all-gathered.
+// Schedules the all-gathers of parameters.
+//
+// gather_in_place(), ZeRO stages 1 and 2: every rank has memory for all parameters. Each bucket is
+// gathered once a step, in the order in which the forward pass first reads it. The schedule
+// determines how many gathers must be complete before each op, so the last buckets still travel
+// while the first layers compute.
+//
+// gather_blocks(), ZeRO stage 3: a rank has memory for a few blocks only. A block is resident from
+// the op that first needs it to the op that last reads it; if at most one other block has arrived
+// since its last use, it stays instead of being gathered again. The gather of a block starts when
+// the block before it is needed (prefetching), so its memory is taken from that op on. Residencies
+// get their offsets as activations do, by place_by_lifetime().
+//
+// Invariant: a gather of `turn` t may only begin once an op needs turn t - 1 (GatherItem), because
+// until then other residencies use its memory. All ranks compute the same schedule, so that they
+// gather the same buckets in the same order.
 #include <algorithm>
 
 #include "runtime/base/error.h"
@@ -8,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// Which parameters ops read.
+// Finds the parameters that an op reads.
 class ParameterReads {
  public:
   explicit ParameterReads(const Graph& graph) : number_of_tensor_(graph.tensors.size(), kNone) {
@@ -16,7 +31,7 @@ class ParameterReads {
       number_of_tensor_[static_cast<size_t>(graph.parameters[p])] = p;
   }
 
-  // Their numbers, ascending.
+  // The indices of the op's parameters, ascending.
   std::vector<size_t> of(const Op& op) const {
     std::vector<size_t> read;
     for (const TensorId input : op.inputs) {
@@ -34,22 +49,22 @@ class ParameterReads {
   std::vector<size_t> number_of_tensor_;
 };
 
-// A block that is there from one op to another.
-struct Visit {
+// A stay of a block in memory, from one op to another.
+struct Residency {
   size_t block = 0;
   int needed_by = 0, last_op = 0;
 };
 
-// A block that is read again while no more than one other has come since stays.
-std::vector<Visit> visits_of(const Graph& graph, const ParameterLayout& layout) {
+// A block that is read again stays in memory if at most kOthers blocks have arrived since.
+std::vector<Residency> residencies_of(const Graph& graph, const ParameterLayout& layout) {
   constexpr size_t kOthers = 1;
   struct LastUse {
-    size_t visit = 0;
-    size_t visits = 0;  // begun by then; 0: never used
+    size_t residency = 0;
+    size_t residencies = 0;  // residencies begun by then; 0: never used
   };
   const ParameterReads reads(graph);
   std::vector<LastUse> last(layout.blocks.size());
-  std::vector<Visit> visits;
+  std::vector<Residency> residencies;
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     for (size_t p : reads.of(graph.ops[op])) {
       const auto block = static_cast<size_t>(
@@ -58,15 +73,15 @@ std::vector<Visit> visits_of(const Graph& graph, const ParameterLayout& layout) 
                        [&](const Range& range) { return overlap(layout.slots[p], range); }) -
           layout.blocks.begin());
       LastUse& use = last[block];
-      if (use.visits == 0 || visits.size() - use.visits > kOthers) {
-        use.visit = visits.size();
-        visits.push_back({block, static_cast<int>(op), 0});
+      if (use.residencies == 0 || residencies.size() - use.residencies > kOthers) {
+        use.residency = residencies.size();
+        residencies.push_back({block, static_cast<int>(op), 0});
       }
-      use.visits = visits.size();
-      visits[use.visit].last_op = static_cast<int>(op);
+      use.residencies = residencies.size();
+      residencies[use.residency].last_op = static_cast<int>(op);
     }
   }
-  return visits;
+  return residencies;
 }
 
 }  // namespace
@@ -92,7 +107,7 @@ void gather_in_place(const Graph& training,
     }
     program.gathered_before_op.push_back(program.gathers.size());
   }
-  // Padding alone, or what only the update reads, is needed by nobody.
+  // No op reads the remaining buckets: padding only, or parameters that only the update reads.
   for (size_t b = 0; b < buckets.size(); ++b) list(b);
   program.gathered_before_op.resize(training.ops.size(), program.gathers.size());
   program.gathered_before_op[training.forward_ops - 1] = program.gathers.size();
@@ -103,31 +118,35 @@ void gather_blocks(const Graph& graph,
                    const std::vector<Range>& buckets,
                    size_t element_bytes,
                    ProgramPlan& program) {
-  const std::vector<Visit> visits = visits_of(graph, layout);
-  std::vector<Lifetime> lives;
-  for (size_t v = 0; v < visits.size(); ++v)
-    lives.push_back(
-        {.bytes = static_cast<size_t>(layout.blocks[visits[v].block].size()) * element_bytes,
-         .first_op = v == 0 ? 0 : visits[v - 1].needed_by,  // it is on its way from then on
-         .last_op = visits[v].last_op});
-  program.gathered_bytes = place_by_lifetime(lives);
+  const std::vector<Residency> residencies = residencies_of(graph, layout);
+  std::vector<Lifetime> lifetimes;
+  for (size_t v = 0; v < residencies.size(); ++v)
+    lifetimes.push_back(
+        {.bytes = static_cast<size_t>(layout.blocks[residencies[v].block].size()) * element_bytes,
+         .first_op =
+             v == 0 ? 0 : residencies[v - 1].needed_by,  // its gather is in flight from then on
+         .last_op = residencies[v].last_op});
+  program.gathered_bytes = place_by_lifetime(lifetimes);
   program.gathers_each_run = true;
   program.placed_before_op.resize(graph.ops.size());
-  size_t visit = 0;
+  size_t residency = 0;
   for (size_t op = 0; op < graph.ops.size(); ++op) {
-    for (; visit < visits.size() && visits[visit].needed_by == static_cast<int>(op); ++visit) {
-      const Range& block = layout.blocks[visits[visit].block];
+    for (;
+         residency < residencies.size() && residencies[residency].needed_by == static_cast<int>(op);
+         ++residency) {
+      const Range& block = layout.blocks[residencies[residency].block];
       for (size_t b = 0; b < buckets.size(); ++b) {
         if (buckets[b].begin < block.begin || buckets[b].end > block.end) continue;
         const auto before = static_cast<size_t>(buckets[b].begin - block.begin);
         program.gathers.push_back({static_cast<int>(b),
-                                   lives[visit].offset + before * element_bytes,
-                                   static_cast<int>(visit)});
+                                   lifetimes[residency].offset + before * element_bytes,
+                                   static_cast<int>(residency)});
       }
       for (size_t p = 0; p < layout.slots.size(); ++p) {
         const auto before = static_cast<size_t>(layout.slots[p].offset - block.begin);
         if (overlap(layout.slots[p], block))
-          program.placed_before_op[op].push_back({p, lives[visit].offset + before * element_bytes});
+          program.placed_before_op[op].push_back(
+              {p, lifetimes[residency].offset + before * element_bytes});
       }
     }
     program.gathered_before_op.push_back(program.gathers.size());

@@ -1,4 +1,19 @@
-// Where a lane's gradients lie when buckets share memory.
+// Memory for one lane's gradients if buckets share it (ZeRO stages 2 and 3).
+//
+// A bucket is summed across the ranks as soon as it is complete, and the rank then keeps only its
+// part of the sum, in another buffer. So the bucket's memory is free once its exchange is done. As
+// kExchangesInFlight exchanges may be in flight, bucket b is taken to be exchanged when bucket
+// b + kExchangesInFlight is complete. A block's gradients therefore live from the first op that
+// writes one of them to the op that completes that later bucket, and place_by_lifetime() packs the
+// blocks. The last buckets live to the end of the backward pass.
+//
+// These lifetimes only keep the backward pass from waiting. What makes reuse correct is
+// Reducer::bucket_begins(), which the executor calls before an op writes to a bucket for the first
+// time (buckets_begun_by_op): it waits until every bucket that overlaps it has been exchanged.
+//
+// A reused buffer holds old numbers in the padding between parameters, where no op writes. These
+// gaps (bucket_gaps) are filled with zeros before a bucket is written, because sums and norms read
+// whole buckets.
 #include <algorithm>
 
 #include "runtime/base/error.h"
@@ -15,7 +30,7 @@ std::vector<Range> trained_blocks(const ParameterLayout& layout) {
   return blocks;
 }
 
-// Buckets [first, end) of each block that has some.
+// The buckets [first, end) of a block.
 struct BlockBuckets {
   size_t first = 0, end = 0;
 };
@@ -49,7 +64,7 @@ int begun_by(const Graph& training, const ParameterLayout& layout, const Range& 
   return 0;
 }
 
-// What of a range no parameter takes.
+// The parts of a range that no parameter occupies.
 std::vector<Range> gaps_of(const ParameterLayout& layout, const Range& range) {
   std::vector<Range> taken;
   for (const ParameterSlot& slot : layout.slots) {
@@ -81,22 +96,23 @@ void share_gradient_memory(const Graph& training, Plan& plan) {
       ready[static_cast<size_t>(bucket)] = static_cast<int>(op);
   }
   plan.training.buckets_begun_by_op.resize(training.ops.size());
-  std::vector<Lifetime> lives;
+  std::vector<Lifetime> lifetimes;
   for (size_t i = 0; i < blocks.size(); ++i) {
     const int first_op = begun_by(training, layout, blocks[i]);
-    const size_t waits_for = of_blocks[i].end - 1 + kExchangesInFlight;
-    lives.push_back({.bytes = static_cast<size_t>(blocks[i].size()) * sizeof(float),
-                     .first_op = first_op,
-                     .last_op = waits_for < ready.size() ? ready[waits_for]
-                                                         : static_cast<int>(training.ops.size())});
+    const size_t free_after = of_blocks[i].end - 1 + kExchangesInFlight;
+    lifetimes.push_back({.bytes = static_cast<size_t>(blocks[i].size()) * sizeof(float),
+                         .first_op = first_op,
+                         .last_op = free_after < ready.size()
+                                        ? ready[free_after]
+                                        : static_cast<int>(training.ops.size())});
     for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket)
       plan.training.buckets_begun_by_op[static_cast<size_t>(first_op)].push_back(
           static_cast<int>(bucket));
   }
-  plan.gradient_elements = static_cast<int64_t>(place_by_lifetime(lives) / sizeof(float));
-  for (size_t i = 0; i < lives.size(); ++i) {
+  plan.gradient_elements = static_cast<int64_t>(place_by_lifetime(lifetimes) / sizeof(float));
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
     const Range& block = blocks[i];
-    const auto offset = static_cast<int64_t>(lives[i].offset / sizeof(float));
+    const auto offset = static_cast<int64_t>(lifetimes[i].offset / sizeof(float));
     for (size_t bucket = of_blocks[i].first; bucket < of_blocks[i].end; ++bucket) {
       plan.bucket_offsets.push_back(offset + plan.buckets[bucket].begin - block.begin);
       plan.bucket_gaps.push_back(gaps_of(layout, plan.buckets[bucket]));

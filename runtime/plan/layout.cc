@@ -1,5 +1,22 @@
-// The flat parameter buffer: slots in the order in which the backward pass finishes their
-// gradients.
+// The order of parameters in the flat buffer.
+//
+// The backward pass finishes the gradients of the last layers first. The slots lie in that order,
+// so the first bucket of the buffer is complete first, and its exchange overlaps the rest of the
+// backward pass.
+//
+//   [ trained: last layer ... first layer ][ running statistics ][ frozen ]   flat buffer
+//   [ block ][ block          ][ block    ][ block              ][ block  ]
+//   [ b0    ][ b1 ][ b2 ][ b3 ][ b4       ][ b5                 ][ b6     ]   buckets
+//
+// The buffer is cut twice. A block is a run of whole parameters: it is closed before a parameter
+// that would not fit into its last bucket, so a parameter larger than a bucket has a block of
+// several buckets (b1 to b3 above). ZeRO stage 3 gathers whole blocks, because an op needs whole
+// parameters. A bucket is the unit of exchange; its parts are what ranks own
+// (collectives/sharding.h).
+//
+// Blocks are padded to multiples of lanes * kSliceAlignment and slots begin at multiples of
+// kSliceAlignment. So slices never depend on the number of ranks, and bits do not either. The
+// layout depends on the graph, the lanes and the bucket size only.
 #include "runtime/plan/layout.h"
 
 #include <algorithm>
@@ -12,7 +29,8 @@
 namespace lockstep {
 namespace {
 
-// Slots begin where slices may: their chunks of squares are the same ones wherever they lie.
+// Slots begin at slice boundaries, so that a parameter has the same chunks of squares
+// (base/exact_sum.h) at any offset.
 constexpr int64_t kSlotAlignment = kSliceAlignment;
 
 std::vector<int> last_writers(const Graph& graph) {
@@ -25,11 +43,11 @@ std::vector<int> last_writers(const Graph& graph) {
   return writer;
 }
 
-// Where a parameter lies in the flat buffer: behind all with a smaller place.
-struct Place {
+// The sort key of a parameter in the flat buffer.
+struct SortKey {
   enum Region { kTrained, kStatistics, kFrozen } region = kTrained;
-  int order = 0;  // within it
-  auto operator<=>(const Place&) const = default;
+  int order = 0;  // within the region
+  auto operator<=>(const SortKey&) const = default;
 };
 
 int finished_after(const Graph& graph, const std::vector<int>& writer, size_t parameter) {
@@ -39,8 +57,8 @@ int finished_after(const Graph& graph, const std::vector<int>& writer, size_t pa
   return writer[static_cast<size_t>(gradient)];
 }
 
-// Frozen ones lie as the others do, those of the last layers first.
-std::vector<Place> places_of(const Graph& training) {
+// Frozen parameters are ordered like the others, those of the last layers first.
+std::vector<SortKey> sort_keys(const Graph& training) {
   const std::vector<int> writer = last_writers(training);
   std::vector<int> first_reader(training.tensors.size(), 0);
   for (size_t i = training.forward_ops; i-- > 0;) {
@@ -48,32 +66,32 @@ std::vector<Place> places_of(const Graph& training) {
       if (id != kNoTensor) first_reader[static_cast<size_t>(id)] = static_cast<int>(i);
     }
   }
-  std::vector<Place> places;
+  std::vector<SortKey> keys;
   for (size_t i = 0; i < training.parameters.size(); ++i) {
     const TensorId id = training.parameters[i];
     if (training[id].frozen) {
-      places.push_back({Place::kFrozen, -first_reader[static_cast<size_t>(id)]});
+      keys.push_back({SortKey::kFrozen, -first_reader[static_cast<size_t>(id)]});
     } else {
-      places.push_back({training[id].running_momentum > 0 ? Place::kStatistics : Place::kTrained,
-                        finished_after(training, writer, i)});
+      keys.push_back({training[id].running_momentum > 0 ? SortKey::kStatistics : SortKey::kTrained,
+                      finished_after(training, writer, i)});
     }
   }
-  return places;
+  return keys;
 }
 
 }  // namespace
 
 ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_elements) {
-  const std::vector<Place> places = places_of(training);
+  const std::vector<SortKey> keys = sort_keys(training);
   std::vector<size_t> order(training.parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(
-      order.begin(), order.end(), [&](size_t a, size_t b) { return places[a] < places[b]; });
+      order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
 
   ParameterLayout layout;
   layout.lanes = lanes;
   layout.slots.resize(training.parameters.size());
-  const int64_t most = bucket_length(bucket_elements, lanes);
+  const int64_t max_bucket_elements = bucket_length(bucket_elements, lanes);
   int64_t offset = 0, block_begin = 0;
   const auto end_block = [&] {
     offset = padded_elements(offset, lanes);
@@ -81,17 +99,18 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
     block_begin = offset;
   };
   std::optional<int64_t> statistics_begin, frozen_begin;
-  Place::Region region = Place::kTrained;
+  SortKey::Region region = SortKey::kTrained;
   for (size_t index : order) {
     const Tensor& tensor = training[training.parameters[index]];
     const int64_t elements = tensor.shape.elements();
-    // A large parameter's last bucket takes others in as far as there is room.
-    const int64_t filled = offset - block_begin, in_last = filled % most;
-    const bool fits = filled == 0 || (in_last > 0 && in_last + elements <= most);
-    if (places[index].region != region || !fits) end_block();
-    region = places[index].region;
-    if (region == Place::kStatistics && !statistics_begin) statistics_begin = offset;
-    if (region == Place::kFrozen && !frozen_begin) frozen_begin = offset;
+    // The last bucket of a large parameter takes more parameters as long as there is room.
+    const int64_t filled = offset - block_begin, in_last_bucket = filled % max_bucket_elements;
+    const bool fits =
+        filled == 0 || (in_last_bucket > 0 && in_last_bucket + elements <= max_bucket_elements);
+    if (keys[index].region != region || !fits) end_block();
+    region = keys[index].region;
+    if (region == SortKey::kStatistics && !statistics_begin) statistics_begin = offset;
+    if (region == SortKey::kFrozen && !frozen_begin) frozen_begin = offset;
     layout.slots[index] = {.name = tensor.name,
                            .shape = tensor.shape,
                            .offset = offset,
@@ -145,7 +164,8 @@ std::vector<std::vector<int>> bucket_schedule(const Graph& training,
                                               const std::vector<Range>& buckets) {
   const std::vector<int> writer = last_writers(training);
   std::vector<std::vector<int>> after(training.ops.size());
-  int ready = static_cast<int>(training.forward_ops) - 1;  // never before an earlier bucket
+  // a bucket is never ready before an earlier one
+  int ready = static_cast<int>(training.forward_ops) - 1;
   for (size_t b = 0; b < buckets.size(); ++b) {
     for (size_t i = 0; i < layout.slots.size(); ++i) {
       if (!layout.slots[i].frozen && overlap(layout.slots[i], buckets[b]))

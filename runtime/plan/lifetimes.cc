@@ -1,14 +1,14 @@
-// Placement by lifetime: from the largest block to the smallest, each at the lowest offset that is
-// free while it lives.
+// Greedy placement by lifetime (the heuristic of "greedy by size" allocators): from the largest
+// block to the smallest, each at the lowest offset that is free throughout its life.
 //
-// What lives together with a block is found by a segment tree over the ops. A node stands for a
-// range of ops and has the bytes that are taken
-//   - by blocks that live through its whole range and not through its parent's (`through`),
-//   - by blocks that live during some of its range and not through its parent's (`within`).
-// The ops of a block are the ranges of some 2 log(ops) nodes; the blocks that live with it are the
-// `within` of these and the `through` of the nodes above. Bytes that touch are kept as one
-// interval: packed memory is a few of them, however many blocks lie there. So n blocks take some
-// n log²(n) steps, where comparing each with each would take n².
+// The blocks that live together with a block are found with a segment tree over the ops. A node
+// stands for a range of ops and holds the bytes that are taken
+//   - by blocks that live through its whole range but not through its parent's (`through`),
+//   - by blocks that live during some of its range but not through its parent's (`within`).
+// The ops of a block are the ranges of about 2 log(ops) nodes. The blocks that live with it are the
+// `within` of these nodes and the `through` of their ancestors. Adjacent bytes are merged into one
+// interval, so packed memory is a few intervals, however many blocks lie there. So n blocks take
+// about n log²(n) steps; comparing each with each would take n².
 #include "runtime/plan/lifetimes.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
 
-// A set of offsets, as intervals that do not touch.
+// A set of offsets, stored as intervals that do not touch.
 class Intervals {
  public:
   void add(size_t begin, size_t end) {
@@ -38,7 +38,7 @@ class Intervals {
     }
     ends_.emplace_hint(next, begin, end);
   }
-  // The first offset from `offset` on that is not in the set, and the next one that is.
+  // The first offset >= `offset` that is not in the set, and the next one that is.
   struct Gap {
     size_t begin, end;
   };
@@ -49,7 +49,7 @@ class Intervals {
   }
 
  private:
-  std::map<size_t, size_t> ends_;  // by begin
+  std::map<size_t, size_t> ends_;  // end by begin
 };
 
 class TakenByTime {
@@ -58,7 +58,7 @@ class TakenByTime {
 
   void add(const Lifetime& block) { add(block, 1, 0, ops_ - 1); }
 
-  // The lowest offset at which `block` has room.
+  // The lowest offset at which `block` fits.
   size_t lowest(const Lifetime& block) {
     others_.clear();
     collect(block, 1, 0, ops_ - 1);
@@ -69,7 +69,8 @@ class TakenByTime {
         begin = gap.begin;
         end = std::min(end, gap.end);
       }
-      // An interval that begins where another one has moved `begin` past counts anew.
+      // If a later set has moved `begin`, an earlier one may have taken the new offset: search
+      // again.
       if (begin == offset && end - begin >= block.bytes) return offset;
       offset = begin == offset ? end : begin;
     }
@@ -80,7 +81,7 @@ class TakenByTime {
     Intervals through, within;
   };
 
-  // Node `number` stands for the ops [first, last], its children for the halves.
+  // Node `number` stands for the ops [first, last], its children for the two halves.
   void add(const Lifetime& block, size_t number, int first, int last) {
     if (block.last_op < first || last < block.first_op) return;
     Node& node = nodes_[number];

@@ -1,5 +1,5 @@
 #pragma once
-// Memory for things that are in use only from one op to another.
+// Memory for blocks that are in use only from one op to another.
 
 #include <cstddef>
 #include <vector>
@@ -13,8 +13,9 @@ struct Lifetime {
   size_t offset = 0;
 };
 
-// Gives each its offset, such that those whose lives have an op in common do not overlap: from the
-// largest to the smallest, each at the lowest offset that is free. Returns the bytes of all.
+// Sets each block's offset, so that blocks that live during a common op do not overlap. Greedy:
+// from the largest block to the smallest, each at the lowest offset that is free. Returns the bytes
+// of the whole arena.
 size_t place_by_lifetime(std::vector<Lifetime>& blocks);
 
 }  // namespace lockstep

@@ -1,3 +1,20 @@
+// Which moments a rank keeps, and where.
+//
+// The flat buffer is cut into buckets, and each bucket into one part per rank
+// (collectives/sharding.h). With a sharded optimizer, a rank keeps moments for its parts only,
+// packed in the order of the buckets: element `flat` of a bucket is at Plan::owned_index_of().
+//
+//    flat buffer               [ bucket 0     ][ bucket 1     ]
+//    parts of ranks 0 and 1    [ 0    ][ 1    ][ 0    ][ 1    ]
+//    first moment of rank 0    [ 0    ][ 0    ]
+//    second moment of rank 0   [ 0  ][ 0   ]                without the matrices of Muon
+//
+// Muon keeps no second moment for the matrices that it updates. Their ranges are holes: the second
+// moment is packed without them, so an element has different indices in the two moments
+// (Optimizer::kept()). A hole includes the padding after its matrix and adjacent holes are merged,
+// so holes are disjoint and increasing, which outside() relies on for its binary search. How much
+// of a hole falls into a rank's parts differs from rank to rank; the plan reserves the maximum over
+// the ranks (max_outside()), so that it is the same on all ranks.
 #include "runtime/plan/moment_layout.h"
 
 #include <algorithm>
@@ -44,18 +61,16 @@ std::vector<Range> outside(const Range& range, const std::vector<Range>& holes) 
   return parts;
 }
 
-int64_t most_outside(const std::vector<Range>& buckets,
-                     const std::vector<Range>& holes,
-                     int parts) {
-  int64_t most = 0;
+int64_t max_outside(const std::vector<Range>& buckets, const std::vector<Range>& holes, int parts) {
+  int64_t max_elements = 0;
   for (int part = 0; part < parts; ++part) {
     int64_t sum = 0;
     for (const Range& bucket : buckets) {
       for (const Range& range : outside(part_of(bucket, part, parts), holes)) sum += range.size();
     }
-    most = std::max(most, sum);
+    max_elements = std::max(max_elements, sum);
   }
-  return most;
+  return max_elements;
 }
 
 }  // namespace lockstep

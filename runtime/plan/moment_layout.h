@@ -1,6 +1,6 @@
 #pragma once
-// Of which elements of the flat buffer an optimizer keeps moments: of all that a step moves, but that
-// there is no second moment of the matrices that Muon takes. Pure arithmetic, the same on every rank.
+// The elements of the flat buffer for which an optimizer keeps moments: all trained parameters. The
+// matrices that Muon updates have no second moment. Pure arithmetic, the same on every rank.
 
 #include <cstdint>
 #include <vector>
@@ -12,16 +12,16 @@ namespace lockstep {
 
 struct ParameterLayout;
 
-// What has the first moment alone: Muon's matrices, each with the padding behind it. Increasing; those
-// that touch are one range. None with other optimizers.
+// The ranges with only a first moment: Muon's matrices, each with the padding after it. In
+// increasing order; adjacent ones are merged. Empty for other optimizers.
 std::vector<Range> one_moment_ranges(const OptimizerConfig& config, const ParameterLayout& layout);
 std::vector<Range> one_moment_ranges(const MuonConfig& config, const ParameterLayout& layout);
 
-// The parts of `range` that lie outside of `holes`, which are as those above.
+// The parts of `range` outside of `holes`, which are in increasing order and disjoint.
 std::vector<Range> outside(const Range& range, const std::vector<Range>& holes);
 
-// Of `parts` owners of one part of every bucket each: the most elements outside of `holes` that one
-// of them has.
-int64_t most_outside(const std::vector<Range>& buckets, const std::vector<Range>& holes, int parts);
+// The max number of elements outside of `holes` that any of `parts` owners has, if each owns one
+// part of every bucket.
+int64_t max_outside(const std::vector<Range>& buckets, const std::vector<Range>& holes, int parts);
 
 }  // namespace lockstep

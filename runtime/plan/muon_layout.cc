@@ -9,17 +9,17 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kAlignment = 256;  // bytes: of what lies after each other in the memory
+constexpr size_t kAlignment = 256;  // bytes: of the parts of Muon's memory
 
-// Floats. A matrix that is put together begins behind such an address as far as in the flat buffer.
+// Floats. An assembled matrix begins at the same offset modulo kVector as in the flat buffer.
 constexpr int64_t kVector = 4;
 
-// Where every rank has all, so many floats of all matrices of a round travel at a time.
+// If every rank holds everything, this many floats of a round's matrices are sent at a time.
 constexpr int64_t kGatheredFloats = int64_t{1} << 20;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Operations of one iteration.
+// Floating-point operations of one iteration, up to a factor.
 double cost_of(const MuonMatrix& matrix) {
   const auto order = static_cast<double>(std::min(matrix.rows, matrix.columns));
   return order * (2 * static_cast<double>(matrix.rows * matrix.columns) + order * order);
@@ -48,10 +48,10 @@ void add_matrices(const MuonConfig& config,
   }
 }
 
-// The most that any rank has of a matrix.
+// The max number of elements of a matrix that any rank owns.
 int64_t largest_piece(const Plan& plan, const Range& matrix) {
   const int ranks = plan.topology.ranks();
-  int64_t most = 0;
+  int64_t max_elements = 0;
   for (int part = 0; part < ranks; ++part) {
     int64_t sum = 0;
     for (const Range& bucket : plan.buckets) {
@@ -59,9 +59,9 @@ int64_t largest_piece(const Plan& plan, const Range& matrix) {
       sum += std::max<int64_t>(
           0, std::min(owned.end, matrix.end) - std::max(owned.begin, matrix.begin));
     }
-    most = std::max(most, sum);
+    max_elements = std::max(max_elements, sum);
   }
-  return most;
+  return max_elements;
 }
 
 }  // namespace
@@ -70,13 +70,13 @@ int64_t MuonLayout::sent_bytes() const {
   int64_t floats = 0;
   for (const MuonRound& round : rounds) {
     if (sharded) {
-      floats += 2 * round.slot;  // there and back
+      floats += 2 * round.slot;  // to the owner and back
       continue;
     }
-    int64_t most = 0;
+    int64_t max_elements = 0;
     for (size_t i = 0; i < round.count; ++i)
-      most = std::max(most, matrices[round.first + i].range.size());
-    floats += (most + round.slot - 1) / round.slot * round.slot;
+      max_elements = std::max(max_elements, matrices[round.first + i].range.size());
+    floats += (max_elements + round.slot - 1) / round.slot * round.slot;
   }
   return floats * (ranks - 1) * static_cast<int64_t>(sizeof(float));
 }
@@ -107,15 +107,15 @@ MuonLayout make_muon_layout(const MuonConfig& config,
     return cost_of(a) > cost_of(b);
   });
   const auto ranks = static_cast<size_t>(layout.ranks);
-  size_t most_travels = 0;
+  size_t max_message_bytes = 0;
   for (size_t first = 0; first < layout.matrices.size(); first += ranks) {
     MuonRound round = {first, std::min(ranks, layout.matrices.size() - first), 1};
     int64_t largest = 0;
     for (size_t i = 0; i < round.count; ++i) {
       MuonMatrix& matrix = layout.matrices[first + i];
-      // Every other round the other way round: the last rank of one is the first of the next.
-      const size_t place = layout.rounds.size() % 2 == 0 ? i : ranks - 1 - i;
-      matrix.owner = static_cast<int>(place);
+      // Every second round goes backwards: the last rank of one round is the first of the next.
+      const size_t rank = layout.rounds.size() % 2 == 0 ? i : ranks - 1 - i;
+      matrix.owner = static_cast<int>(rank);
       largest = std::max(largest, matrix.range.size());
       if (layout.sharded) round.slot = std::max(round.slot, largest_piece(plan, matrix.range));
       layout.scratch_bytes =
@@ -129,10 +129,11 @@ MuonLayout make_muon_layout(const MuonConfig& config,
           std::min(largest, std::max<int64_t>(kGatheredFloats / layout.ranks, kSliceAlignment));
     }
     const size_t slots = layout.ranks == 1 ? 0 : layout.sharded ? 2 * ranks : ranks;
-    most_travels = std::max(most_travels, slots * static_cast<size_t>(round.slot) * sizeof(float));
+    max_message_bytes =
+        std::max(max_message_bytes, slots * static_cast<size_t>(round.slot) * sizeof(float));
     layout.rounds.push_back(round);
   }
-  layout.scratch_bytes = aligned(std::max(layout.scratch_bytes, most_travels));
+  layout.scratch_bytes = aligned(std::max(layout.scratch_bytes, max_message_bytes));
   return layout;
 }
 

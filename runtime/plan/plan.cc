@@ -1,3 +1,23 @@
+// Makes the plan of a run. Each decision depends only on those before it:
+//
+//    layout, buckets    the flat order of parameters, and its cuts              layout.cc
+//    training           the arena of activations, which op completes a bucket   arena.cc
+//    gradient memory    ZeRO 2 and 3: buckets share memory                      gradient_memory.cc
+//    gathers            when sharded parameters, or sums, are gathered          gathers.cc
+//    length buckets     the same plan with smaller arenas             length_bucket_programs.cc
+//    muon               which rank orthogonalizes which matrix                  muon_layout.cc
+//    memory, traffic    derived from all of the above                            here
+//
+//    ZeRO stage   sharded (1/ranks on a rank)     gathered
+//    0            nothing                         the summed gradients, after the backward pass,
+//                                                 unless ranks share memory
+//    1            moments, master weights         the parameters, during the next forward pass
+//    2            and the summed gradients        the same
+//    3            and the parameters              each block, whenever a program needs it
+//
+// Invariants: make_plan() is a pure function of the graphs and options, so all ranks, and `lockstep
+// plan` on a machine without the device, compute the same plan. `memory` lists exactly the
+// allocations of a run: whoever adds an allocation adds a row here and allocates row_bytes().
 #include "runtime/plan/plan.h"
 
 #include <fmt/core.h>
@@ -8,17 +28,17 @@
 #include "collectives/reduce/error_feedback_layout.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/length_bucket_programs.h"
 #include "runtime/plan/moment_layout.h"
-#include "runtime/plan/shorter_programs.h"
 
 namespace lockstep {
 
-int64_t Plan::place_of(int rank, size_t bucket, int64_t flat) const {
+int64_t Plan::owned_index_of(int rank, size_t bucket, int64_t flat) const {
   if (!shards_optimizer) return flat;
-  const Range whole =
+  const Range range =
       bucket < buckets.size() ? buckets[bucket] : frozen_buckets[bucket - buckets.size()];
-  const Range part = part_of(whole, topology.part_of(rank), topology.ranks());
-  return whole.begin / topology.ranks() + flat - part.begin;
+  const Range part = part_of(range, topology.part_of(rank), topology.ranks());
+  return range.begin / topology.ranks() + flat - part.begin;
 }
 
 std::vector<Range> Plan::all_buckets() const {
@@ -73,7 +93,7 @@ size_t flat_bytes_of(const Plan& plan, DType dtype) {
   return static_cast<size_t>(plan.layout.elements) * size_of(dtype);
 }
 
-// Of an array of floats that frozen parameters have no part in.
+// Bytes of an array of floats without the frozen parameters.
 size_t trained_bytes_of(const Plan& plan) {
   return static_cast<size_t>(plan.layout.trained()) * sizeof(float);
 }
@@ -103,13 +123,14 @@ MemoryRow parameters_row(const Plan& plan) {
   return row;
 }
 
-// Where each of `parts` owners has one part of every bucket: of the one that has most.
+// Bytes of the moments of the owner with the most, if each of `parts` owners has one part of every
+// bucket.
 size_t moment_bytes(const Plan& plan, const PlanOptions& options, size_t parts) {
   const size_t elements = static_cast<size_t>(plan.layout.trained()) / parts;
   const size_t all = elements * (static_cast<size_t>(options.moments) * sizeof(float) +
                                  static_cast<size_t>(options.half_moments) * sizeof(uint16_t));
   if (options.muon == nullptr) return all;
-  const auto second = static_cast<size_t>(most_outside(
+  const auto second = static_cast<size_t>(max_outside(
       plan.buckets, one_moment_ranges(*options.muon, plan.layout), static_cast<int>(parts)));
   const size_t moment = options.half_moments > 0 ? sizeof(uint16_t) : sizeof(float);
   return all - (elements - second) * moment;
@@ -121,11 +142,11 @@ std::string moments_note(const PlanOptions& options) {
   if (options.half_moments > 0)
     note +=
         options.moments == 0 ? ", bf16" : fmt::format(", {} of them bf16", options.half_moments);
-  return options.muon == nullptr ? note : note + ", one less of Muon's matrices";
+  return options.muon == nullptr ? note : note + ", one fewer for Muon's matrices";
 }
 
-// What a checkpoint is written from while training goes on: a rank writes its part of the moments,
-// rank 0 the weights.
+// The copies from which a checkpoint is written while training continues: a rank writes its part of
+// the moments, rank 0 the weights.
 std::vector<MemoryRow> snapshot_rows(const Plan& plan, const PlanOptions& options) {
   const size_t flat_bytes = static_cast<size_t>(plan.layout.elements) * sizeof(float);
   const int ranks = options.topology.ranks();
@@ -146,19 +167,16 @@ std::vector<MemoryRow> host_rows(const Plan& plan, const PlanOptions& options) {
       {kTrainBatchesRow, options.train_batch_bytes, "read ahead by the loader", true},
       {kEvalBatchesRow, options.eval_batch_bytes, "read ahead by the loader", true},
       {kEvalScoresRow, options.eval_score_bytes, "for the metrics of the task", true},
-      {kDatasetRow,
-       options.dataset_bytes,
-       "decoded or mapped; shared by ranks where mapped",
-       true}};
+      {kDatasetRow, options.dataset_bytes, "decoded or mapped; ranks share it if mapped", true}};
   rows.insert(rows.end(), data.begin(), data.end());
   return rows;
 }
 
-// All programs of a plan, in the order in which their constants lie.
+// All programs of a plan, in the order of their constants in memory.
 std::vector<ProgramPlan*> programs_of(Plan& plan) {
   std::vector<ProgramPlan*> programs = {&plan.training, &plan.evaluation};
-  for (auto* shorter : {&plan.shorter_training, &plan.shorter_evaluation})
-    for (ProgramPlan& program : *shorter) programs.push_back(&program);
+  for (auto* length_buckets : {&plan.length_bucket_training, &plan.length_bucket_evaluation})
+    for (ProgramPlan& program : *length_buckets) programs.push_back(&program);
   return programs;
 }
 
@@ -171,19 +189,19 @@ void place_constants(Plan& plan) {
 
 void add_constants_row(const Plan& plan, std::vector<MemoryRow>& rows) {
   if (plan.constant_bytes > 0)
-    rows.push_back({kConstantsRow, plan.constant_bytes, "tables that the model's file brings"});
+    rows.push_back({kConstantsRow, plan.constant_bytes, "tables of the model's file"});
 }
 
 std::vector<MemoryRow> evaluation_memory(const Plan& plan) {
   std::vector<MemoryRow> rows = {parameters_row(plan),
                                  {kArenaRow,
-                                  most_arena_bytes(plan.evaluation, plan.shorter_evaluation),
+                                  max_arena_bytes(plan.evaluation, plan.length_bucket_evaluation),
                                   "of one lane, by lifetime"}};
   add_constants_row(plan, rows);
   return rows;
 }
 
-// What compression of the gradients keeps.
+// The memory that compression of the gradients keeps from step to step.
 std::vector<MemoryRow> compression_rows(const Plan& plan) {
   if (plan.residual_groups == 0) return {};
   const int local_groups = plan.residual_groups / plan.topology.ranks();
@@ -195,12 +213,12 @@ std::vector<MemoryRow> compression_rows(const Plan& plan) {
                          local_groups == 1 ? "" : "s")},
             {kFactorsRow,
              static_cast<size_t>(plan.power_sgd->factor_elements(plan.topology)) * sizeof(float),
-             fmt::format("of {} matrices, and what travels as it is",
+             fmt::format("of {} matrices, and what is sent uncompressed",
                          plan.power_sgd->matrices.size())}};
   const ErrorFeedbackLayout layout(plan.lanes,
                                    plan.residual_groups,
                                    plan.topology,
-                                   /*rank=*/0,  // all have as many
+                                   /*rank=*/0,  // all ranks have as many
                                    plan.layout.trained());
   return {{kResidualsRow,
            static_cast<size_t>(layout.elements()) * sizeof(uint16_t),
@@ -221,10 +239,10 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
   const int local_lanes = options.lanes / options.topology.ranks();
   const int counted = plan.power_sgd ? options.lanes / plan.residual_groups : local_lanes;
   const int sums =
-      gradient_buffers(plan.lanes_together ? local_lanes : counted, plan.lanes_together);
+      gradient_buffers(plan.interleaved_lanes ? local_lanes : counted, plan.interleaved_lanes);
   const int buffers = plan.shards_gradients ? 1 : sums;
   const size_t gradient_bytes = static_cast<size_t>(plan.gradient_elements) * sizeof(float);
-  const size_t arenas = plan.lanes_together ? static_cast<size_t>(local_lanes) : 1;
+  const size_t arenas = plan.interleaved_lanes ? static_cast<size_t>(local_lanes) : 1;
   const size_t flat_bytes = trained_bytes_of(plan),
                ranks = static_cast<size_t>(options.topology.ranks()),
                updaters = plan.shards_optimizer ? ranks : 1;
@@ -234,12 +252,12 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
   if (plan.shards_parameters)
     rows.push_back({kGatheredRow,
                     std::max(plan.training.gathered_bytes, plan.evaluation.gathered_bytes),
-                    "of the blocks that are read, by lifetime"});
+                    "of the blocks being read, by lifetime"});
   if (plan.compute != DType::kF32)
     rows.push_back({kMastersRow, flat_bytes / updaters, "fp32" + share});
   rows.push_back({kGradientsRow,
                   gradient_bytes * static_cast<size_t>(buffers),
-                  plan.shards_gradients ? "fp32, of the buckets under way"
+                  plan.shards_gradients ? "fp32, of the buckets in flight"
                                         : "fp32, " + partial_sums(buffers, local_lanes)});
   if (plan.shards_gradients)
     rows.push_back({kGradientSumsRow,
@@ -250,24 +268,23 @@ std::vector<MemoryRow> training_memory(const Plan& plan, const PlanOptions& opti
   const std::vector<MemoryRow> others = {
       {kMomentsRow, moment_bytes(plan, options, updaters), moments_note(options) + share},
       {kArenaRow,
-       std::max(arenas * most_arena_bytes(plan.training, plan.shorter_training),
-                most_arena_bytes(plan.evaluation, plan.shorter_evaluation)),
+       std::max(arenas * max_arena_bytes(plan.training, plan.length_bucket_training),
+                max_arena_bytes(plan.evaluation, plan.length_bucket_evaluation)),
        arenas == 1 ? "of one lane, by lifetime"
                    : fmt::format("of {} lanes that run together, by lifetime", arenas)},
       {kStagingRow,
        static_cast<size_t>(staging) * sizeof(float),
        plan.wire == DType::kF32
-           ? "other ranks' gradients, of the buckets under way"
-           : fmt::format("{} gradients that go and come, of the buckets under way",
+           ? "other ranks' gradients, of the buckets in flight"
+           : fmt::format("{} gradients sent and received, of the buckets in flight",
                          written(plan.wire))},
   };
   rows.insert(rows.end(), others.begin(), others.end());
   add_constants_row(plan, rows);
   if (plan.muon)
-    rows.push_back(
-        {kMuonRow,
-         plan.muon->bytes(),
-         fmt::format("one of {} at a time, and what travels of them", plan.muon->matrices.size())});
+    rows.push_back({kMuonRow,
+                    plan.muon->bytes(),
+                    fmt::format("one of {} at a time, and messages", plan.muon->matrices.size())});
   const std::vector<MemoryRow> kept = compression_rows(plan);
   rows.insert(rows.end(), kept.begin(), kept.end());
   return rows;
@@ -278,9 +295,9 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const PlanOptions& options)
   std::vector<MemoryRow> rows =
       options.evaluation_only ? evaluation_memory(plan) : training_memory(plan, options);
   if (options.separate_memory) {
-    rows.push_back({kDeviceBatchesRow, options.device_batch_bytes, "of the lanes under way"});
+    rows.push_back({kDeviceBatchesRow, options.device_batch_bytes, "of the lanes in flight"});
     rows.push_back({kLibrariesRow, options.library_bytes, "for matrix products and sums"});
-    // One reservation holds them all, each from an aligned address.
+    // One reservation holds all rows, each at an aligned address.
     for (MemoryRow& row : rows)
       row.bytes = (row.bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
   }
@@ -291,7 +308,7 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const PlanOptions& options)
   return rows;
 }
 
-// Of both sums that take the place of one of gradients.
+// Elements of the two factors that are sent in place of the gradients.
 int64_t factors_sent(const Plan& plan) {
   return plan.power_sgd->lefts(plan.topology).padded() +
          plan.power_sgd->rights(plan.topology).padded();
@@ -311,10 +328,10 @@ void count_traffic(Plan& plan) {
                      : static_cast<int64_t>(size_of(plan.wire)) * plan.layout.statistics_begin +
                            static_cast<int64_t>(sizeof(float)) * statistics;
   const LocalLanes local = plan.lanes_of(0);
-  const int sums = local.stride > 1 ? local.count : 1;  // across the ranks
+  const int sums = local.stride > 1 ? local.count : 1;  // the sums that go across the ranks
   const int gathers = plan.training.gathers_each_run ? local.count : 1;
-  // On each level a rank sends all of its part of the gradients but one part in `count`, and what
-  // is gathered comes back the same way.
+  // On each level a rank sends all of its part of the gradients except one of `count` parts, and
+  // gathers receive the same amount back.
   int64_t bytes =
       sums * gradient_bytes + (plan.power_sgd ? gradient_bytes : 0) +
       static_cast<int64_t>(sizeof(float)) * elements(plan.gradient_gathers) +
@@ -335,7 +352,7 @@ void count_traffic(Plan& plan) {
   if (ranks > 1) plan.network_bytes += sent / (ranks - 1) * others;
 }
 
-// What is a matrix that learns, its first extent the rows, but running statistics.
+// The trained matrices, with the first extent as the rows; no running statistics.
 std::vector<FlatMatrix> matrices_of(const ParameterLayout& layout) {
   std::vector<FlatMatrix> matrices;
   for (const ParameterSlot& slot : layout.slots) {
@@ -368,7 +385,7 @@ Plan make_plan(const Graph& training,
                const Graph* evaluation,
                const PlanOptions& options,
                const WorkspaceBytes& workspace_bytes,
-               const ShorterGraphs& shorter) {
+               const LengthBucketGraphs& length_buckets) {
   Plan plan;
   plan.topology = options.topology;
   plan.shards_optimizer = options.zero_stage >= 1;
@@ -377,8 +394,8 @@ Plan make_plan(const Graph& training,
   plan.lanes = options.lanes;
   plan.wire = options.wire;
   plan.residual_groups = options.residual_groups;
-  plan.lanes_together = training.crosses_lanes();
-  LOCKSTEP_CHECK(!plan.sums_everywhere() || (plan.topology.nodes == 1 && options.power_sgd == 0));
+  plan.interleaved_lanes = training.crosses_lanes();
+  LOCKSTEP_CHECK(!plan.replicated_sums() || (plan.topology.nodes == 1 && options.power_sgd == 0));
   const auto bucket_elements =
       static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float));
   plan.layout = make_layout(training, options.lanes, bucket_elements);
@@ -404,7 +421,7 @@ Plan make_plan(const Graph& training,
     gather_blocks(training, plan.layout, all, element_bytes, plan.training);
     if (evaluation != nullptr)
       gather_blocks(*evaluation, plan.layout, all, element_bytes, plan.evaluation);
-  } else if (!plan.shards_optimizer && !plan.power_sgd && !plan.sums_everywhere()) {
+  } else if (!plan.shards_optimizer && !plan.power_sgd && !plan.replicated_sums()) {
     const bool rounds = plan.wire != DType::kF32 && plan.topology.ranks() > 1;
     const size_t rounded = rounds ? plan.gradient_buckets() : 0;
     plan.rounded_gathers = staged_gathers(
@@ -419,11 +436,12 @@ Plan make_plan(const Graph& training,
   } else if (plan.shards_optimizer) {
     gather_in_place(training, plan.layout, plan.buckets, element_bytes, plan.training);
   }
-  for (const Graph& graph : shorter.training)
-    plan.shorter_training.push_back(plan_shorter(graph, training, plan.training, workspace_bytes));
-  for (const Graph& graph : shorter.evaluation)
-    plan.shorter_evaluation.push_back(
-        plan_shorter(graph, *evaluation, plan.evaluation, workspace_bytes));
+  for (const Graph& graph : length_buckets.training)
+    plan.length_bucket_training.push_back(
+        plan_length_bucket(graph, training, plan.training, workspace_bytes));
+  for (const Graph& graph : length_buckets.evaluation)
+    plan.length_bucket_evaluation.push_back(
+        plan_length_bucket(graph, *evaluation, plan.evaluation, workspace_bytes));
 
   place_constants(plan);
   if (options.muon != nullptr && !options.evaluation_only)
@@ -453,9 +471,9 @@ std::string memory_table(const Plan& plan) {
   const size_t host = plan.memory_bytes() - plan.device_bytes();
   total(plan.device_bytes() > 0 ? "total on the host" : "total", host);
   if (plan.weights_copy_bytes() > 0)
-    row({"for a while on the host",
+    row({"temporarily on the host",
          plan.weights_copy_bytes(),
-         "a copy of the weights, while they are begun, saved or read"});
+         "a copy of the weights, while they are initialised, saved or loaded"});
   return text;
 }
 

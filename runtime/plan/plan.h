@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-// Where a parameter lies in the flat buffers, in elements.
+// A parameter's offset in the flat buffers, in elements, and its attributes.
 struct ParameterSlot {
   std::string name;
   Shape shape;
@@ -27,40 +27,39 @@ struct ParameterSlot {
   Initializer initializer = {};
   float running_momentum = 0;           // above 0: a running statistic (see Tensor)
   Shape channels_last = {};             // see Tensor
-  int64_t gradient_offset = 0;          // of a lane's gradient in a gradient buffer
+  int64_t gradient_offset = 0;          // of one lane's gradient in a gradient buffer
   std::vector<int64_t> row_parts = {};  // see Tensor
-  float lr_scale = 1;                   // see Tensor, and these
+  float lr_scale = 1;                   // see Tensor, also for the fields below
   float weight_decay = -1;
   bool frozen = false;
 };
 
-// Slots by parameter number (order of creation in the graph). Offsets follow the order in which the
-// backward pass finishes the gradients, so that a bucket is complete as early as possible. Running
-// statistics come next, in buckets of their own, and frozen parameters last: of gradients, moments
-// and master weights there is nothing at their offsets. No parameter lies across the borders of a
-// block, which is one bucket or, for a parameter that is larger, several.
+// Slots are indexed by parameter number (order of creation in the graph). Offsets follow the order
+// in which the backward pass finishes the gradients, so that a bucket is complete as early as
+// possible. Running statistics come next, in buckets of their own, and frozen parameters last:
+// there are no gradients, moments or master weights at their offsets. No parameter crosses the
+// boundary of a block, which is one bucket or, for a parameter larger than a bucket, several.
 struct ParameterLayout {
   std::vector<ParameterSlot> slots;
   std::vector<Range> blocks;
   int64_t parameters = 0;  // elements in use
-  int64_t elements = 0;    // with padding
-  // Where the running statistics begin; `trained()` without any.
+  int64_t elements = 0;    // including padding
+  // Offset of the running statistics; trained() if there are none.
   int64_t statistics_begin = 0;
-  int64_t frozen_elements = 0;    // at the end, with padding
+  int64_t frozen_elements = 0;    // at the end, including padding
   int64_t frozen_parameters = 0;  // of `parameters`
-  int lanes = 1;                  // that it is padded for
+  int lanes = 1;                  // the layout is padded for this number
 
-  // Where the frozen parameters begin: what a step moves, with padding.
+  // Offset of the frozen parameters: the elements that a step updates, including padding.
   int64_t trained() const { return elements - frozen_elements; }
 
-  // Where slots begin, increasing.
+  // The slots' offsets in increasing order.
   std::vector<int64_t> begins() const;
-  // The slot of an element, or the one before the padding that it is.
+  // The slot that holds an element. For padding, the slot before it.
   size_t slot_at(int64_t flat) const;
 };
 
-// Bytes [offset, offset + bytes) of the arena, in use from before op `first_op` until after op
-// `last_op`.
+// Bytes [offset, offset + bytes) of the arena, in use from op `first_op` through op `last_op`.
 struct Placement {
   TensorId tensor = kNoTensor;  // kNoTensor: the workspace of first_op
   size_t offset = 0;
@@ -69,13 +68,14 @@ struct Placement {
   int last_op = 0;
 };
 
-// A parameter by number, and where it lies among the gathered ones, in bytes.
+// A parameter by number, and its byte offset in the memory for gathered parameters.
 struct PlacedParameter {
   size_t parameter = 0;
   size_t offset = 0;
 };
 
-// A state or a constant of the graph, and where it lies among the states or the constants, in bytes.
+// A state or a constant of the graph, and its byte offset in the memory for states or for
+// constants.
 struct PlacedTensor {
   TensorId tensor = kNoTensor;
   size_t offset = 0;
@@ -84,27 +84,30 @@ struct PlacedTensor {
 // One graph laid out in the arena.
 struct ProgramPlan {
   std::vector<Placement> placements;
-  std::vector<size_t> tensor_offsets;  // by TensorId; kNotInArena where the tensor lies elsewhere
+  std::vector<size_t> tensor_offsets;     // by TensorId; kNotInArena for tensors elsewhere
   std::vector<size_t> workspace_offsets;  // by op
   size_t arena_bytes = 0;
-  // Tensors that stay from run to run, in the order of the graph: equal ones of two graphs lie at
-  // the same offsets of the memory for states, which programs may share.
+  // Tensors that persist from run to run, in the order of the graph. Equal states of two graphs
+  // have the same offsets, so that programs may share the memory for states.
   std::vector<PlacedTensor> states;
   size_t state_bytes = 0;
-  // Of a plan with several programs each has its constants behind those of the ones before it.
+  // If a plan has several programs, each one's constants follow those of the programs before it.
   std::vector<PlacedTensor> constants;
   size_t constant_bytes = 0;  // of this program
   int64_t flops = 0;          // of one lane
   std::vector<std::vector<int>>
       buckets_after_op;  // gradient buckets that are complete after each op; training only
-  // The all-gathers of parameters, in the order of need, and how many of them
-  // each op needs. In training; where they are sharded in every program, each time that it runs.
+  // The all-gathers of parameters in the order in which ops need them, and how many of them must be
+  // done before each op. Only training has them, once a step; if parameters are sharded, every
+  // program has them, each time that it runs.
   std::vector<GatherItem> gathers;
   std::vector<size_t> gathered_before_op;
   bool gathers_each_run = false;
-  std::vector<std::vector<PlacedParameter>> placed_before_op;  // of the blocks that come then
-  size_t gathered_bytes = 0;  // memory for them, where they are not gathered in place
-  // Gradient buckets that each op is the first to write, where buckets share memory; training only.
+  // Before each op: the offsets of the parameters of the blocks that arrive for it.
+  std::vector<std::vector<PlacedParameter>> placed_before_op;
+  size_t gathered_bytes = 0;  // memory for gathered blocks; 0 if they are gathered in place
+  // The gradient buckets that each op is the first to write, if buckets share memory; training
+  // only.
   std::vector<std::vector<int>> buckets_begun_by_op;
 };
 inline constexpr size_t kNotInArena = ~size_t{0};
@@ -114,11 +117,11 @@ struct MemoryRow {
   std::string name;
   size_t bytes = 0;
   std::string note;
-  bool on_host = false;  // where the device has memory of its own
-  int sharers = 1;       // ranks of a node that have it together
+  bool on_host = false;  // on a device with memory of its own
+  int sharers = 1;       // ranks of a node that share this allocation
 };
 
-// Bytes: where rows of a device with memory of its own begin.
+// Alignment of rows, in bytes, on a device with memory of its own.
 inline constexpr size_t kDeviceAlignment = 256;
 
 // Names of the memory rows; the run makes exactly these allocations.
@@ -145,106 +148,112 @@ inline constexpr const char* kDatasetRow = "data set";
 
 struct Plan {
   Topology topology;
-  // What is sharded, so that a rank has but its part of it; each comes with those before it, and
-  // they are stages 1 to 3 of ZeRO.
+  // What is sharded, so that a rank holds only its part. Each stage of ZeRO (1 to 3) includes those
+  // before it.
   //
-  // Moments and master weights: a rank updates its part of the parameters, which all then gather.
-  // Else the summed gradients are gathered, and every rank updates all parameters.
+  // Moments and master weights: a rank updates its part of the parameters, then all ranks gather
+  // the parameters. Otherwise the summed gradients are gathered, and every rank updates all
+  // parameters.
   bool shards_optimizer = true;
-  // Gradients: every lane's are summed across the ranks by themselves, bucket by bucket in memory
-  // that the next ones use again, and a rank keeps its part of the sum.
+  // Gradients: each lane's gradients are summed across the ranks separately, bucket by bucket, in
+  // memory that later buckets reuse. A rank keeps its part of the sum.
   bool shards_gradients = false;
   // Parameters: each program gathers a block of them ahead of the ops that read it, in memory that
   // other blocks use before and after.
   bool shards_parameters = false;
   int lanes = 1;
-  bool lanes_together = false;  // those of a rank, in training; see Graph::crosses_lanes()
+  // a rank's lanes run together in training; see Graph::crosses_lanes()
+  bool interleaved_lanes = false;
   ParameterLayout layout;
-  DType compute = DType::kF32;              // of the parameters as the ops read them
-  DType wire = DType::kF32;                 // of gradients on their way to other ranks
-  size_t constant_bytes = 0;                // of all programs
-  int residual_groups = 0;                  // of lanes, whose sums leave residuals; 0: none do
-  std::optional<PowerSgdLayout> power_sgd;  // of gradients that travel as factors; then the reducer
-                                            // exchanges nothing itself
-  std::optional<MuonLayout> muon;           // where that is the optimizer
-  std::vector<Range> buckets;               // of what a step moves
-  std::vector<Range> frozen_buckets;        // those that follow, of frozen parameters
-  // Buckets of so many elements together may be on their way to be summed.
+  DType compute = DType::kF32;  // of the parameters as the ops read them
+  DType wire = DType::kF32;     // of gradients on their way to other ranks
+  size_t constant_bytes = 0;    // of all programs
+  int residual_groups = 0;      // groups of lanes whose sums leave residuals; 0: none
+  // for gradients sent as low-rank factors; then the reducer exchanges nothing itself
+  std::optional<PowerSgdLayout> power_sgd;
+  std::optional<MuonLayout> muon;     // if Muon is the optimizer
+  std::vector<Range> buckets;         // of everything that a step updates
+  std::vector<Range> frozen_buckets;  // numbered after `buckets`: those of frozen parameters
+  // Elements of the buckets whose exchange may be in flight at a time.
   int64_t exchanged_elements = 0;
   int64_t gradient_elements = 0;  // of a gradient buffer
-  // Where buckets share its memory: where each begins in it, and what of it no gradient is written
-  // to. None: they lie as in the flat buffer.
+  // If buckets share the memory of a gradient buffer: each bucket's offset in it, and the ranges of
+  // the bucket that hold no gradient. Empty if buckets lie as in the flat buffer.
   std::vector<int64_t> bucket_offsets;
   std::vector<std::vector<Range>> bucket_gaps;
-  // Of the sums, where the optimizer is not sharded and unless sums_everywhere(), and of those that
-  // travel as `wire`, through the staging.
+  // The all-gathers of the summed gradients if the optimizer is not sharded, except with
+  // replicated_sums(). `rounded_gathers` are those of sums sent as `wire`, through the staging
+  // buffer.
   std::vector<GatherItem> gradient_gathers, rounded_gathers;
   ProgramPlan training;
   ProgramPlan evaluation;
-  std::vector<ProgramPlan> shorter_training, shorter_evaluation;  // as in ShorterGraphs
-  std::vector<MemoryRow> memory;                                  // per rank
-  int64_t wire_bytes = 0;     // sent by one rank in a step; shared memory sends nothing
-  int64_t network_bytes = 0;  // of these, to other nodes
+  std::vector<ProgramPlan> length_bucket_training,
+      length_bucket_evaluation;   // as in LengthBucketGraphs
+  std::vector<MemoryRow> memory;  // per rank
+  int64_t wire_bytes = 0;         // sent by one rank in a step; shared memory sends nothing
+  int64_t network_bytes = 0;      // the part that goes to other nodes
 
-  // The ranks of a node have one copy of the parameters together.
+  // Whether the ranks of a node share one copy of the parameters.
   bool shares_parameters() const { return topology.shares_memory && shards_optimizer; }
-  // Ranks that share memory write their sums into each other's gradients.
-  bool sums_everywhere() const { return topology.shares_memory && !shards_optimizer; }
+  // Whether ranks that share memory write their sums into each other's gradients.
+  bool replicated_sums() const { return topology.shares_memory && !shards_optimizer; }
   LocalLanes lanes_of(int rank) const {
-    return local_lanes(lanes, topology.ranks(), rank, shards_gradients && !lanes_together);
+    return local_lanes(lanes, topology.ranks(), rank, shards_gradients && !interleaved_lanes);
   }
-  // Where element `flat` of a bucket lies among those that a rank updates, one range after the
-  // other.
-  int64_t place_of(int rank, size_t bucket, int64_t flat) const;
-  size_t gradient_buckets() const;         // those before the ones of running statistics
-  std::vector<Range> all_buckets() const;  // those of frozen parameters too
+  // The index of element `flat` of a bucket among the elements that `rank` updates, which are
+  // packed one range after the other.
+  int64_t owned_index_of(int rank, size_t bucket, int64_t flat) const;
+  size_t gradient_buckets() const;         // without the buckets of running statistics
+  std::vector<Range> all_buckets() const;  // with the buckets of frozen parameters
   size_t memory_bytes() const;
-  size_t device_bytes() const;  // of rows that are not on the host
-  // Whether checkpoints are written from a copy of weights and moments while training goes on.
+  size_t device_bytes() const;  // of the rows that are not on the host
+  // Whether checkpoints are written from a copy of weights and moments while training continues.
   bool has_snapshot() const { return row_bytes(kWeightsSnapshotRow) > 0; }
-  // What a rank takes of its host's memory for a while on top of its rows, while weights are begun,
-  // saved or read: a whole copy of them in fp32, and one in the type of 16 bits that it computes
-  // in, where they do not lie there as a whole.
+  // Host memory that a rank takes for a while, in addition to its rows, when weights are
+  // initialized, saved or loaded: a full copy in fp32, and one in the 16-bit compute type, unless
+  // they lie there in full anyway.
   size_t weights_copy_bytes() const;
-  // What `ranks` ranks of one host take of its memory at most, without the data set.
+  // The max host memory that `ranks` ranks of one host take, without the data set.
   size_t host_bytes(int ranks) const;
-  size_t row_bytes(const std::string& name) const;  // 0 where there is no such row
+  size_t row_bytes(const std::string& name) const;  // 0 if there is no such row
 };
 
-// Scratch bytes that a backend's implementation of an op asks for.
+// Workspace bytes that a backend needs for an op.
 using WorkspaceBytes = std::function<size_t(const Graph&, const Op&)>;
 
 struct PlanOptions {
   Topology topology;
-  int zero_stage = 1;  // 0 to 3, as DeepSpeed numbers them; with one rank all are the same
+  int zero_stage = 1;  // 0 to 3, as in DeepSpeed; with one rank all are the same
   int lanes = 1;
   double bucket_mib = 25;
   DType wire = DType::kF32;
   int residual_groups = 0;
-  int power_sgd = 0;                 // of gradients that travel as factors; 0: none do
-  int moments = 0;                   // floats that the optimizer keeps per parameter
-  int half_moments = 0;              // and numbers of 16 bits
+  int power_sgd = 0;                 // the rank of low-rank gradient factors; 0: off
+  int moments = 0;                   // fp32 moments that the optimizer keeps per parameter
+  int half_moments = 0;              // 16-bit moments that it keeps per parameter
   const MuonConfig* muon = nullptr;  // borrowed; null: another optimizer
   NewtonSchulzBytes newton_schulz_bytes = {};
-  bool snapshot = false;         // of what a checkpoint has, so that it is written meanwhile
+  // copies the state of a checkpoint, so that it is written while training continues
+  bool snapshot = false;
   size_t train_batch_bytes = 0;  // rings of the loaders
   size_t eval_batch_bytes = 0;
   size_t eval_score_bytes = 0;  // for the task's metrics
   size_t dataset_bytes = 0;
   bool evaluation_only = false;   // no gradients, moments or exchange
-  bool separate_memory = false;   // the device has memory of its own
-  size_t device_batch_bytes = 0;  // there: of the lanes' batches
+  bool separate_memory = false;   // whether the device has memory of its own
+  size_t device_batch_bytes = 0;  // on the device: the lanes' batches
   size_t library_bytes = 0;       // OpSet::workspace_bytes
 };
 
-// The size of buckets, in MiB of floats, that exposes least of an exchange: of G bytes that travel
-// in buckets of b, the last one's b / bandwidth and the G / b times that one costs more than its
-// bytes. That is least at b = sqrt(G * cost * bandwidth), where cost * bandwidth is about 128 KiB
-// on networks and in shared memory alike: a faster one also answers sooner. To a tenth.
+// The bucket size, in MiB of floats, that exposes the least of an exchange. If G bytes are sent in
+// buckets of b bytes, two times are exposed: that of the last bucket, b / bandwidth, and G / b
+// times the fixed cost of one bucket. Their sum is least at b = sqrt(G * cost * bandwidth). On
+// networks and in shared memory alike, cost * bandwidth is about 128 KiB, because a faster link
+// also has a lower latency. Rounded to a tenth.
 double usual_bucket_mib(const Graph& training, DType wire);
 
-// Graphs for shorter samples, in increasing order of their lengths: see shorter_programs.h.
-struct ShorterGraphs {
+// Graphs for shorter samples, in increasing order of length: see length_bucket_programs.h.
+struct LengthBucketGraphs {
   std::span<const Graph> training = {}, evaluation = {};
 };
 
@@ -253,9 +262,9 @@ Plan make_plan(const Graph& training,
                const Graph* evaluation,
                const PlanOptions& options,
                const WorkspaceBytes& workspace_bytes,
-               const ShorterGraphs& shorter = {});
+               const LengthBucketGraphs& length_buckets = {});
 
-// Lays out one graph whose parameters are those of `layout` (in the same order of creation).
+// Lays out one graph in the arena.
 ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes);
 
 // Human-readable memory table with a total.

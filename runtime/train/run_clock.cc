@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// What a slow disk writes in a second.
+// Bytes that a slow disk writes per second.
 constexpr double kSlowBytesPerS = 50e6;
 
 // The end of a Slurm job, as now_ms() counts.
@@ -21,8 +21,7 @@ std::optional<double> slurm_end_ms(const char* text) {
   const char* const last = text + std::strlen(text);
   const auto [rest, code] = std::from_chars(text, last, end_s);
   if (code != std::errc() || rest != last) {
-    log_warn("SLURM_JOB_END_TIME is '{}' where seconds since 1970 are expected: it is not used",
-             text);
+    log_warn("ignoring SLURM_JOB_END_TIME, which is '{}' instead of seconds since 1970", text);
     return std::nullopt;
   }
   const double now_s =
@@ -47,24 +46,24 @@ RunClockOptions run_clock_options(const RunConfig& config,
 }
 
 RunClock::RunClock(const RunClockOptions& options)
-    : options_(options), last_look_ms_(now_ms()), last_save_ms_(last_look_ms_) {
+    : options_(options), last_check_ms_(now_ms()), last_save_ms_(last_check_ms_) {
   if (options.end_ms)
-    log_info("the run has {:.1f} minutes: it stops with a checkpoint before they are over",
-             (*options.end_ms - last_look_ms_) / 60'000);
+    log_info("the run has {:.1f} minutes: it will stop with a checkpoint before they end",
+             (*options.end_ms - last_check_ms_) / 60'000);
 }
 
 bool RunClock::must_stop() {
   const double now = now_ms();
-  longest_s_ = std::max(longest_s_, (now - last_look_ms_) / 1000);
-  last_look_ms_ = now;
+  longest_s_ = std::max(longest_s_, (now - last_check_ms_) / 1000);
+  last_check_ms_ = now;
   if (!options_.end_ms) return false;
   const double left_s = (*options_.end_ms - now) / 1000;
   const double needed_s = longest_s_ + options_.save_s + options_.margin_s;
   if (left_s > needed_s) return false;
   if (!stopping_)
     log_info(
-        "stopping: {:.1f} s are left of the time that the run has; {:.1f} s may pass until the "
-        "next step is done, and {:.1f} s with its checkpoint",
+        "stopping: {:.1f} s are left of the run's time; the next step may take {:.1f} s "
+        "and its checkpoint {:.1f} s",
         left_s,
         longest_s_,
         options_.save_s);

@@ -1,6 +1,6 @@
 #pragma once
-// What follows a step of a run: an evaluation, a checkpoint, the end. It depends on the config and
-// on what all ranks know alike, so that they come to the same decisions.
+// What follows a step of a run: an evaluation, a checkpoint, the end. It depends only on the config
+// and on what all ranks know alike, so that they make the same decisions.
 
 #include <cstdint>
 
@@ -16,36 +16,38 @@ class RunPolicy {
   RunPolicy(const RunConfig& config, bool evaluates);
 
   // Where the run is after a step.
-  struct Place {
+  struct Position {
     int64_t step = 0;       // completed
-    bool last = false;      // as far as this process was to train
+    bool last = false;      // the last one that this process was asked to train
     bool stop = false;      // some rank has been asked to stop
-    bool save_due = false;  // the last checkpoint is long ago
+    bool save_due = false;  // a checkpoint is due by time
   };
 
-  // The step to end with, where this process is to train to `max_steps`; negative: to the end.
+  // The last step of this process if it trains to `max_steps`; negative: to the end of the run.
   int64_t last_step(int64_t max_steps) const;
-  bool evaluates(const Place& place) const;
-  // Notes whether the evaluation that evaluates() asked for is the best so far, and with the schedule
-  // PLATEAU whether the rate falls: as PyTorch's ReduceLROnPlateau with a threshold of 0, after
-  // patience + 1 evaluations in a row that are not better.
-  void judge(const Evaluation& evaluation, const Place& place, Progression& progression) const;
-  // Whether evaluations have not become better for as many times as the config allows.
+  bool evaluates(const Position& position) const;
+  // Records whether the evaluation requested by evaluates() is the best so far and, with the
+  // schedule PLATEAU, whether the rate is reduced. As in PyTorch's ReduceLROnPlateau with threshold
+  // 0, that happens after patience + 1 evaluations in a row without improvement.
+  void judge(const Evaluation& evaluation,
+             const Position& position,
+             Progression& progression) const;
+  // Whether evaluations have not improved for as many times as the config allows.
   bool out_of_patience(const Progression& progression) const;
 
   struct Next {
     bool save = false;
     bool copy = false;           // to the hosts' own disks
-    bool hash = false;           // the weights
-    bool end = false;            // this process trains no further,
-    bool early_stopped = false;  // because it is out of patience,
-    bool preempted = false;      // because it was asked to stop before the end
+    bool hash = false;           // hash the weights
+    bool end = false;            // this process stops training,
+    bool early_stopped = false;  // because evaluations no longer improve,
+    bool preempted = false;      // because it was asked to stop before the last step
   };
-  // After the evaluation, if there was one, and its judgement.
-  Next next(const Place& place, bool evaluated, const Progression& progression) const;
+  // Call after the evaluation, if there was one, and after judge().
+  Next next(const Position& position, bool evaluated, const Progression& progression) const;
 
  private:
-  bool judged(const Place& place) const;
+  bool judged(const Position& position) const;
 
   const RunConfig& config_;
   bool has_evaluation_;

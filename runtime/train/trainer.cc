@@ -17,30 +17,31 @@ namespace lockstep {
 
 using Span = Timeline::Span;
 
-Trainer::Trainer(const RunParts& parts)
-    : parts_(parts),
-      memory_(allocate_run(parts.backend, parts.plan, parts.node, parts.communicator.rank())),
-      step_(parts, memory_),
-      checkpointer_(parts, memory_, step_.optimizer()),
-      agreement_(parts, memory_),
-      guard_(parts, step_),
-      not_finite_(parts, step_),
-      policy_(parts.config, parts.evaluation != nullptr) {
-  if (parts.evaluation != nullptr)
+Trainer::Trainer(const RunContext& context)
+    : context_(context),
+      memory_(
+          allocate_run(context.backend, context.plan, context.node, context.communicator.rank())),
+      step_(context, memory_),
+      checkpointer_(context, memory_, step_.optimizer()),
+      agreement_(context, memory_),
+      guard_(context, step_),
+      not_finite_(context, step_),
+      policy_(context.config, context.evaluation != nullptr) {
+  if (context.evaluation != nullptr)
     evaluator_ =
-        std::make_unique<Evaluator>(parts, memory_, step_.reducer(), &step_.parameter_gather());
+        std::make_unique<Evaluator>(context, memory_, step_.reducer(), &step_.parameter_gather());
 }
 
 void Trainer::start(const std::string& resume, const std::vector<std::string>& allowed_changes) {
   allowed_changes_ = allowed_changes;
-  if (!go_on_from(resume)) begin_anew();
-  run_on_root(parts_.communicator, [&] { parts_.check_folder(); });
-  hosts_ = gather_texts(parts_.communicator, host_name());
-  timeline_ = RunTimeline::make(parts_);
+  if (!resume_from(resume)) start_from_scratch();
+  run_on_root(context_.communicator, [&] { context_.require_folder(); });
+  hosts_ = gather_texts(context_.communicator, host_name());
+  timeline_ = RunTimeline::make(context_);
   step_.start(progression_.step, hosts_, timeline_.get());
 }
 
-bool Trainer::go_on_from(const std::string& resume) {
+bool Trainer::resume_from(const std::string& resume) {
   const auto progression = checkpointer_.resume(resume, allowed_changes_);
   if (!progression) return false;
   progression_ = *progression;
@@ -49,33 +50,33 @@ bool Trainer::go_on_from(const std::string& resume) {
   return true;
 }
 
-// In memory that has been used before, too.
-void Trainer::begin_anew() {
+// Resets everything, because the memory may have been used before.
+void Trainer::start_from_scratch() {
   const auto fill_zeros = [&](void* memory, const char* row) {
-    const size_t bytes = parts_.plan.row_bytes(row);
+    const size_t bytes = context_.plan.row_bytes(row);
     if (bytes > 0)
-      parts_.backend.fill_zeros(static_cast<float*>(memory),
-                                static_cast<int64_t>(bytes / sizeof(float)));
+      context_.backend.fill_zeros(static_cast<float*>(memory),
+                                  static_cast<int64_t>(bytes / sizeof(float)));
   };
   fill_zeros(memory_.moments, kMomentsRow);
   fill_zeros(memory_.residuals, kResidualsRow);
   progression_ = {};
-  step_.loss_scale().restore(LossScale(parts_.config).state());
-  run_on_all(parts_.communicator, [&] {
-    if (parts_.writes_parameters()) begin_weights();
+  step_.loss_scale().restore(LossScale(context_.config).state());
+  run_on_all(context_.communicator, [&] {
+    if (context_.writes_parameters()) initialize_weights();
   });
   if (step_.average() != nullptr) step_.average()->begin();
 }
 
-void Trainer::begin_weights() {
-  HostWeights weights(parts_, memory_);
-  initialize_parameters(parts_.plan.layout, parts_.config.seed, weights.data());
+void Trainer::initialize_weights() {
+  HostWeights weights(context_, memory_);
+  initialize_parameters(context_.plan.layout, context_.config.seed, weights.data());
   const WeightsRead read =
-      read_initial_weights(parts_.config, named_slices(parts_.plan.layout), weights.data());
-  initialize_anew(parts_.plan.layout, parts_.config.seed, weights.data());
-  if (parts_.communicator.rank() == 0) {
+      read_initial_weights(context_.config, named_slices(context_.plan.layout), weights.data());
+  initialize_overrides(context_.plan.layout, context_.config.seed, weights.data());
+  if (context_.communicator.rank() == 0) {
     for (const std::string& note : read.notes) log_warn("{}", note);
-    for (const std::string& note : notes_of_data(parts_.config, parts_.data.summary))
+    for (const std::string& note : notes_of_data(context_.config, context_.data.summary))
       log_warn("{}", note);
   }
   weights.write();
@@ -84,11 +85,11 @@ void Trainer::begin_weights() {
 TrainResult Trainer::run(int64_t max_steps) {
   const FlightScope training(FlightPhase::kTraining);
   last_ = policy_.last_step(max_steps);
-  run_on_root(parts_.communicator, [&] {
-    for (const std::string& doubt : parts_.data.summary.doubts) log_warn("{}", doubt);
-    reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last_);
+  run_on_root(context_.communicator, [&] {
+    for (const std::string& warning : context_.data.summary.warnings) log_warn("{}", warning);
+    reporter_ = std::make_unique<Reporter>(context_, progression_.step, last_);
     run_clock_ = std::make_unique<RunClock>(run_clock_options(
-        parts_.config, static_cast<double>(checkpointer_.bytes()), [](const char* name) {
+        context_.config, static_cast<double>(checkpointer_.bytes()), [](const char* name) {
           return std::getenv(name);
         }));
   });
@@ -96,17 +97,18 @@ TrainResult Trainer::run(int64_t max_steps) {
   try {
     train(times);
   } catch (const AgreedError&) {
-    finish_save_before_the_end();
+    finish_save_before_exit();
     throw;
   }
-  run_on_root(parts_.communicator, [&] {
+  run_on_root(context_.communicator, [&] {
     if (report_error_) throw *report_error_;
     reporter_->finish();
   });
-  if (timeline_ && result_.loss) timeline_->write(hosts_);  // else that of the run before stays
+  // else the timeline of the previous run stays
+  if (timeline_ && result_.loss) timeline_->write(hosts_);
   result_.step = progression_.step;
   if (result_.weights_hash == 0) result_.weights_hash = weights_hash();  // no step was left to do
-  result_.rank_times = times.gather(parts_.communicator, hosts_);
+  result_.rank_times = times.gather(context_.communicator, hosts_);
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
   return result_;
@@ -114,12 +116,12 @@ TrainResult Trainer::run(int64_t max_steps) {
 
 void Trainer::train(RunTimes& times) {
   result_.early_stopped = policy_.out_of_patience(progression_);
-  bool go_on = progression_.step < last_ && !result_.early_stopped;
+  bool keep_going = progression_.step < last_ && !result_.early_stopped;
   step_.clock().start_step();
   step_.clock().ranks_met();
-  while (go_on) {
+  while (keep_going) {
     try {
-      go_on = advance(times);
+      keep_going = advance(times);
     } catch (const NumericFault& fault) {
       roll_back(fault);
     }
@@ -127,7 +129,7 @@ void Trainer::train(RunTimes& times) {
   if (checkpointer_.saving()) finish_save();
 }
 
-// A step and what follows it. Returns whether another one is to be made.
+// Runs a step and what follows it. Returns whether another one should be run.
 bool Trainer::advance(RunTimes& times) {
   StepClock& clock = step_.clock();
   StepRecord record = step();
@@ -151,41 +153,42 @@ bool Trainer::advance(RunTimes& times) {
   return !next.end;
 }
 
-// Goes on from the newest checkpoint, where the config says so, there is one, and this has not been
-// tried since it was written; else throws the fault.
+// Resumes from the newest checkpoint if the policy is to roll back, there is one, and this has not
+// been tried since it was written. Otherwise throws the fault.
 void Trainer::roll_back(const NumericFault& fault) {
   if (fault.policy() != FaultPolicy::kRollBack) throw fault;
-  finish_save_before_the_end();
-  if (rolled_back_to_ || !go_on_from("auto")) throw fault;
+  finish_save_before_exit();
+  if (rolled_back_to_ || !resume_from("auto")) throw fault;
   rolled_back_to_ = progression_.step;
   skipped_in_a_row_ = 0;
   warn(fmt::format("{}; going back to step {}", fault.what(), progression_.step));
   step_.start(progression_.step, hosts_, timeline_.get());
   reporter_.reset();
-  run_on_root(parts_.communicator,
-              [&] { reporter_ = std::make_unique<Reporter>(parts_, progression_.step, last_); });
+  run_on_root(context_.communicator,
+              [&] { reporter_ = std::make_unique<Reporter>(context_, progression_.step, last_); });
   step_.clock().start_step();
   step_.clock().ranks_met();
 }
 
-// A warning of what all ranks know.
+// Logs a warning once, though all ranks call this.
 void Trainer::warn(const std::string& what) const {
-  if (parts_.communicator.rank() == 0) log_warn("{}", what);
+  if (context_.communicator.rank() == 0) log_warn("{}", what);
 }
 
 std::vector<StepRecord> Trainer::replay(int64_t last) {
   std::vector<StepRecord> records;
   StepClock& clock = step_.clock();
   clock.ranks_met();
-  while (progression_.step < last && (told_ & TrainingStep::kStop) == 0) {
+  while (progression_.step < last && (all_flags_ & TrainingStep::kStop) == 0) {
     clock.start_step();
     records.push_back(step());
-    // Rates follow from evaluations.
-    const RunPolicy::Place place = {.step = progression_.step};
-    if (parts_.config.schedule.kind != ScheduleConfig::Kind::kPlateau || !policy_.evaluates(place))
+    // With PLATEAU the learning rate depends on the evaluations.
+    const RunPolicy::Position position = {.step = progression_.step};
+    if (context_.config.schedule.kind != ScheduleConfig::Kind::kPlateau ||
+        !policy_.evaluates(position))
       continue;
     evaluate(records.back());
-    judge(place);
+    judge(position);
     clock.ranks_met();
   }
   if (!records.empty()) records.back().weights_hash = weights_hash();
@@ -196,53 +199,54 @@ std::vector<double> Trainer::time_steps(int64_t steps) {
   std::vector<double> times;
   StepClock& clock = step_.clock();
   clock.ranks_met();
-  while (static_cast<int64_t>(times.size()) < steps && (told_ & TrainingStep::kStop) == 0) {
+  while (static_cast<int64_t>(times.size()) < steps && (all_flags_ & TrainingStep::kStop) == 0) {
     clock.start_step();
     times.push_back(step().step_ms);
   }
-  parts_.backend.synchronize();
+  context_.backend.synchronize();
   return times;
 }
 
 StepRecord Trainer::step() {
   step_.set_rate_falls(progression_.rate_falls);
   const TrainingStep::Outcome outcome = step_.run(progression_.step, [this] { return flags(); });
-  told_ = outcome.flags;
+  all_flags_ = outcome.flags;
   if (outcome.damaged) {
     const std::string what = guard_.describe(progression_.step);
-    finish_save_before_the_end();
+    finish_save_before_exit();
     agreement_.refuse_damage(what);
   }
-  if ((told_ & TrainingStep::kFailed) != 0) end_where_reports_failed();
+  if ((all_flags_ & TrainingStep::kFailed) != 0) throw_report_error();
   ++progression_.step;
   progression_.loss_scale = step_.loss_scale().state();
   StepRecord record = outcome.record;
   if (outcome.diverged) {
-    judge_not_finite(record);
+    handle_not_finite(record);
   } else {
     skipped_in_a_row_ = 0;
   }
-  if (checkpointer_.saving() && (told_ & TrainingStep::kSaving) == 0) {
+  if (checkpointer_.saving() && (all_flags_ & TrainingStep::kSaving) == 0) {
     if (const std::optional<SaveOutcome> outcome = checkpointer_.advance()) note_save(*outcome);
   }
   record.failed_checkpoints = result_.failed_checkpoints;
   return record;
 }
 
-// The step has changed nothing: that is all, or the run does not go on so.
-void Trainer::judge_not_finite(const StepRecord& record) {
+// The step has changed nothing: it is skipped, or the run ends with an error.
+void Trainer::handle_not_finite(const StepRecord& record) {
   const NotFiniteCause cause = not_finite_.describe();
   const std::string what = fmt::format(
       "loss is {} and the gradient's norm is {}: {}", record.loss, record.grad_norm, cause.text);
-  const GuardConfig& guard = parts_.config.guard;
+  const GuardConfig& guard = context_.config.guard;
   if (guard.on_not_finite != FaultPolicy::kSkipStep || ++skipped_in_a_row_ > guard.max_skips) {
-    finish_save_before_the_end();  // what is being written is good
+    finish_save_before_exit();  // the checkpoint in progress is good
     agreement_.refuse_not_finite(record.step, what, cause.remedy);
   }
   warn(fmt::format("step {}: {}; the step is skipped", record.step, what));
 }
 
-// What this rank tells the others before anything changes of which a checkpoint is being copied.
+// This rank's flags. First waits until a checkpoint that is being copied is copied, because the
+// step is about to change the state.
 int64_t Trainer::flags() {
   const double wait_start = now_ms();
   checkpointer_.finish_copy();
@@ -258,16 +262,18 @@ int64_t Trainer::flags() {
   return flags;
 }
 
-// Evaluates where it is time to, completes the record, and says what is still to do.
+// Evaluates if that is due, completes the record, and returns what else is to be done.
 RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
-  const RunPolicy::Place place = {
-      record.step, last, (told_ & TrainingStep::kStop) != 0, (told_ & TrainingStep::kSaveDue) != 0};
-  const bool evaluated = policy_.evaluates(place);
+  const RunPolicy::Position position = {record.step,
+                                        last,
+                                        (all_flags_ & TrainingStep::kStop) != 0,
+                                        (all_flags_ & TrainingStep::kSaveDue) != 0};
+  const bool evaluated = policy_.evaluates(position);
   if (evaluated) {
     evaluate(record);
-    judge(place);
+    judge(position);
   }
-  const RunPolicy::Next next = policy_.next(place, evaluated, progression_);
+  const RunPolicy::Next next = policy_.next(position, evaluated, progression_);
   result_.early_stopped = next.early_stopped;
   result_.preempted = next.preempted;
   if (next.save || next.copy || next.end) {
@@ -278,16 +284,17 @@ RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
   return next;
 }
 
-void Trainer::judge(const RunPolicy::Place& place) {
+void Trainer::judge(const RunPolicy::Position& position) {
   const int64_t falls = progression_.rate_falls;
-  policy_.judge(*result_.evaluation, place, progression_);
+  policy_.judge(*result_.evaluation, position, progression_);
   if (progression_.rate_falls == falls) return;
-  const ScheduleConfig& schedule = parts_.config.schedule;
+  const ScheduleConfig& schedule = context_.config.schedule;
   log_record(fmt::format(
-      "step {}: no better evaluation since step {}: the rate falls to {:.4g}",
-      place.step,
+      "step {}: no better evaluation since step {}: the learning rate is reduced to {:.4g}",
+      position.step,
       progression_.best_step,
-      learning_rate(schedule, place.step, parts_.config.train.steps, progression_.rate_falls)));
+      learning_rate(
+          schedule, position.step, context_.config.train.steps, progression_.rate_falls)));
 }
 
 void Trainer::evaluate(StepRecord& record) {
@@ -299,7 +306,7 @@ void Trainer::evaluate(StepRecord& record) {
   step_.swap_average();
   result_.evaluation = evaluation;
   record.eval_loss = evaluation.loss;
-  if (parts_.model.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
+  if (context_.model.has_accuracy()) record.eval_accuracy = evaluation.accuracy;
   record.eval_top5_accuracy = evaluation.top5;
   record.eval_perplexity = evaluation.perplexity;
   record.eval_task = evaluation.task;
@@ -310,10 +317,10 @@ void Trainer::evaluate(StepRecord& record) {
                          record.step,
                          record.loss,
                          evaluation.loss,
-                         words_for(evaluation, parts_.model)));
+                         words_for(evaluation, context_.model)));
 }
 
-// The other ranks learn of rank 0's failure by the next exchange, so that all end alike.
+// The other ranks learn of rank 0's failure in the next exchange, so that all end alike.
 void Trainer::report(const StepRecord& record, bool checkpoint) {
   if (!reporter_ || report_error_) return;
   try {
@@ -323,27 +330,27 @@ void Trainer::report(const StepRecord& record, bool checkpoint) {
   }
 }
 
-void Trainer::end_where_reports_failed() {
-  run_on_root(parts_.communicator, [&] {
+void Trainer::throw_report_error() {
+  run_on_root(context_.communicator, [&] {
     if (report_error_) throw *report_error_;
   });
 }
 
-// In the background, but for the last one.
+// Saves in the background, except the last checkpoint.
 void Trainer::save(const StepRecord& record, SaveTo where, bool last) {
   const FlightScope saving(FlightPhase::kSaving);
   Span span(spans(), "checkpoint", "checkpoint");
-  run_on_root(parts_.communicator, [&] {
+  run_on_root(context_.communicator, [&] {
     if (report_error_) throw *report_error_;
     reporter_->flush();
   });
   if (checkpointer_.saving()) {
-    if (!last && !wait_told_)
+    if (!last && !wait_logged_)
       log_info(
-          "step {}: a checkpoint is due and waits for the one before it, which is still being "
-          "written; larger checkpoint intervals would not stop the run",
+          "step {}: waiting for the previous checkpoint, which is still being written; a larger "
+          "checkpoint interval would avoid this wait",
           record.step);
-    wait_told_ = true;
+    wait_logged_ = true;
     finish_save();
   }
   if (run_clock_ && where == SaveTo::kRunFolder) run_clock_->save_begins();
@@ -358,9 +365,9 @@ void Trainer::finish_save() {
   note_save(checkpointer_.finish());
 }
 
-// Where the run ends for another reason, on all ranks, a checkpoint that is being written is still
-// good to resume from.
-void Trainer::finish_save_before_the_end() {
+// If the run ends on all ranks for another reason, a checkpoint that is being written is still good
+// to resume from.
+void Trainer::finish_save_before_exit() {
   if (!checkpointer_.saving()) return;
   try {
     finish_save();
@@ -369,7 +376,7 @@ void Trainer::finish_save_before_the_end() {
   }
 }
 
-// Copies are for speed alone: the run goes on without one.
+// Copies only speed up a restart, so the run continues without one.
 void Trainer::note_copy(const SaveOutcome& outcome) {
   if (outcome.error) {
     log_warn(
@@ -380,7 +387,7 @@ void Trainer::note_copy(const SaveOutcome& outcome) {
   }
 }
 
-// A failure ends the run where it is to, or where nothing comes after it that would be saved.
+// A failed save ends the run if that is the config's policy, or if no later save could replace it.
 void Trainer::note_save(const SaveOutcome& outcome, bool last) {
   if (outcome.where == SaveTo::kHosts) return note_copy(outcome);
   if (run_clock_) run_clock_->save_took(outcome.seconds);
@@ -392,9 +399,9 @@ void Trainer::note_save(const SaveOutcome& outcome, bool last) {
     return;
   }
   ++result_.failed_checkpoints;
-  if (last || parts_.config.checkpoint.on_failure == CheckpointConfig::OnFailure::kStop)
+  if (last || context_.config.checkpoint.on_failure == CheckpointConfig::OnFailure::kStop)
     throw *outcome.error;
-  log_warn("step {}: the checkpoint could not be written, and the run goes on: {}",
+  log_warn("step {}: the checkpoint could not be written; the run continues: {}",
            outcome.step,
            outcome.error->what());
 }

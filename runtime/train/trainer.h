@@ -1,7 +1,7 @@
 #pragma once
-// A run from its start to its end: steps (training_step.h), what follows each of them
-// (run_policy.h), what the ranks agree on (weights_agreement.h), and what they hold against
-// checksums (state_guard.h).
+// A run from its start to its end: the steps (training_step.h), what follows each of them
+// (run_policy.h), agreement of the ranks on the weights (weights_agreement.h), and checks of the
+// state against checksums (state_guard.h).
 
 #include <memory>
 #include <optional>
@@ -19,7 +19,7 @@
 #include "runtime/train/guard/weights_agreement.h"
 #include "runtime/train/progression.h"
 #include "runtime/train/run_clock.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 #include "runtime/train/run_policy.h"
 #include "runtime/train/step/training_step.h"
 
@@ -27,7 +27,7 @@ namespace lockstep {
 
 struct TrainResult {
   int64_t step = 0;
-  std::optional<double> loss;  // of the last step; none where no step was left to do
+  std::optional<double> loss;  // of the last step; none if no step was left to do
   std::optional<Evaluation> evaluation;
   uint64_t weights_hash = 0;
   double train_seconds = 0;           // of the steps alone
@@ -35,7 +35,7 @@ struct TrainResult {
   bool preempted = false;             // stopped by a signal, checkpoint written
   bool early_stopped = false;
   int64_t failed_checkpoints = 0;
-  double checkpoint_stall_seconds = 0;  // in which no step went on since one was saved
+  double checkpoint_stall_seconds = 0;  // in which training stood still for saves
   std::optional<double> best_metric;
   int64_t best_step = 0;
 };
@@ -44,47 +44,48 @@ struct TrainResult {
 class Trainer {
  public:
   // Allocates everything that the run will use.
-  explicit Trainer(const RunParts& parts);
+  explicit Trainer(const RunContext& context);
 
-  // Sets the weights and the place in the data: `resume` is "auto", "none" or a checkpoint's path,
-  // `allowed_changes` are fields that may differ from the checkpoint's. Writes nothing. May be
-  // called again.
+  // Sets the weights and the position in the data. `resume` is "auto", "none" or a checkpoint's
+  // path; `allowed_changes` are fields that may differ from the checkpoint's. Writes nothing. May
+  // be called again.
   void start(const std::string& resume, const std::vector<std::string>& allowed_changes = {});
-  // Trains to the end of the run or, where max_steps is not negative, to that step, counted from
-  // the beginning of the run.
+  // Trains to the end of the run or, unless max_steps is negative, to that step, counted from the
+  // beginning of the run.
   TrainResult run(int64_t max_steps = -1);
-  // Instead: trains so many steps, or fewer where the ranks are asked to stop, and nothing else.
-  // Milliseconds of each.
+  // Instead of run(): trains this many steps, or fewer if the ranks are asked to stop, and does
+  // nothing else. Returns the milliseconds of each.
   std::vector<double> time_steps(int64_t steps);
-  // Instead: trains to step `last`, and writes nothing. The records of its steps, of which the last
-  // has the hash of the weights; fewer where the ranks are asked to stop. start() may follow again.
+  // Instead of run(): trains to step `last` and writes nothing. Returns the records of its steps,
+  // the last one with the hash of the weights; fewer if the ranks are asked to stop. start() may
+  // follow again.
   std::vector<StepRecord> replay(int64_t last);
 
  private:
-  bool go_on_from(const std::string& resume);
-  void begin_anew();
-  void begin_weights();
+  bool resume_from(const std::string& resume);
+  void start_from_scratch();
+  void initialize_weights();
   void train(RunTimes& times);
   bool advance(RunTimes& times);
   void roll_back(const NumericFault& fault);
   StepRecord step();
-  void judge_not_finite(const StepRecord& record);
+  void handle_not_finite(const StepRecord& record);
   void warn(const std::string& what) const;
   int64_t flags();
   RunPolicy::Next follow_up(StepRecord& record, bool last);
   void evaluate(StepRecord& record);
-  void judge(const RunPolicy::Place& place);
+  void judge(const RunPolicy::Position& position);
   void report(const StepRecord& record, bool checkpoint);
-  void end_where_reports_failed();
+  void throw_report_error();
   void save(const StepRecord& record, SaveTo where, bool last);
   void finish_save();
-  void finish_save_before_the_end();
+  void finish_save_before_exit();
   void note_copy(const SaveOutcome& outcome);
   void note_save(const SaveOutcome& outcome, bool last = false);
   uint64_t weights_hash();
   Timeline* spans() const { return timeline_ ? timeline_->spans() : nullptr; }
 
-  const RunParts& parts_;
+  const RunContext& context_;
   RunMemory memory_;
   TrainingStep step_;
   Checkpointer checkpointer_;
@@ -93,18 +94,18 @@ class Trainer {
   NotFiniteSearch not_finite_;
   RunPolicy policy_;
   std::unique_ptr<Evaluator> evaluator_;      // null without evaluation data
-  std::unique_ptr<Reporter> reporter_;        // rank 0
-  std::unique_ptr<RunTimeline> timeline_;     // null without
+  std::unique_ptr<Reporter> reporter_;        // only on rank 0
+  std::unique_ptr<RunTimeline> timeline_;     // may be null
   std::vector<std::string> hosts_;            // by rank
   std::vector<std::string> allowed_changes_;  // since a checkpoint was written
   Progression progression_;
-  int64_t last_ = 0;                       // step, that this process trains to
+  int64_t last_ = 0;                       // the step to which this process trains
   std::optional<int64_t> rolled_back_to_;  // since the last checkpoint was written
   int64_t skipped_in_a_row_ = 0;
-  int64_t told_ = 0;                     // TrainingStep::Flag of all ranks, with the last step
-  std::unique_ptr<RunClock> run_clock_;  // rank 0
-  bool wait_told_ = false;
-  std::optional<Error> report_error_;  // of rank 0: why the run cannot go on
+  int64_t all_flags_ = 0;                // TrainingStep::Flag of all ranks, from the last step
+  std::unique_ptr<RunClock> run_clock_;  // only on rank 0
+  bool wait_logged_ = false;
+  std::optional<Error> report_error_;  // on rank 0: why the run cannot continue
   TrainResult result_;
 };
 

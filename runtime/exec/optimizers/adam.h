@@ -16,7 +16,7 @@ struct AdamUpdate {
   float beta2, one_minus_beta2;
   float inverse_root_correction2;  // 1 / sqrt(1 - beta2^step)
   float epsilon;
-  float weight_decay;  // times the parameter is added to the gradient; 0 when decoupled
+  float weight_decay;  // times the parameter, added to the gradient; 0 if decoupled
   float decay_factor;  // multiplies the parameter: 1 unless decoupled
   float grad_scale;    // multiplies every gradient first
 
@@ -24,8 +24,8 @@ struct AdamUpdate {
   static std::vector<std::string> moment_names(const Config&) {
     return {"exp_avg", "exp_avg_sq"};
   }
-  // The corrections are computed in double precision: near step 1 of beta2 = 0.999 a float would
-  // lose four digits.
+  // The corrections are computed in double precision: with beta2 = 0.999 a float would lose four
+  // digits near step 1.
   template <typename Config>
   static AdamUpdate make(const Config& config, const UpdateStep& step) {
     const double beta1 = config.beta1, beta2 = config.beta2;

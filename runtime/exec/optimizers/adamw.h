@@ -1,5 +1,5 @@
 #pragma once
-// AdamW (Loshchilov and Hutter, 2019): Adam whose weight decay is decoupled from the gradient: the
+// AdamW (Loshchilov and Hutter, 2019): Adam with weight decay decoupled from the gradient: the
 // parameter shrinks by lr * weight_decay. The formulas are PyTorch's.
 
 #include "runtime/exec/optimizers/adam.h"

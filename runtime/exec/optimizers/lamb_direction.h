@@ -1,6 +1,6 @@
 #pragma once
-// The first half of LAMB (You et al., 2020): the direction of each element's descent, which it
-// leaves in the gradient's place. The second half is SGD along it, with a rate for every tensor.
+// The first half of LAMB (You et al., 2020): overwrites each gradient with the direction of its
+// element's descent. The second half is SGD along this direction, with a rate per tensor.
 
 #include <cmath>
 

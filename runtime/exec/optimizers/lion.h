@@ -1,6 +1,6 @@
 #pragma once
 // Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023): every element moves by
-// the learning rate, along the sign of a mean of gradient and moment.
+// the learning rate, along the sign of an average of gradient and moment.
 
 #include <cmath>
 #include <string>
@@ -15,7 +15,7 @@ struct LionUpdate {
   float lr;
   float beta1, one_minus_beta1;
   float beta2, one_minus_beta2;
-  float weight_decay;  // decoupled: times the parameter is added to the sign
+  float weight_decay;  // decoupled: times the parameter, added to the sign
   float grad_scale;    // multiplies every gradient first
 
   template <typename Config>
@@ -34,8 +34,8 @@ struct LionUpdate {
             .grad_scale = static_cast<float>(step.gradient_scale)};
   }
 
-  // c = beta1 m + (1 - beta1) g; p <- p - lr (sign(c) + weight_decay p); m <- beta2 m + (1 - beta2)
-  // g. The sign of 0 is 0.
+  // c = beta1 m + (1 - beta1) g; p <- p - lr (sign(c) + weight_decay p);
+  // m <- beta2 m + (1 - beta2) g. The sign of 0 is 0.
   LOCKSTEP_HD void operator()(float gradient, float& parameter, float& moment) const {
     const float g = gradient * grad_scale;
     const float c = std::fma(beta1, moment, one_minus_beta1 * g);

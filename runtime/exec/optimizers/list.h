@@ -1,10 +1,10 @@
 #pragma once
-// All elementwise updates. A new optimizer is a file beside this one, a line in the list and a
-// message of the config. Its struct has the constants of one update, as floats, and
-//   moment_names(config)        of the arrays that it keeps per parameter, as PyTorch names them
+// All elementwise updates. A new optimizer is a file next to this one, a line in the list and a
+// message of the config. Its struct holds the constants of one update, as floats, and has
+//   moment_names(config)        the arrays that it keeps per parameter, as PyTorch names them
 //   make(config, UpdateStep)    the constants of the next update
-//   operator()                  the update of one element, by none, one or two moments
-// Fused multiply-adds are written out, so that every instruction set and the GPU round alike.
+//   operator()                  the update of one element, with zero, one or two moments
+// Fused multiply-adds are explicit, so that every instruction set and the GPU round alike.
 
 #include <variant>
 
@@ -33,7 +33,7 @@ using OptimizerUpdate = std::variant<LOCKSTEP_OPTIMIZERS(LOCKSTEP_UPDATE) LambDi
                                      Exchange>;
 #undef LOCKSTEP_UPDATE
 
-// The moments that an update can do with.
+// How many moments an update takes.
 template <typename Update>
 inline constexpr bool kTakesTwoMoments = requires(const Update& u, float& x) {
   u(x, x, x, x);
@@ -47,7 +47,7 @@ inline constexpr bool kTakesNoMoment = requires(const Update& u, float& x) {
   u(x, x);
 };
 
-// Whether it writes what stands in the gradients' place, and the parameters.
+// Whether an update writes the array passed as gradients, and whether it writes the parameters.
 template <typename Update>
 inline constexpr bool kWritesGradient = !requires(const Update& u, const float& g, float& x) {
   u(g, x, x, x);

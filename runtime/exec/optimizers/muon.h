@@ -1,7 +1,8 @@
 #pragma once
-// Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024), the two
-// elementwise parts of its step on a matrix: the momentum, and the step along the direction that
-// Newton-Schulz iterations make of it (newton_schulz.h). The formulas are those of torch.optim.Muon.
+// Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024): the two
+// elementwise parts of its step on a matrix. These are the momentum, and the step along the
+// direction that Newton-Schulz iterations compute from it (newton_schulz.h). The formulas are those
+// of torch.optim.Muon.
 
 #include <cmath>
 
@@ -10,7 +11,7 @@
 
 namespace lockstep {
 
-// The first half: what is to be made orthogonal, which it leaves in the gradient's place.
+// The first half: overwrites the gradient with the matrix to orthogonalize.
 struct MuonMomentum {
   float momentum, one_minus_momentum;
   float grad_scale;  // multiplies every gradient first
@@ -33,7 +34,7 @@ struct MuonMomentum {
   }
 };
 
-// The second half.
+// The update with the orthogonalized direction.
 struct MuonStep {
   float lr;
   float decay_factor;  // multiplies the parameter

@@ -1,6 +1,6 @@
 #pragma once
-// Elementwise updates of parameters that are no optimizers. Neither learning rate, clipping, loss
-// scale nor weight decay touches them.
+// Elementwise updates of parameters other than an optimizer's. Learning rate, clipping, loss scale
+// and weight decay do not affect them.
 
 #include <cmath>
 
@@ -8,8 +8,9 @@
 
 namespace lockstep {
 
-// A running statistic: what comes as its gradient is the sum over the lanes of what each has seen.
-// Or the average of the weights, whose `parameter` it is, from the weights as gradients.
+// Updates a running statistic: the "gradient" is the sum over the lanes of what each lane has
+// measured. Also updates the average of the weights: `parameter` is the average, the "gradients"
+// are the weights.
 struct MovingAverage {
   float keep;    // 1 - momentum
   float weight;  // momentum / lanes
@@ -20,8 +21,8 @@ struct MovingAverage {
   }
 };
 
-// Parameters and what stands in the gradients' place change places, bit for bit: so are weights
-// and their average exchanged.
+// Swaps parameters and the array passed as gradients, bit for bit. Used to exchange weights and
+// their average.
 struct Exchange {
   LOCKSTEP_HD void operator()(float& other, float& parameter) const {
     const float was = parameter;

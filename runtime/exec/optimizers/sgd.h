@@ -1,5 +1,5 @@
 #pragma once
-// Stochastic gradient descent; momentum without dampening, as PyTorch has it.
+// Stochastic gradient descent, with momentum without dampening, as in PyTorch.
 
 #include <cmath>
 #include <string>
@@ -12,8 +12,8 @@ namespace lockstep {
 
 struct SgdUpdate {
   float lr;
-  float momentum;      // without, no moment is kept
-  float weight_decay;  // times the parameter is added to the gradient
+  float momentum;      // 0: no moment is kept
+  float weight_decay;  // times the parameter, added to the gradient
   float grad_scale;    // multiplies every gradient first
   bool nesterov;
 

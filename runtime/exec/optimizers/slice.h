@@ -1,5 +1,5 @@
 #pragma once
-// What an optimizer's update works on, and what it is made from.
+// The data that an optimizer's update works on, and the inputs from which its constants are made.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,50 +9,51 @@
 
 namespace lockstep {
 
-// How the next update is to be made.
+// The parameters of the next update.
 struct UpdateStep {
   double lr = 0;
   double gradient_scale = 1;  // multiplies every gradient first: the mean over samples, clipping
   int64_t number = 1;         // of the update, from 1
   bool decays = true;         // whether weight decay touches these parameters
-  float weight_decay = -1;    // theirs, which goes before the optimizer's; -1: that one
+  float weight_decay = -1;    // overrides the optimizer's; -1: not set
 
-  // Their weight decay, where the optimizer's is `configured`.
+  // The weight decay to use if the optimizer's is `configured`.
   double decay_of(double configured) const {
     if (!decays) return 0;
     return weight_decay >= 0 ? weight_decay : configured;
   }
 };
 
-// Sums of bits (base/bit_sum.h) of an array, as an update has read it and as it has left it.
-struct ArraySums {
+// Checksums of the bits of an array (base/bit_checksum.h), as the update has read and as it has
+// written it.
+struct ArrayChecksums {
   uint32_t read = 0, written = 0;
 };
 
-// Of the arrays of a slice; 0 where there is none.
-struct SliceSums {
-  ArraySums gradients{}, parameters{}, first_moment{}, second_moment{};
+// The checksums of a slice's arrays; 0 if there is no such array.
+struct SliceChecksums {
+  ArrayChecksums gradients{}, parameters{}, first_moment{}, second_moment{};
 };
 
-// A slice of the flat buffers that is updated. All pointers are to `elements` numbers, floats but
-// for those that say otherwise, and borrowed.
+// A slice of the flat buffers to update. All pointers are borrowed and point to `elements` numbers,
+// which are floats unless noted.
 struct OptimizerSlice {
-  size_t group = 0;  // the place, among the updates, of the one that it takes
+  size_t group = 0;  // the index of its update among the updates
   int64_t elements = 0;
-  float* parameters = nullptr;       // fp32: the masters where the ops read another type
-  float* gradients = nullptr;        // written by LAMB, whose directions they become, and exchanged
-  void* first_moment = nullptr;      // null where the update keeps none
-  void* second_moment = nullptr;     // null where it keeps no two
+  float* parameters = nullptr;       // fp32: the master weights if the ops read another type
+  float* gradients = nullptr;        // overwritten by LAMB, with its directions, and by Exchange
+  void* first_moment = nullptr;      // null if the update keeps none
+  void* second_moment = nullptr;     // null if it keeps fewer than two
   DType moment_dtype = DType::kF32;  // of both: kF32 or kBF16
-  // With kBF16, what rounds them, in a host_array(); and the number of the parameter and, within it,
-  // of the first element.
+  // With kBF16: how moments are rounded, in a host_array(); the number of the parameter; and the
+  // index of the slice's first element within it.
   const MomentRounding* rounding = nullptr;
   uint32_t parameter = 0;
   uint32_t first_element = 0;
-  void* stored = nullptr;  // the new parameters in the type that the ops read; null where fp32
+  void* stored = nullptr;  // the new parameters in the type that the ops read; null if that is fp32
   DType stored_dtype = DType::kF32;
-  // Of this update; null: nobody asks. Of backends without memory of their own alone.
-  SliceSums* sums = nullptr;
+  // The checksums of this update; null: not wanted. Only for backends without memory of their own.
+  SliceChecksums* checksums = nullptr;
 };
 
 }  // namespace lockstep

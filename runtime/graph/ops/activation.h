@@ -47,7 +47,7 @@ struct ActivationBackward {
   Activation activation;
   int64_t n;
   const T* d_y;    // (n)
-  const T* saved;  // (n) x where saves_pre_activation(activation), else y
+  const T* saved;  // (n) x if saves_pre_activation(activation), else y
   T* d_x;          // (n). May be d_y
 
   static ActivationBackward of(const OpCall& op) {

@@ -1,5 +1,5 @@
 #pragma once
-// add: y = a + b. inputs a, b; outputs y. Its gradient is passed through to both.
+// add: y = a + b. inputs a, b; outputs y. The gradient of y is also the gradient of a and of b.
 
 #include <cstdint>
 #include <string>

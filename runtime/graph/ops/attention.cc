@@ -31,10 +31,10 @@ TensorId ops::attention(GraphBuilder& builder,
   const TensorId y = builder.activation_tensor(name, {shape.batch, shape.time, shape.width()});
   const TensorId log_sum_exp =
       builder.statistics_tensor(name + ".log_sum_exp", {shape.batch, shape.heads, shape.time});
-  AttentionAttributes own = attributes;
-  if (!builder.training()) own.dropout = 0;
-  if (own.dropout > 0) own.stream = builder.new_random_stream();
-  builder.append({OpKind::kAttention, name, {qkv, documents}, {y, log_sum_exp}, own});
+  AttentionAttributes adjusted = attributes;
+  if (!builder.training()) adjusted.dropout = 0;
+  if (adjusted.dropout > 0) adjusted.stream = builder.new_random_stream();
+  builder.append({OpKind::kAttention, name, {qkv, documents}, {y, log_sum_exp}, adjusted});
   return y;
 }
 
@@ -52,9 +52,9 @@ std::vector<TensorId> attention_gradient(GradientBuilder& builder,
   return {d_qkv, kNoTensor};
 }
 
-// Two products of D for each head and pair of tokens within reach forward and five backward (the
-// scores are computed again): a band of T x T, half of it when causal. What documents leave out is
-// not known beforehand.
+// The forward pass has two products of length D for each head and pair of tokens within reach, the
+// backward pass five (scores are recomputed). The pairs form a band of T x T, half of it if causal.
+// Documents exclude more pairs, but these are not known in advance.
 int64_t attention_flops_of(const Graph& graph, TensorId qkv, const Op& op, int products) {
   const auto shape = AttentionShape::of(graph.shape(qkv), op.as<AttentionAttributes>());
   const int64_t reach = shape.window > 0 ? shape.window : shape.time;

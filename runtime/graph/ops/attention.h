@@ -1,22 +1,24 @@
 #pragma once
-// attention: per head, dropout(softmax(q k^T / sqrt(D) [masks])) v, blockwise. Groups of H / K heads share a
-// head of k and v (Ainslie et al. 2023); K = H where each has its own.
+// attention: per head, dropout(softmax(q k^T / sqrt(D) [masks])) v, blockwise. With grouped
+// queries, groups of H / K heads share a head of k and v (Ainslie et al. 2023); otherwise K = H.
 //   inputs  qkv (B, T, P), documents (B, T) i32 or none
 //   outputs y (B, T, H D), log_sum_exp (B, H, T)
 // attention_backward: inputs d_y, qkv, y, log_sum_exp, documents or none; outputs d_qkv (B, T, P)
 // A token's P = (H + 2 K) D elements are its H heads of q, K of k and K of v.
 //
-// What a token sees:
-//   causal     itself and those before it; else all
+// What a token attends to:
+//   causal     itself and the tokens before it; otherwise all
 //   window     of these only those less than `window` positions away (sliding window attention,
-//              Beltagy et al. 2020; Mistral): with `causal` itself and window - 1 before it. 0: all
-//   documents  of these only those of its own document, by number. A token whose number is negative
-//              is padding: it sees nothing and nothing sees it; its y and log_sum_exp are 0, and so
-//              is its gradient. With `padding_sees` it sees what the tokens of document 0 see
+//              Beltagy et al. 2020; Mistral): with `causal`, itself and window - 1 before it.
+//              0: no limit
+//   documents  of these only those of its own document, by number. A token with a negative number
+//              is padding: it attends to nothing and nothing attends to it; its y, log_sum_exp and
+//              gradient are 0. With `padding_sees`, it attends to the tokens of document 0
 //
-// With dropout, of the probabilities those are 0 whose word of the stream (seed, step, lane, the op's
-// number) is below the threshold, and others are 1 / (1 - dropout) times as large; log_sum_exp is of
-// them as they were. The word's number is that of the pair: see AttentionDropout.
+// Dropout sets a probability to 0 if its word of the random stream (seed, step, lane, the op's
+// number) is below the threshold, and multiplies the others by 1 / (1 - dropout). log_sum_exp
+// belongs to the probabilities before dropout. The index of the word depends on the pair of tokens:
+// see AttentionDropout.
 
 #include <compare>
 #include <cstdint>
@@ -36,14 +38,14 @@ struct AttentionAttributes {
   int64_t kv_heads = heads;  // of k and v; a divisor of heads
   int64_t window = 0;        // tokens; 0: no limit
   float dropout = 0;         // of probabilities, in [0, 1)
-  uint32_t stream = 0;       // its number in the graph; ops::attention sets it
+  uint32_t stream = 0;       // number of the op's random stream; ops::attention sets it
   bool padding_sees = false;
 };
 
 namespace ops {
 
 // Self-attention over packed qkv (B, T, P) -> (B, T, H D), scores scaled by 1/sqrt(D). documents
-// (B, T) i32 may be kNoTensor. Dropout is for training alone.
+// (B, T) i32 may be kNoTensor. Dropout is applied only in training.
 TensorId attention(GraphBuilder& builder,
                    const std::string& name,
                    TensorId qkv,
@@ -52,15 +54,15 @@ TensorId attention(GraphBuilder& builder,
 
 }  // namespace ops
 
-// B samples of T tokens, H heads of size D, K of k and v. Each >= 1.
+// B samples of T tokens, H heads of size D, K heads of k and v. Each >= 1.
 struct AttentionShape {
   int64_t batch, time, heads, head_size;
-  bool causal;  // token t attends to tokens 0..t; else to all
+  bool causal;  // token t attends to tokens 0..t; otherwise to all
   int64_t kv_heads = heads;
-  int64_t window = 0;  // tokens that are so far away or farther are not seen; 0: no limit
+  int64_t window = 0;  // tokens at this distance or farther are not attended to; 0: no limit
   bool padding_sees = false;
 
-  // Of qkv (B, T, P). A window that leaves out nothing is none.
+  // For qkv (B, T, P). A window that excludes nothing becomes 0.
   static AttentionShape of(const Shape& qkv, const AttentionAttributes& attributes) {
     const int64_t head_size = qkv[2] / (attributes.heads + 2 * attributes.kv_heads);
     return {.batch = qkv[0],
@@ -73,8 +75,8 @@ struct AttentionShape {
             .padding_sees = attributes.padding_sees};
   }
 
-  // The keys in reach of a query, and the queries that reach a key: [first, end), which only
-  // documents can thin out.
+  // The keys that a query may attend to, and the queries that may attend to a key: [first, end).
+  // Documents may exclude some of them.
   constexpr int64_t first_key(int64_t query) const {
     return window > 0 && query >= window ? query - window + 1 : 0;
   }
@@ -90,12 +92,13 @@ struct AttentionShape {
     return key >= first_key(query) && key < keys_end(query);
   }
 
-  // The document that a token sees, of its own number; below 0: none.
+  // The document that a token attends to, given its own number; below 0: none.
   constexpr int32_t seen_document(int32_t number) const {
     return number < 0 && padding_sees ? 0 : number;
   }
 
-  constexpr int64_t group() const { return heads / kv_heads; }  // heads that share one of k and v
+  // heads that share one head of k and v
+  constexpr int64_t group() const { return heads / kv_heads; }
   constexpr int64_t width() const { return heads * head_size; }
   constexpr int64_t kv_width() const { return kv_heads * head_size; }
   constexpr int64_t packed_width() const { return width() + 2 * kv_width(); }
@@ -105,13 +108,14 @@ struct AttentionShape {
 // Which probabilities are dropped.
 struct AttentionDropout {
   float probability = 0;
-  uint32_t purpose = 0;  // of the RngStream; the rest of it is the lane's
+  uint32_t purpose = 0;  // of the RngStream; the lane gives the other fields
 
   static AttentionDropout of(const AttentionAttributes& attributes) {
     return {attributes.dropout, kRngDropout | attributes.stream};
   }
-  // The number of a pair's word. `head`: of all samples' heads. Neighbouring queries lie side by
-  // side, so that a block of four words is of one key and four queries from a multiple of four on.
+  // The index of a pair's word. `head` counts the heads of all samples. Neighbouring queries are
+  // adjacent, so a block of four words belongs to one key and four consecutive queries from a
+  // multiple of four.
   LOCKSTEP_HD static uint64_t word(int64_t time, int64_t head, int64_t key, int64_t query) {
     return static_cast<uint64_t>((head * time + key) * ((time + 3) / 4 * 4) + query);
   }

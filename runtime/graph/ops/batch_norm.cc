@@ -48,7 +48,7 @@ TensorId ops::batch_norm(GraphBuilder& builder,
 
 namespace {
 
-// `inputs` and `outputs` as of batch_norm_backward.
+// `inputs` and `outputs`: those of batch_norm_backward.
 void append_synchronised(GradientBuilder& builder,
                          const Op& op,
                          std::vector<TensorId> inputs,
@@ -61,7 +61,7 @@ void append_synchronised(GradientBuilder& builder,
   builder.append({OpKind::kBatchNormSums, op.name, inputs, outputs, op.attributes});
   builder.append({OpKind::kGatherLanes, op.name, {sums}, {all}, {}});
   if (d_delta != kNoTensor) {
-    inputs[0] = d_delta;  // masked already
+    inputs[0] = d_delta;  // already masked by the activation
     inputs[1] = kNoTensor;
   }
   BatchNormAttributes attributes = op.as<BatchNormAttributes>();
@@ -70,7 +70,7 @@ void append_synchronised(GradientBuilder& builder,
   builder.append({OpKind::kBatchNormInputGradient, op.name, std::move(inputs), {d_x}, attributes});
 }
 
-// Where nothing that learns lies below the norm.
+// The backward rule of a norm below which nothing is trained.
 std::vector<TensorId> follow_batch(GradientBuilder& builder, const Op& op) {
   const auto& attributes = op.as<BatchNormAttributes>();
   const int64_t lanes = attributes.synchronised ? attributes.lanes : 1;
@@ -120,7 +120,7 @@ std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
 
 }  // namespace
 
-// All of x is read before any of y is written; beyond that both work element by element.
+// All of x is read before any of y is written; apart from that, both work element by element.
 const OpSchema kBatchNormSchema = {
     batch_norm_gradient, elementwise_flops<kBatchNormFlops>, {{0, 0}, {0, 1}}};
 const OpSchema kBatchNormBackwardSchema = {
@@ -129,7 +129,7 @@ const OpSchema kBatchStatisticsSchema = {nullptr, elementwise_flops<3>, {}};
 const OpSchema kBatchNormSumsSchema = {nullptr, elementwise_flops<6>, {{1, 0}, {1, 1}}};
 const OpSchema kBatchNormRunningSchema = {nullptr, elementwise_flops<1>, {}};
 const OpSchema kBatchNormInputGradientSchema = {nullptr, elementwise_flops<6>, {{0, 2}, {0, 0}}};
-// Done by the executor, which has the lanes.
+// Implemented by the executor, which has the lanes.
 const OpSchema kGatherLanesSchema = {nullptr, elementwise_flops<0>, {}};
 
 }  // namespace lockstep

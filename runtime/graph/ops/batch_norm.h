@@ -1,31 +1,31 @@
 #pragma once
 // batch_norm: y = activation((x - mean) rstd gamma + beta + delta), rstd = 1 / sqrt(variance +
-// epsilon), by channel. In training mean and (biased) variance are those of this lane's batch, else
-// the running ones.
+// epsilon), by channel. In training, mean and (biased) variance are those of this lane's batch,
+// otherwise the running statistics.
 //   inputs  x (..., C), delta (..., C) or none, gamma (C), beta (C), running_mean (C),
 //   running_variance (C), statistics (L, 2, C) f32 of all lanes, or none
 //   outputs y (..., C); in training also mean (C) and variance (C), f32
-// batch_norm_backward: with g = d_y where the activation passes it, xhat = (x - mean) rstd and sums
-// over the M rows, d_beta = sum g, d_gamma = sum g xhat, d_x = gamma rstd (g - d_beta / M - xhat
-// d_gamma / M), d_delta = g. The running statistics' gradients are what this lane shows of them: its
-// mean and its unbiased variance.
-//   inputs  d_y (..., C), y (..., C) where both delta and an activation are (elsewhere what the
-//   activation passed follows from x), x, gamma, beta, mean, variance
-//   outputs d_x, d_delta or none (no delta, or no activation: then it is d_y), d_gamma, d_beta,
-//   d_running_mean, d_running_variance
+// batch_norm_backward: let g = d_y where the activation passes it, xhat = (x - mean) rstd, and all
+// sums be over the M rows. Then d_beta = sum g, d_gamma = sum g xhat, d_x = gamma rstd (g - d_beta
+// / M - xhat d_gamma / M), d_delta = g. The gradients of the running statistics are this lane's
+// measurements: its mean and its unbiased variance.
+//   inputs  d_y (..., C), y (..., C) if there are both delta and an activation (otherwise x
+//   determines what the activation passed), x, gamma, beta, mean, variance
+//   outputs d_x, d_delta or none (without delta, or without activation: then it is d_y), d_gamma,
+//   d_beta, d_running_mean, d_running_variance
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
-// batch_norm_running: the running statistics' gradients alone, where nothing below learns.
+// batch_norm_running: only the gradients of the running statistics, if nothing below is trained.
 //   inputs  mean (C), variance (C)
 //   outputs d_running_mean, d_running_variance (C) each
 //
-// Synchronised over L lanes, what is summed over rows meets the other lanes on the way. Forward:
+// Synchronised over L lanes, sums over rows include the other lanes' rows. Forward:
 //   batch_statistics: x -> (2, C) f32, mean and biased variance of the lane;
-//   gather_lanes: (2, C) -> (L, 2, C), every lane's; batch_norm with these.
+//   gather_lanes: (2, C) -> (L, 2, C), every lane's; batch_norm reads these.
 // Backward, with the same formulas and M rows of all lanes:
 //   batch_norm_sums: inputs as batch_norm_backward; outputs sums (2, C) f32 of g and of g xhat,
 //   d_delta, d_gamma, d_beta, d_running_mean, d_running_variance;
-//   gather_lanes: sums -> (L, 2, C); batch_norm_input_gradient: the inputs again, d_delta in place
-//   of d_y (and no y) where there is one, and all sums -> d_x.
+//   gather_lanes: sums -> (L, 2, C); batch_norm_input_gradient: the same inputs and all sums ->
+//   d_x. If there is a d_delta, it replaces d_y there, and y is not needed.
 
 #include <cstdint>
 #include <string>
@@ -40,13 +40,13 @@ class GraphBuilder;
 struct BatchNormAttributes {
   float epsilon = 1e-5f;
   Activation activation = Activation::kNone;  // or kRelu
-  // Training: statistics of all lanes together, not of each one's batch.
+  // Training: statistics of all lanes together instead of each lane's batch.
   bool synchronised = false;
-  int64_t lanes = 1;  // then, of the run
+  int64_t lanes = 1;  // of the run, if synchronised
 };
 
 struct BatchNormRunningAttributes {
-  int64_t rows = 0;  // that mean and variance are of
+  int64_t rows = 0;  // over which mean and variance were computed
 };
 
 namespace ops {
@@ -55,7 +55,8 @@ struct BatchNormParameters {
   TensorId gamma, beta, running_mean, running_variance;  // (C) each
 };
 // activation((x - mean) / sqrt(variance + epsilon) * gamma + beta + delta) by channel: in training
-// with mean and variance of this lane's batch, else with the running ones. delta may be kNoTensor.
+// with mean and variance of this lane's batch, otherwise with the running ones. delta may be
+// kNoTensor.
 TensorId batch_norm(GraphBuilder& builder,
                     const std::string& name,
                     TensorId x,
@@ -68,7 +69,7 @@ TensorId batch_norm(GraphBuilder& builder,
 template <typename T>
 struct BatchNormForward {
   int64_t rows, channels;
-  int64_t lanes;  // of lane_statistics; 0 where there are none
+  int64_t lanes;  // of lane_statistics; 0 if there are none
   float epsilon;
   bool relu;
   const T* x;                      // (rows, channels)
@@ -104,14 +105,14 @@ struct BatchNormForward {
   }
 };
 
-// What all backward ops read.
+// The common inputs of the backward ops.
 template <typename T>
 struct BatchNormGradientInputs {
   int64_t rows, channels;
   float epsilon;
   bool relu;
   const T* d_y;             // (rows, channels)
-  const T* y;               // (rows, channels); null: what the activation passed follows from x
+  const T* y;               // (rows, channels); null: x determines what the activation passed
   const T* x;               // (rows, channels)
   const T* gamma;           // (channels)
   const T* beta;            // (channels)
@@ -134,7 +135,7 @@ struct BatchNormGradientInputs {
   }
 };
 
-// What batch_norm_backward and batch_norm_sums write of the parameters. (channels) each.
+// The parameter gradients that batch_norm_backward and batch_norm_sums write. (channels) each.
 template <typename T>
 struct BatchNormParameterGradients {
   Wide<T>* d_gamma;
@@ -170,10 +171,11 @@ struct BatchNormBackward {
 template <typename T>
 struct BatchNormRunning {
   int64_t channels, rows;
-  const Wide<T>* mean;          // (channels)
-  const Wide<T>* variance;      // (channels), biased
-  Wide<T>* d_running_mean;      // (channels)
-  Wide<T>* d_running_variance;  // (channels): the unbiased one; of a single row the variance itself
+  const Wide<T>* mean;      // (channels)
+  const Wide<T>* variance;  // (channels), biased
+  Wide<T>* d_running_mean;  // (channels)
+  // (channels): the unbiased variance; the biased one if there is one row
+  Wide<T>* d_running_variance;
 
   static BatchNormRunning of(const OpCall& op) {
     return {.channels = op.input_shape(0).elements(),
@@ -204,7 +206,7 @@ struct BatchStatistics {
 template <typename T>
 struct BatchNormSums {
   BatchNormGradientInputs<T> in;
-  int64_t lanes;  // of as many rows each, of which mean and variance are
+  int64_t lanes;  // all with the same number of rows; mean and variance are over all of them
   Wide<T>* sums;  // (2, channels) over this lane's rows: of g, of g xhat
   T* d_delta;     // (rows, channels) or null. May be d_y or y
   BatchNormParameterGradients<T> parameters;
@@ -222,7 +224,8 @@ struct BatchNormSums {
 
 template <typename T>
 struct BatchNormInputGradient {
-  BatchNormGradientInputs<T> in;  // d_y is d_delta, and neither relu nor y, where there is one
+  // if there is a d_delta, it is d_y here, and relu and y are not set
+  BatchNormGradientInputs<T> in;
   int64_t lanes;
   const Wide<T>* all_sums;  // (lanes, 2, channels)
   T* d_x;                   // (rows, channels). May be x or d_y

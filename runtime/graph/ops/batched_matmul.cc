@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Extents before the matrices, counted from the last one; 1 where there is none.
+// An extent before the matrices, counted from the last one; 1 if there is none.
 int64_t outer_extent(const Shape& shape, int from_last) {
   const int dimension = shape.rank() - 3 - from_last;
   return dimension < 0 ? 1 : shape[dimension];
@@ -51,7 +51,7 @@ BatchedProducts BatchedProducts::of(const Shape& a,
                        .products = {},
                        .sums = {}};
   const int outer = std::max({a.rank(), b.rank(), y.rank()}) - 2;
-  ProductLoops::Loop loops[Shape::kMaxRank];  // the innermost first
+  ProductLoops::Loop loops[Shape::kMaxRank];  // innermost first
   int64_t a_stride = matrix_elements(a), b_stride = matrix_elements(b), y_stride = made.m * made.n;
   for (int d = 0; d < outer; ++d) {
     const auto step = [&](const Shape& shape, int64_t& stride) {
@@ -65,7 +65,7 @@ BatchedProducts BatchedProducts::of(const Shape& a,
     if (loops[d].count == 1) continue;
     (outer_extent(y, d) == 1 ? made.sums : made.products).append(loops[d]);
   }
-  // Rows of several a's one below the other, times the same b.
+  // Rows of several a's, one after the other, times the same b: one product with more rows.
   ProductLoops& products = made.products;
   while (products.rank > 0 && !made.transpose_a) {
     const ProductLoops::Loop& last = products.loops[products.rank - 1];
@@ -73,7 +73,7 @@ BatchedProducts BatchedProducts::of(const Shape& a,
     made.m *= last.count;
     --products.rank;
   }
-  // Sums that go on where the next matrices begin.
+  // Sums that continue where the next matrices begin: one product with more depth.
   while (made.sums.rank > 0 && made.transpose_a && !made.transpose_b) {
     const ProductLoops::Loop& last = made.sums.loops[made.sums.rank - 1];
     if (last.a != made.k * made.m || last.b != made.k * made.n) break;
@@ -125,8 +125,8 @@ TensorId ops::batched_matmul(GraphBuilder& builder,
 
 namespace {
 
-// With A = op(a) and B = op(b): dA = scale dY B^T, dB = scale A^T dY, and d_a, d_b these, or
-// transposed (B dY^T, dY^T A) where op transposes.
+// With A = op(a) and B = op(b): dA = scale dY B^T, dB = scale A^T dY. d_a and d_b are these, or
+// their transposes (B dY^T, dY^T A) if op transposes.
 std::vector<TensorId> batched_matmul_gradient(GradientBuilder& builder,
                                               const Op& op,
                                               const std::vector<TensorId>& d_outputs) {

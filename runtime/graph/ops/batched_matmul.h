@@ -1,10 +1,10 @@
 #pragma once
-// batched_matmul: y = scale op(a) op(b) of matrices, the last two dimensions, for all of the
-// others; op transposes where asked to. The gradients of both are such products too.
+// batched_matmul: y = scale op(a) op(b) for matrices in the last two dimensions, for all indices of
+// the other dimensions; op optionally transposes. The gradients of a and b are such products too.
 //   inputs  a (..., M, K), or (..., K, M) transposed; b (..., K, N), or (..., N, K) transposed. The
-//           other dimensions are broadcast as NumPy does. Floats of one type; no parameters
-//   outputs y (..., M, N). Where a dimension of it is 1, or missing, and those of a or b are not,
-//           it is the sum over that dimension, in its order: so are gradients of what was broadcast
+//           other dimensions are broadcast as in NumPy. Floats of one type; no parameters
+//   outputs y (..., M, N). If a dimension of y is 1 or missing, but that of a or b is not, y is the
+//           sum over that dimension, in order: this is the gradient of a broadcast input
 
 #include <cstdint>
 #include <string>
@@ -23,8 +23,8 @@ struct BatchedMatmulAttributes {
 
 namespace ops {
 
-// a and b have two dimensions or more; those before the last two are equal, or 1, or missing in
-// one.
+// a and b have at least two dimensions. The dimensions before the last two are equal, or 1, or
+// missing in one of them.
 TensorId batched_matmul(GraphBuilder& builder,
                         const std::string& name,
                         TensorId a,
@@ -35,7 +35,7 @@ TensorId batched_matmul(GraphBuilder& builder,
 
 }  // namespace ops
 
-// Loops over products, the outermost first.
+// Nested loops over products, outermost first.
 struct ProductLoops {
   struct Loop {
     int64_t count, a, b, y;  // elements from one product to the next
@@ -48,7 +48,7 @@ struct ProductLoops {
     for (int d = 0; d < rank; ++d) product *= loops[d].count;
     return product;
   }
-  // Where product number `number` lies, from the first one on.
+  // The offsets of product number `number` relative to the first one.
   struct Place {
     int64_t a = 0, b = 0, y = 0;
   };
@@ -66,8 +66,8 @@ struct ProductLoops {
   void append(const Loop& next);
 };
 
-// Which products there are: m x n of depth k, one for each round of `products`, each the sum over
-// the rounds of `sums`. Loops that only make a matrix longer have gone into m or k.
+// The products to compute: m x n with depth k, one for each iteration of `products`, each the sum
+// over the iterations of `sums`. Loops that only make a matrix longer are merged into m or k.
 struct BatchedProducts {
   int64_t m, n, k;
   bool transpose_a, transpose_b;

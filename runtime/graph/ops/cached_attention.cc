@@ -46,8 +46,8 @@ TensorId ops::cached_attention(GraphBuilder& builder,
 
 namespace {
 
-// Two products of D for each head and pair of a token and one before it: of a full cache, as how
-// full it is is not known beforehand.
+// Two products of length D for each head and pair of a token and one in the cache. The cache is
+// assumed to be full, because its fill level is not known in advance.
 int64_t cached_attention_flops(const Graph& graph, const Op& op) {
   const auto& attributes = op.as<CachedAttentionAttributes>();
   const Shape &y = graph.shape(op.outputs[0]), &cache = graph.shape(op.inputs[3]);

@@ -1,18 +1,18 @@
 #pragma once
-// cached_attention: causal attention of tokens that come one after the other, or some at a time, to
-// those before them, whose keys and values a cache keeps from run to run. As attention computes it,
-// token by token: softmax(q k^T / sqrt(D) [window]) v. In inference alone.
+// cached_attention: causal attention for inference in which tokens arrive one or several at a time.
+// A cache keeps the keys and values of earlier tokens from run to run. Computes, token by token,
+// the same as attention: softmax(q k^T / sqrt(D) [window]) v.
 //   inputs  qkv (B, S, P), documents (B, S) i32, positions (B, S) i32, cache (B, 2 K, T D)
 //   outputs y (B, S, H D), new cache (B, 2 K, T D)
 // P = (H + 2 K) D as in attention. The cache has room for T tokens of each sequence: for each of K
-// heads the keys, transposed, (D, T), then for each the values (T, D). The new cache is the cache
-// with the keys and values of the S tokens at their positions; usually both are the same memory, and
-// only that is written. A token at position p sees positions 0 to p of the new cache or, with a
-// window, the last `window` of these. A token whose document is negative, or whose position is not
-// in [0, T), is none: it stores nothing, and its y is 0.
+// heads the keys, transposed, (D, T), then for each head the values (T, D). The new cache is the
+// cache with the keys and values of the S tokens stored at their positions. Usually both are the
+// same memory, and only these are written. A token at position p attends to positions 0 to p of the
+// new cache or, with a window, to the last `window` of these. If a token's document is negative, or
+// its position is not in [0, T), it is padding: it stores nothing, and its y is 0.
 //
-// Each score is one chain of sums over D, and y one chain over the keys: bits do not depend on S, T
-// or B.
+// Each score is one chain of sums over D, and y one chain over the keys, so bits do not depend on
+// S, T or B.
 
 #include <cstdint>
 #include <string>
@@ -31,7 +31,7 @@ struct CachedAttentionAttributes {
 
 namespace ops {
 
-// qkv (B, S, P) -> (B, S, H D). A `cache` that is a state of the graph is its own new cache.
+// qkv (B, S, P) -> (B, S, H D). If `cache` is a state of the graph, it is also the new cache.
 TensorId cached_attention(GraphBuilder& builder,
                           const std::string& name,
                           TensorId qkv,
@@ -48,7 +48,7 @@ struct CachedAttention {
   int64_t heads, kv_heads, head_size;
   int64_t window;
   const T* qkv;              // (B, S, P)
-  const int32_t* documents;  // (B, S), negative: no token
+  const int32_t* documents;  // (B, S), negative: padding
   const int32_t* positions;  // (B, S)
   const T* cache;            // (B, 2 K, T D)
   T* y;                      // (B, S, H D)
@@ -58,16 +58,16 @@ struct CachedAttention {
   constexpr int64_t group() const { return heads / kv_heads; }
   constexpr int64_t packed_width() const { return (heads + 2 * kv_heads) * head_size; }
   constexpr int64_t cache_elements() const { return batch * 2 * kv_heads * room * head_size; }
-  // Of token s of sample b: its position, or -1 where it is none.
+  // The position of token s of sample b, or -1 for padding.
   constexpr int64_t position(int64_t b, int64_t s) const {
     const int64_t at = positions[b * tokens + s];
     return documents[b * tokens + s] < 0 || at < 0 || at >= room ? -1 : at;
   }
-  // The first key that a token at a position sees.
+  // The first key to which a token at a position attends.
   constexpr int64_t first_key(int64_t position) const {
     return window > 0 && position >= window ? position - window + 1 : 0;
   }
-  // Of one of the K heads of a sample: keys (D, T) and values (T, D).
+  // For one of the K heads of a sample: keys (D, T) and values (T, D).
   constexpr T* keys(int64_t b, int64_t head) const {
     return new_cache + (b * 2 * kv_heads + head) * room * head_size;
   }

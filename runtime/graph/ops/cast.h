@@ -1,5 +1,5 @@
 #pragma once
-// cast: y = x in the graph's compute type. Stands where inputs enter the graph; it has no gradient.
+// cast: y = x in the graph's compute type. For inputs of the graph; it has no gradient.
 //   inputs x; outputs y
 
 #include <cstdint>
@@ -13,7 +13,8 @@ class GraphBuilder;
 
 namespace ops {
 
-// x in the graph's compute type; x itself where it is that already. No gradient passes.
+// x in the graph's compute type; x itself if it already has that type. Gradients do not flow
+// through it.
 TensorId cast(GraphBuilder& builder, const std::string& name, TensorId x);
 
 }  // namespace ops

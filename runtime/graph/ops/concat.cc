@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// The extents of x, but along `axis`.
+// The extents of x, with another extent along `axis`.
 Shape with_extent(const Shape& x, int axis, int64_t extent) {
   Shape shape;
   for (int d = 0; d < x.rank(); ++d) shape.append(d == axis ? extent : x[d]);
@@ -38,7 +38,7 @@ TensorId ops::concat(GraphBuilder& builder,
                      const std::string& name,
                      const std::vector<TensorId>& inputs,
                      int axis) {
-  LOCKSTEP_CHECK(!inputs.empty() && inputs.size() <= size_t{kMostConcatInputs},
+  LOCKSTEP_CHECK(!inputs.empty() && inputs.size() <= size_t{kMaxConcatInputs},
                  "{}: {} tensors ",
                  name,
                  inputs.size());

@@ -1,9 +1,9 @@
 #pragma once
-// concat: y is x_0, x_1, ... one behind the other along one dimension.
+// concat: y is x_0, x_1, ... one after the other along one dimension.
 //   inputs  x_0, ..., 1 to 64 of one type: floats, or i32, which have no gradient; no parameters
 //   outputs y, of that type
 // concat_backward: each d_x_k is its part of d_y.
-//   inputs  d_y; outputs d_x_0, ..., none where no gradient is needed
+//   inputs  d_y; outputs d_x_0, ..., none if no gradient is needed
 
 #include <array>
 #include <cstdint>
@@ -16,21 +16,22 @@ namespace lockstep {
 
 class GraphBuilder;
 
-inline constexpr int kMostConcatInputs = 64;
+inline constexpr int kMaxConcatInputs = 64;
 
-// All in rows: what follows the dimension, with it, is a row.
+// In rows: a row consists of the dimension `axis` and those after it.
 struct ConcatAttributes {
   int64_t rows = 1;
-  int count = 0;                                // of inputs
-  std::array<int64_t, kMostConcatInputs> ends;  // in a row of y, the element behind input k
+  int count = 0;  // of inputs
+  // in a row of y, the index after the last element of input k
+  std::array<int64_t, kMaxConcatInputs> ends;
 
   int64_t columns() const { return ends[static_cast<size_t>(count - 1)]; }  // of y
 };
 
 namespace ops {
 
-// 1 to 64 tensors of one type whose extents are the same but along `axis`; a negative one counts
-// from the last dimension.
+// Concatenates 1 to 64 tensors of one type, whose extents are equal except along `axis`. A negative
+// axis counts from the last dimension.
 TensorId concat(GraphBuilder& builder,
                 const std::string& name,
                 const std::vector<TensorId>& inputs,
@@ -41,8 +42,8 @@ TensorId concat(GraphBuilder& builder,
 template <typename T>
 struct ConcatForward {
   ConcatAttributes sizes;
-  const T* x[kMostConcatInputs];  // (rows, ends[k] - ends[k - 1])
-  T* y;                           // (rows, columns)
+  const T* x[kMaxConcatInputs];  // (rows, ends[k] - ends[k - 1])
+  T* y;                          // (rows, columns)
 
   static ConcatForward of(const OpCall& op) {
     ConcatForward made{.sizes = op.attributes<ConcatAttributes>(), .x = {}, .y = op.output<T>(0)};
@@ -54,8 +55,8 @@ struct ConcatForward {
 template <typename T>
 struct ConcatBackward {
   ConcatAttributes sizes;
-  const T* d_y;               // (rows, columns)
-  T* d_x[kMostConcatInputs];  // (rows, ends[k] - ends[k - 1]), each or null
+  const T* d_y;              // (rows, columns)
+  T* d_x[kMaxConcatInputs];  // (rows, ends[k] - ends[k - 1]), each or null
 
   static ConcatBackward of(const OpCall& op) {
     ConcatBackward made{

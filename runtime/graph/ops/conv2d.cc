@@ -75,7 +75,7 @@ std::vector<TensorId> conv2d_gradient(GradientBuilder& builder,
           passed_on(builder, op.name, bias, d_bias)};
 }
 
-// Taps in the padding count: the usual convention.
+// Taps in the padding count, as is usual.
 int64_t product_flops(const Graph& graph, TensorId y, TensorId weight) {
   return 2 * graph.shape(y).rows() * graph.shape(weight).elements();
 }

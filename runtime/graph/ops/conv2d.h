@@ -1,13 +1,13 @@
 #pragma once
-// conv2d: y = activation(conv(x, weight) + bias), each group of outputs over its own inputs.
+// conv2d: y = activation(conv(x, weight) + bias); each group of outputs reads its own inputs.
 //   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none
 //   outputs y (N, OH, OW, O)
 // conv2d_backward: d_x = transposed conv of d_y, d_weight (+)= correlation of x and d_y, d_bias
 // (+)= sums of d_y.
 //   inputs  d_y (N, OH, OW, O) of the value before the activation, x, weight
-//   outputs d_x, d_weight, d_bias: each or none, d_weight where the weight is frozen
+//   outputs d_x, d_weight, d_bias: each may be absent, d_weight if the weight is frozen
 // conv2d_batch_norm: batch_norm, with its running statistics, of conv(x, weight) + bias, which is
-// stored nowhere. Made of the two by fuse_batch_norms().
+// not stored. Made of two ops by fuse_batch_norms().
 //   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none, the norm's gamma (O),
 //   beta (O), running_mean (O), running_variance (O), and delta (N, OH, OW, O) or none
 //   outputs y (N, OH, OW, O)

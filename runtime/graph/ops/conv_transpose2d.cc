@@ -57,7 +57,7 @@ std::vector<TensorId> conv_transpose2d_gradient(GradientBuilder& builder,
           passed_on(builder, op.name, bias, d_bias)};
 }
 
-// Each pixel of x meets all weights of its channel.
+// Each pixel of x is multiplied by all weights of its channel.
 int64_t product_flops(const Graph& graph, TensorId x, TensorId weight) {
   return 2 * graph.shape(x).rows() * graph.shape(weight).elements();
 }

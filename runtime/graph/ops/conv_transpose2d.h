@@ -1,13 +1,14 @@
 #pragma once
-// conv_transpose2d: y = the gradient that conv2d of images like y would have if x were that of its
-// output, + bias: each pixel of x adds its kernel to y, the stride apart. So its kernels are those of
-// conv2d, with x and y exchanged: Conv2dShape here is that of the convolution from y's images to x's.
+// conv_transpose2d: y = bias + the gradient of a conv2d's input, if x is the gradient of its
+// output: each pixel of x adds its kernel to y, at distances of the stride. So its kernels are
+// those of conv2d with x and y exchanged: Conv2dShape here is that of the convolution from y's
+// images to x's.
 //   inputs  x (N, H, W, I), weight (I, KH, KW, O / groups), bias (O) or none
 //   outputs y (N, OH, OW, O)
-// conv_transpose2d_backward: d_x = conv2d(d_y, weight), d_weight (+)= correlation of d_y and x, d_bias
-// (+)= sums of d_y.
+// conv_transpose2d_backward: d_x = conv2d(d_y, weight), d_weight (+)= correlation of d_y and x,
+// d_bias (+)= sums of d_y.
 //   inputs  d_y (N, OH, OW, O), x, weight
-//   outputs d_x, d_weight, d_bias: each or none, d_weight where the weight is frozen
+//   outputs d_x, d_weight, d_bias: each may be absent, d_weight if the weight is frozen
 
 #include <cstdint>
 #include <string>
@@ -29,8 +30,8 @@ struct ConvTranspose2dBackwardAttributes {
 
 namespace ops {
 
-// -> (N, output.height, output.width, O), where a convolution of images of that size with these
-// attributes, which have no activation, gives images of x's size. bias may be kNoTensor.
+// -> (N, output.height, output.width, O). A convolution with these attributes (no activation) must
+// map images of that size to images of x's size. bias may be kNoTensor.
 TensorId conv_transpose2d(GraphBuilder& builder,
                           const std::string& name,
                           TensorId x,
@@ -41,7 +42,7 @@ TensorId conv_transpose2d(GraphBuilder& builder,
 
 }  // namespace ops
 
-// The pixels of y as those of a linear layer, whose bias is that of y.
+// The pixels of y as rows of a linear layer, whose bias is that of y.
 inline Conv2dShape pixels_of_y(const Conv2dShape& back) {
   return {.batch = back.batch,
           .height = back.height,
@@ -70,7 +71,7 @@ struct ConvTranspose2dForward {
             .y = op.output<T>(0),
             .workspace = op.workspace()};
   }
-  // What gives y without the bias as conv2d's gradient of its input.
+  // Computes y without the bias, as conv2d's gradient of its input.
   Conv2dBackward<T> product() const {
     return {.shape = shape,
             .accumulate_weight = false,
@@ -83,7 +84,7 @@ struct ConvTranspose2dForward {
             .d_bias = nullptr,
             .workspace = workspace};
   }
-  // What adds the bias to y, as conv2d's does.
+  // Adds the bias to y, as conv2d does.
   Conv2dForward<T> bias_sum() const {
     return {.shape = pixels_of_y(shape),
             .activation = Activation::kNone,
@@ -120,7 +121,7 @@ struct ConvTranspose2dBackward {
             .d_bias = op.output<Wide<T>>(2),
             .workspace = op.workspace()};
   }
-  // What gives d_x, as conv2d.
+  // Computes d_x, as conv2d.
   Conv2dForward<T> input_product() const {
     return {.shape = shape,
             .activation = Activation::kNone,
@@ -130,7 +131,7 @@ struct ConvTranspose2dBackward {
             .y = d_x,
             .workspace = workspace};
   }
-  // What gives d_weight, as conv2d's gradient of its weights.
+  // Computes d_weight, as conv2d's gradient of its weights.
   Conv2dBackward<T> weight_product() const {
     return {.shape = shape,
             .accumulate_weight = accumulate_weight,
@@ -143,7 +144,7 @@ struct ConvTranspose2dBackward {
             .d_bias = nullptr,
             .workspace = workspace};
   }
-  // What gives d_bias.
+  // Computes d_bias.
   Conv2dBackward<T> bias_sum() const {
     return {.shape = pixels_of_y(shape),
             .accumulate_weight = false,

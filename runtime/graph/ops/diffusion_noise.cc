@@ -21,7 +21,7 @@ ops::NoisedImages ops::diffusion_noise(GraphBuilder& builder,
       "{}: shares ",
       name);
   DiffusionNoiseAttributes drawn = attributes;
-  // The lowest bit tells noise from what else is drawn.
+  // The lowest bit separates the noise from the other random numbers.
   drawn.purpose = kRngNoise | (builder.training() ? 0u : 2u);
   if (!builder.training()) drawn.label_dropout = 0;
   const NoisedImages noised = {
@@ -40,7 +40,7 @@ ops::NoisedImages ops::diffusion_noise(GraphBuilder& builder,
 
 namespace {
 
-// Of an element: ten rounds of the generator, the normal's quantile and the mixing.
+// Per element: ten rounds of the generator, the normal quantile and the mixing.
 int64_t diffusion_noise_flops(const Graph& graph, const Op& op) {
   return 30 * graph.shape(op.inputs[0]).elements();
 }

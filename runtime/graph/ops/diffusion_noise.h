@@ -1,18 +1,19 @@
 #pragma once
-// diffusion_noise: what a network learns from that takes noise off images. For each sample a time is
-// drawn, and noise e from N(0, 1). With x = pixel / 127.5 - 1 and the shares of image and noise at
-// the time, a and b:
+// diffusion_noise: makes the training data of a denoising network. For each sample it draws a time,
+// and noise e from N(0, 1). With x = pixel / 127.5 - 1, and the weights of image and noise at that
+// time, a and b:
 //   y      = a x + b e
 //   target = e (kEpsilon) | x (kSample) | a e - b x (kVelocity)
-// Without a table of shares the time is t, uniform in [0, 1), on straight lines: a = 1 - t, b = t,
-// and the velocity is e - x. A share of the samples loses its class, in training alone.
-//   inputs  x (N, H, W, C) u8, labels (N) i32, shares (2, K) f32 or none: row 0 a, row 1 b, of the
-//           times 0 to K - 1
-//   outputs y (N, H, W, C), target (N, H W C) f32, times (N) f32: the number of the time, or 1000 t,
-//           classes (N) i32: the label, or `classes` where it is lost
-// What is drawn depends on the seed, the step and the number of the sample in the global batch; in
-// evaluation on the seed and the number of the sample in the set, so that all evaluations of a run
-// draw the same. It has no gradient.
+// Without a table of weights, the path from image to noise is a straight line (rectified flow): the
+// time t is uniform in [0, 1), a = 1 - t, b = t, and the velocity is e - x. In training only, a
+// share of the samples loses its class, for classifier-free guidance.
+//   inputs  x (N, H, W, C) u8, labels (N) i32, shares (2, K) f32 or none: row 0 is a, row 1 is b,
+//           at times 0 to K - 1
+//   outputs y (N, H, W, C), target (N, H W C) f32, times (N) f32: the index of the time, or 1000 t,
+//           classes (N) i32: the label, or `classes` if it is lost
+// In training, the random numbers depend on the seed, the step and the index of the sample in the
+// global batch. In evaluation, they depend on the seed and the index of the sample in the set, so
+// that all evaluations of a run draw the same. The op has no gradient.
 
 #include <cmath>
 #include <cstdint>
@@ -31,12 +32,12 @@ class GraphBuilder;
 
 struct DiffusionNoiseAttributes {
   DiffusionTarget target = DiffusionTarget::kEpsilon;
-  float label_dropout = 0;  // share of the samples
-  int32_t classes = 0;      // what stands for a lost one
-  uint32_t purpose = 0;     // of the streams; ops::diffusion_noise sets it
+  float label_dropout = 0;  // share of the samples that lose their class
+  int32_t classes = 0;      // the class of a sample that has lost its own
+  uint32_t purpose = 0;     // of the random streams; ops::diffusion_noise sets it
 };
 
-// Times as networks are told them are in [0, kDiffusionTimes).
+// Times are passed to networks as numbers in [0, kDiffusionTimes).
 inline constexpr int64_t kDiffusionTimes = 1000;
 
 namespace ops {
@@ -45,7 +46,7 @@ struct NoisedImages {
   TensorId images, target, times, classes;  // the outputs
 };
 
-// shares may be kNoTensor. label_dropout is for training alone.
+// shares may be kNoTensor. label_dropout is applied only in training.
 NoisedImages diffusion_noise(GraphBuilder& builder,
                              const std::string& name,
                              TensorId x,
@@ -58,8 +59,8 @@ NoisedImages diffusion_noise(GraphBuilder& builder,
 template <typename T>
 struct DiffusionNoise {
   struct Time {
-    Wide<T> image, noise;  // their shares
-    Wide<T> number;        // as networks are told it
+    Wide<T> image, noise;  // their weights
+    Wide<T> number;        // as passed to networks
   };
 
   DiffusionNoiseAttributes attributes;
@@ -88,7 +89,7 @@ struct DiffusionNoise {
             .classes = op.output<int32_t>(3)};
   }
 
-  // Word 0 of a sample is for its time, word 1 for the loss of its class.
+  // Word 0 of a sample is for its time, word 1 decides whether it loses its class.
   LOCKSTEP_HD uint32_t word_of(const LaneContext& lane, int64_t sample, int number) const {
     return philox_word({lane.seed, lane.step, 0, attributes.purpose | 1},
                        static_cast<uint64_t>(2 * (lane.first_sample + sample) + number));
@@ -108,7 +109,7 @@ struct DiffusionNoise {
     return {shares[time], shares[time_count + time], static_cast<Wide<T>>(time)};
   }
 
-  // Writes what the network is told of a sample beside its image.
+  // Writes the time and the class of a sample.
   LOCKSTEP_HD void tell(const LaneContext& lane, int64_t sample) const {
     times[sample] = time_of(lane, sample).number;
     const bool lost = uniform_from_word(word_of(lane, sample, 1)) < attributes.label_dropout;

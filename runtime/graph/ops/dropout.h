@@ -21,24 +21,24 @@ struct DropoutAttributes {
 
 namespace ops {
 
-// Inverted dropout; returns x itself when probability is 0 or the graph is not for training.
+// Inverted dropout; returns x itself if the probability is 0 or the graph is not for training.
 TensorId dropout(GraphBuilder& builder, const std::string& name, TensorId x, float probability);
 
 }  // namespace ops
 
-// Elements whose word of the stream is below it are dropped.
+// Elements whose word of the stream is below this are dropped.
 inline uint32_t dropout_threshold(float probability) {
   return static_cast<uint32_t>(static_cast<double>(probability) * 0x1p32);
 }
-// What the others are multiplied by.
+// The factor of the elements that are kept.
 inline float dropout_factor(float probability) { return 1 / (1 - probability); }
 
-// Forward and backward.
+// Both the forward and the backward pass.
 template <typename T>
 struct Dropout {
   int64_t n;
   float probability;  // of dropping, in [0, 1)
-  uint32_t purpose;   // of the RngStream; the rest of it is the lane's
+  uint32_t purpose;   // of the RngStream; the lane gives the other fields
   const T* x;         // (n)
   T* y;               // (n). May be x
 

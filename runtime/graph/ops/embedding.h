@@ -3,8 +3,8 @@
 //   inputs ids (B, T) i32, token (V, C), position (>=T, C) or none; outputs y (B, T, C)
 // embedding_backward: d_token (+)= sum of d_y over equal ids, d_position (+)= sum of d_y over b, in
 // a fixed order.
-//   inputs d_y, ids; outputs d_token (none where it is frozen), d_position (none there, and where
-//   there is no position)
+//   inputs d_y, ids; outputs d_token (none if it is frozen), d_position (none if it is frozen, or
+//   if there is no position)
 
 #include <cstdint>
 #include <string>
@@ -38,7 +38,7 @@ struct EmbeddingSizes {
 template <typename T>
 struct EmbeddingForward {
   EmbeddingSizes sizes;
-  const int32_t* ids;  // (B, T), each in [0, V): the caller has checked it
+  const int32_t* ids;  // (B, T), each in [0, V): checked by the caller
   const T* token;      // (V, C)
   const T* position;   // (at least T, C), or null
   T* y;                // (B, T, C)
@@ -58,9 +58,9 @@ struct EmbeddingBackward {
   EmbeddingSizes sizes;
   const T* d_y;           // (B, T, C)
   const int32_t* ids;     // (B, T)
-  Wide<T>* d_token;       // (V, C) or null; overwriting zeroes the rows that no id names
+  Wide<T>* d_token;       // (V, C) or null; if overwritten, rows of unused ids become 0
   bool accumulate_token;  // += instead of =
-  Wide<T>* d_position;    // (at least T, C), of which the first T rows are touched, or null
+  Wide<T>* d_position;    // (at least T, C), of which the first T rows are written; or null
   bool accumulate_position;
 
   static EmbeddingBackward of(const OpCall& op) {

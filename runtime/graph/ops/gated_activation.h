@@ -1,8 +1,8 @@
 #pragma once
-// gated_activation: y = f(gate) * up, of rows [gate | up]: SwiGLU with SiLU, GeGLU with GELU, and so
-// on (Shazeer 2020).
+// gated_activation: y = f(gate) * up, with rows [gate | up]: SwiGLU with SiLU, GeGLU with GELU,
+// etc. (Shazeer 2020).
 //   inputs x (..., 2I); outputs y (..., I)
-// gated_activation_backward: d_gate = d_y * up * f'(gate), d_up = d_y * f(gate); f is computed again.
+// gated_activation_backward: d_gate = d_y * up * f'(gate), d_up = d_y * f(gate); recomputes f.
 //   inputs d_y (..., I), x (..., 2I); outputs d_x (..., 2I) = [d_gate | d_up]
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 namespace lockstep {
 namespace {
 
-// The sizes of x around dimension `axis`, which is made a positive one. Checks what both kinds ask.
+// The sizes of x around dimension `axis`, which is made non-negative. Checks what both kinds
+// require.
 GatherSizes sizes_of(
     GraphBuilder& builder, const std::string& name, TensorId x, TensorId indices, int& axis) {
   const Tensor& tensor = builder[x];

@@ -1,14 +1,14 @@
 #pragma once
-// gather: y is slices of x along a dimension, those that indices name, as numpy.take:
-//   y[o, i, c] = x[o, indices[i], c], o and c standing for the dimensions before and after.
+// gather: y consists of the slices of x along a dimension that indices select, as numpy.take:
+//   y[o, i, c] = x[o, indices[i], c], with o and c for the dimensions before and after.
 // gather_elements: an index for each element of y, as torch.gather:
 //   y[o, i, c] = x[o, indices[o, i, c], c]
 //   inputs  x, floats, or i32, which have no gradient; no parameter. indices i32. A negative index
-//           counts from the end. One outside of the dimension, which a kernel cannot report, is read
-//           as the nearest that is within; its gradient goes there too
+//           counts from the end. Kernels cannot report an index out of range: it is clamped, and
+//           its gradient goes to the clamped index
 //   outputs y
 // gather_backward, gather_elements_backward: d_x, the sums of d_y over equal indices in their
-// order, zero where there are none.
+// order; zero for elements that no index selects.
 //   inputs d_y, indices; outputs d_x
 
 #include <cstdint>
@@ -28,24 +28,24 @@ struct GatherSizes {
 
 namespace ops {
 
-// x (..., E, ...), indices of any extents -> (..., the indices' extents, ...), in the place of
-// dimension `axis`; a negative one counts from the last.
+// x (..., E, ...), indices of any extents -> (..., the indices' extents, ...), in place of
+// dimension `axis`. A negative axis counts from the last one.
 TensorId gather(
     GraphBuilder& builder, const std::string& name, TensorId x, TensorId indices, int axis);
 
-// indices have the extents of x but for that of dimension `axis`, and so has y.
+// indices have the extents of x, except along dimension `axis`, and y has those of indices.
 TensorId gather_elements(
     GraphBuilder& builder, const std::string& name, TensorId x, TensorId indices, int axis);
 
 }  // namespace ops
 
-// Which of `extent` elements an index means.
+// The element that an index selects, of `extent` elements.
 LOCKSTEP_HD int64_t gathered_index(int32_t index, int64_t extent) {
   const int64_t from_start = index < 0 ? index + extent : index;
   return from_start < 0 ? 0 : from_start < extent ? from_start : extent - 1;
 }
 
-// Of both kinds: indices are (count), or (outer, count, inner) of gather_elements.
+// For both kinds: indices are (count) or, in gather_elements, (outer, count, inner).
 template <typename T>
 struct GatherForward {
   GatherSizes sizes;

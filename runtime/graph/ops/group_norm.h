@@ -1,12 +1,12 @@
 #pragma once
-// group_norm: y = (x - mean) rstd gamma + beta, rstd = 1 / sqrt(variance + epsilon). Mean and variance,
-// which is divided by the count, are those of a sample's pixels and the C / G channels of a group (Wu and
-// He 2018, equation 7). With G = C it is instance norm, with G = 1 a layer norm of whole samples.
+// group_norm: y = (x - mean) rstd gamma + beta, rstd = 1 / sqrt(variance + epsilon). Mean and
+// biased variance are over a sample's pixels and the C / G channels of a group (Wu and He 2018,
+// equation 7). G = C is instance norm, G = 1 a layer norm of whole samples.
 //   inputs  x (N, ..., C), gamma (C) or none, beta (C) or none
 //   outputs y (N, ..., C), mean (N, G), rstd (N, G)
 // group_norm_backward: with g = d_y gamma, xhat = (x - mean) rstd and means over the group,
 //   d_x = rstd (g - mean(g) - xhat mean(g xhat)),
-//   d_gamma = sum over samples and pixels of d_y xhat, d_beta = that of d_y.
+//   d_gamma = sum over samples and pixels of d_y xhat, d_beta = sum over the same of d_y.
 //   inputs  d_y, x, gamma or none, mean, rstd
 //   outputs d_x, d_gamma or none, d_beta or none
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
@@ -28,8 +28,8 @@ struct GroupNormAttributes {
 
 namespace ops {
 
-// x (N, ..., C), each sample's groups of channels normalised, with gamma and beta, parameters of C elements
-// that may be kNoTensor each. groups divides C.
+// Normalises each sample's groups of channels of x (N, ..., C). gamma and beta are parameters of C
+// elements; each may be kNoTensor. groups divides C.
 TensorId group_norm(GraphBuilder& builder,
                     const std::string& name,
                     TensorId x,
@@ -39,7 +39,7 @@ TensorId group_norm(GraphBuilder& builder,
 
 }  // namespace ops
 
-// What is normalised: samples of pixels of channels.
+// The data to normalise: samples of pixels of channels.
 struct GroupNormShape {
   int64_t samples, pixels, channels, groups;
 

@@ -1,9 +1,9 @@
 #pragma once
-// image_normalize: y = (x / 255 - mean) / std by channel, as one multiply-add. Where LaneContext::mix
-// is below 1, image i of the `valid` ones (valid_rows, but no more than there are) first becomes mix
-// times itself plus 1 - mix times image valid - 1 - i; which may be done before, as the shares add up
-// to 1: x becomes mix (x - other) + other, which leaves an image alone that is its own other. Stands
-// where images enter the graph; it has no gradient.
+// image_normalize: y = (x / 255 - mean) / std by channel, as one multiply-add. If LaneContext::mix
+// is below 1, image i of the first `valid` ones, valid = min(valid_rows, images), first becomes mix
+// times itself plus 1 - mix times image valid - 1 - i. Mixing before normalising gives the same
+// result because the weights add up to 1. It is computed as mix (x - other) + other, so an image
+// mixed with itself does not change. For images as inputs of the graph; it has no gradient.
 //   inputs  x (N, H, W, C) u8
 //   outputs y (N, H, W, C)
 
@@ -18,12 +18,13 @@ namespace lockstep {
 class GraphBuilder;
 
 struct ImageNormalizeAttributes {
-  std::vector<float> mean, std;  // (C) each, of pixels in [0, 1]
+  std::vector<float> mean, std;  // (C) each, of pixels scaled to [0, 1]
 };
 
 namespace ops {
 
-// (x / 255 - mean) / std of x (N, H, W, C) u8, in the graph's compute type. No gradient passes.
+// (x / 255 - mean) / std for x (N, H, W, C) u8, in the graph's compute type. Gradients do not flow
+// through it.
 TensorId image_normalize(GraphBuilder& builder,
                          const std::string& name,
                          TensorId x,
@@ -33,7 +34,7 @@ TensorId image_normalize(GraphBuilder& builder,
 
 template <typename T>
 struct ImageNormalize {
-  int64_t images, pixels, channels;  // pixels of an image
+  int64_t images, pixels, channels;  // pixels: of one image
   const float* mean;                 // (channels), on the host
   const float* std;                  // (channels), on the host
   const uint8_t* x;                  // (images, pixels, channels)

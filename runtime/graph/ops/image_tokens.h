@@ -1,12 +1,12 @@
 #pragma once
-// image_tokens: the patches of images as tokens behind a class token, with learned positions
+// image_tokens: the patches of images as tokens, after a class token, with learned positions
 // (Dosovitskiy et al. 2020): y[b, 0] = class_token + position[0], y[b, 1 + i] = x[b, i] +
 // position[1 + i].
 //   inputs  x (B, H, W, C), whose pixels are patches, class_token (C), position (H W + 1, C)
 //   output  y (B, H W + 1, C)
 // image_tokens_backward:
-//   inputs  d_y; outputs d_x, d_class_token, d_position: sums over the samples, in their order
-// Both parameters are used once in a graph, so that their gradients are always overwritten.
+//   inputs  d_y; outputs d_x, d_class_token, d_position: sums over the samples, in order
+// Both parameters are used once in a graph, so their gradients are always overwritten.
 
 #include <cstdint>
 #include <string>

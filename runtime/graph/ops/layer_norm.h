@@ -1,12 +1,12 @@
 #pragma once
 // layer_norm: sum = x + delta; y = (sum - mean) rstd gamma + beta, rstd = 1 / sqrt(variance +
-// epsilon), by rows; the variance is divided by the columns.
+// epsilon), by rows; the variance is biased.
 //   inputs  x (..., C), delta (..., C) or none, gamma (C), beta (C) or none
-//   outputs y (..., C), sum (..., C) or none where there is no delta, mean (rows), rstd (rows)
+//   outputs y (..., C), sum (..., C) or none if there is no delta, mean (rows), rstd (rows)
 // layer_norm_backward: with g = d_y gamma and xhat = (sum - mean) rstd,
 //   d_sum = rstd (g - mean(g) - xhat mean(g xhat)) + d_residual,
 //   d_gamma = sum over the rows of d_y xhat, d_beta = sum over the rows of d_y.
-//   inputs  d_y, d_residual or none (the gradient that reaches `sum` from elsewhere), sum (x where
+//   inputs  d_y, d_residual or none (the gradient that reaches `sum` from elsewhere), sum (x if
 //           there is no delta), gamma, mean, rstd
 //   outputs d_sum (the gradient of both x and delta), d_gamma, d_beta or none
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
@@ -27,7 +27,7 @@ struct LayerNormAttributes {
 
 namespace ops {
 
-// sum = x + delta, x (..., C) itself where delta is kNoTensor; returns {sum, its rows normalised,
+// sum = x + delta, or x (..., C) itself if delta is kNoTensor. Returns {sum, its rows normalised,
 // with gamma and beta (C)}. beta may be kNoTensor.
 std::pair<TensorId, TensorId> layer_norm(GraphBuilder& builder,
                                          const std::string& name,
@@ -48,7 +48,7 @@ struct LayerNormForward {
   const T* gamma;  // (columns)
   const T* beta;   // (columns) or null
   T* y;            // (rows, columns)
-  T* sum;          // (rows, columns), rounded to T; null where delta is. May be x or delta
+  T* sum;          // (rows, columns), rounded to T; null if delta is. May be x or delta
   Wide<T>* mean;   // (rows)
   Wide<T>* rstd;   // (rows)
 

@@ -1,9 +1,9 @@
 #pragma once
-// leading_columns: the first columns of every row. Where a step is planned for several lengths, the
-// loader fills samples of the whole context, and the graph of a shorter length takes of each row as
-// many tokens as it computes.
+// leading_columns: the first columns of every row. With length buckets, the loader fills samples of
+// the whole context, and the graph of a shorter length takes only as many tokens of each row as it
+// computes.
 //   inputs x (..., T) i32; outputs y (..., T') i32, T' <= T
-// Nothing in it has a gradient.
+// It has no gradient.
 
 #include <cstdint>
 #include <string>

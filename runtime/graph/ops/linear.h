@@ -1,14 +1,15 @@
 #pragma once
 // linear: y = activation(x weight^T + bias).
-//   inputs  x (..., K), weight (N, K), bias (N) or none; x (M, ...) with K elements a row is read
-//           as (M, K): rows of a dense tensor need no work to be flattened
+//   inputs  x (..., K), weight (N, K), bias (N) or none; x (M, ...) with K elements per row is read
+//           as (M, K): rows of a dense tensor need not be flattened
 //   outputs y (..., N), pre (..., N): the value before the activation, only in training and only
-//   where its gradient needs it
-// linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y. Where x
-// is the output of an activation, d_x may be the gradient of that one's input: times f'(saved).
-//   inputs  d_y (..., N) of the value before the activation, x or none where there is no d_weight,
-//           weight, saved (..., K) or none (of input_activation, as in activation_backward)
-//   outputs d_x, d_weight, d_bias: each or none, d_weight where the weight is frozen
+//           if the activation's gradient needs it
+// linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y. If x is
+// the output of an activation, d_x may be the gradient of that activation's input: multiplied by
+// f'(saved).
+//   inputs  d_y (..., N) of the value before the activation, x or none if there is no d_weight,
+//           weight, saved (..., K) or none (for input_activation, as in activation_backward)
+//   outputs d_x, d_weight, d_bias: each may be absent, d_weight if the weight is frozen
 
 #include <cstdint>
 #include <string>
@@ -26,14 +27,14 @@ struct LinearAttributes {
 struct LinearBackwardAttributes {
   bool accumulate_weight = false;  // d_weight += instead of =
   bool accumulate_bias = false;
-  Activation input_activation = Activation::kNone;  // whose derivative multiplies d_x
+  Activation input_activation = Activation::kNone;  // its derivative multiplies d_x
 };
 
 namespace ops {
 
-// activation(x (..., K) weight (N, K)^T + bias (N)) -> (..., N), with what a LoRA adds to it before the
-// activation where the builder's options give the layer one. bias may be kNoTensor. Where K is
-// the product of all extents of x but the first, x is flattened: the output is (rows, N).
+// activation(x (..., K) weight (N, K)^T + bias (N)) -> (..., N). If the builder's options give the
+// layer a LoRA, its output is added before the activation. bias may be kNoTensor. If K is the
+// product of all extents of x except the first, x is flattened: the output is (rows, N).
 TensorId linear(GraphBuilder& builder,
                 const std::string& name,
                 TensorId x,
@@ -47,11 +48,11 @@ TensorId linear(GraphBuilder& builder,
 struct LinearShape {
   int64_t rows, inputs, outputs;
 
-  // Of x, which may have to be flattened, and weight (N, K).
+  // For x, which may have to be flattened, and weight (N, K).
   static LinearShape of(const Shape& x, const Shape& weight) {
     return {x.elements() / weight[1], weight[1], weight[0]};
   }
-  // Of y and weight.
+  // From the shapes of y and weight.
   static LinearShape of_result(const Shape& y, const Shape& weight) {
     return {y.elements() / weight[0], weight[1], weight[0]};
   }
@@ -60,7 +61,7 @@ struct LinearShape {
 template <typename T>
 struct LinearForward {
   LinearShape shape;
-  int64_t stride;  // elements from row to row of y: more than N in padded logits
+  int64_t stride;  // elements from row to row of y: more than N if logits are padded
   Activation activation;
   const T* x;            // (M, K)
   const T* weight;       // (N, K)

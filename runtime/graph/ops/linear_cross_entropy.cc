@@ -21,7 +21,7 @@ void ops::linear_cross_entropy(GraphBuilder& builder,
   LOCKSTEP_CHECK(builder.shape(x).rows() == builder.shape(targets).elements());
   LOCKSTEP_CHECK(bias == kNoTensor || builder.shape(bias) == Shape({w_shape[0]}));
   LOCKSTEP_CHECK(builder[targets].dtype == DType::kI32 && rows_at_a_time > 0);
-  // The kernels of a large vocabulary want rows that begin on aligned addresses.
+  // Kernels for large vocabularies want rows that begin at aligned addresses.
   const GraphOptions& options = builder.options();
   const int64_t unit = std::max<int64_t>(
       1, options.logits_alignment / static_cast<int64_t>(size_of(options.compute)));

@@ -1,14 +1,14 @@
 #pragma once
-// linear_cross_entropy: the last linear layer of a language model and softmax_cross_entropy of what
-// it gives, some rows at a time, so that the logits are never whole in memory. For the rows of each
-// chunk, one chunk after the other:
+// linear_cross_entropy: the last linear layer of a language model and softmax_cross_entropy of its
+// output, computed in chunks of rows, so that the logits are never in memory as a whole. For each
+// chunk, in order:
 //   logits = x weight^T + bias; loss and gradient g of the logits as in softmax_cross_entropy.h;
 //   d_weight (+)= g^T x, d_bias (+)= column sums of g, from the second chunk on +=; d_x = g weight
 //   inputs  x (..., K), target (rows) i32, -1 or in [0, N), weight (N, K), bias (N) or none at all
 //   outputs statistics (4) f64; in training also d_x (..., K), which may be x, d_weight (N, K) and,
-//           where there is a bias, d_bias (N)
-// LaneContext::mix is of images: 1 here.
-// A loss is the root of differentiation and needs no backward op: the gradients come out of the
+//           if there is a bias, d_bias (N)
+// LaneContext::mix is for images: it must be 1 here.
+// A loss is the root of differentiation and has no backward op: the gradients are computed in the
 // forward pass.
 
 #include <algorithm>
@@ -51,9 +51,9 @@ struct LinearCrossEntropy {
   const T* weight;         // (N, K)
   const T* bias;           // (N), or null
   double* statistics;      // (4)
-  T* d_x;                  // (M, K), or null where no gradient is wanted
-  Wide<T>* d_weight;       // (N, K), or null: then, or where the weight is frozen
-  Wide<T>* d_bias;         // (N), or null: then, where there is no bias, or where it is frozen
+  T* d_x;                  // (M, K), or null if no gradient is wanted
+  Wide<T>* d_weight;       // (N, K), or null if no gradient is wanted or the weight is frozen
+  Wide<T>* d_bias;         // (N), or null likewise, or if there is no bias
 
   int64_t chunk_rows() const { return std::min(attributes.rows, shape.rows); }
   int64_t chunks() const { return (shape.rows + chunk_rows() - 1) / chunk_rows(); }
@@ -61,8 +61,8 @@ struct LinearCrossEntropy {
     return std::min(chunk_rows(), shape.rows - chunk * chunk_rows());
   }
 
-  // What is done with a chunk, by the structs of the two ops that it stands for; `logits` (chunk
-  // rows, stride) becomes its own gradient.
+  // The steps for one chunk, as the structs of the two ops that it stands for. `logits` (chunk
+  // rows, stride) is overwritten by its gradient.
   SoftmaxCrossEntropy<T> loss_of(int64_t chunk, T* logits) const {
     const int64_t first = chunk * chunk_rows();
     return {.rows = rows_of(chunk),

@@ -1,9 +1,10 @@
 #pragma once
 // local_response_norm: y_c = x_c / s_c^beta, s_c = k + alpha / size * sum of x^2 over the `size`
-// channels from c - size / 2 on (Krizhevsky et al. 2012, section 3.3, with the sum's mean).
+// channels from c - size / 2 on (Krizhevsky et al. 2012, section 3.3, with the mean instead of the
+// sum).
 //   inputs x (..., C); outputs y (..., C)
 // local_response_norm_backward: d_x_j = d_y_j / s_j^beta - 2 alpha beta / size x_j * sum of d_y_c
-// x_c / s_c^(beta + 1) over the channels c whose windows hold j.
+// x_c / s_c^(beta + 1) over the channels c whose windows contain j.
 //   inputs d_y, x; outputs d_x
 
 #include <cstdint>
@@ -34,7 +35,7 @@ template <typename T>
 struct LocalResponseNormForward {
   int64_t rows, channels;
   LocalResponseNormAttributes window;
-  const T* x;  // (rows, channels); channels that are not there count as zero
+  const T* x;  // (rows, channels); missing channels count as zero
   T* y;        // (rows, channels)
 
   static LocalResponseNormForward of(const OpCall& op) {
@@ -64,10 +65,10 @@ struct LocalResponseNormBackward {
   }
 };
 
-// Channels of the widest window that the kernels take.
-inline constexpr int64_t kMostNormChannels = 32;
+// The max number of channels in a window that the kernels support.
+inline constexpr int64_t kMaxNormChannels = 32;
 inline bool supports_window(const OpCall& op) {
-  return op.attributes<LocalResponseNormAttributes>().size <= kMostNormChannels;
+  return op.attributes<LocalResponseNormAttributes>().size <= kMaxNormChannels;
 }
 
 }  // namespace lockstep

@@ -63,7 +63,7 @@ TensorId ops::lora(GraphBuilder& builder,
   if (layer.ends_with(kWeight)) layer.resize(layer.size() - std::string(kWeight).size());
   int64_t rows = 0;
   for (const OutputRows& part : parts) rows += part.rows;
-  // As PEFT begins: kaiming_uniform_(a = sqrt(5)), and zeros.
+  // Initialised as in PEFT: kaiming_uniform_(a = sqrt(5)), and zeros.
   const TensorId a = builder.parameter(
       layer + kLoraA,
       {static_cast<int64_t>(parts.size()) * lora.rank, inputs},
@@ -104,7 +104,7 @@ std::vector<TensorId> lora_add_gradient(GradientBuilder& builder,
   return {builder.needs_gradient(y) ? d_outputs[0] : kNoTensor, d_h, kNoTensor};
 }
 
-// Of B's products with h.
+// Flops of the products of h and B.
 int64_t product_flops(const Graph& graph, TensorId h, TensorId b) {
   return 2 * graph.shape(h).rows() * graph.shape(b).elements();
 }

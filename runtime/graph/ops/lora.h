@@ -1,15 +1,16 @@
 #pragma once
-// LoRA (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021): what a linear layer
-// y = x W^T learns beside its weight, y + alpha / rank (x A^T) B^T. Where one layer here stands for P
-// layers elsewhere, whose outputs are parts of its own, each part p has matrices of its own: those of A
-// lie after each other, (P r, K), and so do the rows of B, (R, r), where R is the rows of all parts.
-// lora_add: out = y, and in the columns of part p out += scale h_p B_p^T, where h_p (M, r) are columns
-// p r to (p + 1) r of h.
+// LoRA (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021): a linear layer y =
+// x W^T learns an addition to its frozen weight: y + alpha / rank (x A^T) B^T. One layer here may
+// stand for P layers of another framework, whose outputs are parts of its own (q, k and v, for
+// example). Then each part p has its own matrices: those of A are stacked, (P r, K), and so are the
+// rows of B, (R, r), where R is the rows of all parts.
+// lora_add: out = y, and in the columns of part p out += scale h_p B_p^T, where h_p (M, r) are
+// columns p r to (p + 1) r of h.
 //   inputs  y (..., N), h (..., P r), B (R, r)
 //   outputs out (..., N)
 // lora_add_backward: d_h_p = scale d_out_p B_p, d_B_p (+)= scale d_out_p^T h_p; d_y is d_out.
 //   inputs  d_out (..., N), h (..., P r), B (R, r)
-//   outputs d_h or none, d_B or none
+//   outputs d_h, d_B: each may be absent
 
 #include <cstdint>
 #include <string>
@@ -20,12 +21,14 @@
 
 namespace lockstep {
 
-// How the parameters of a layer whose weight is NAME.weight are called.
+// Suffixes of the parameters' names: those of the layer with NAME.weight are NAME.lora_A and
+// NAME.lora_B.
 inline constexpr const char* kLoraA = ".lora_A";
 inline constexpr const char* kLoraB = ".lora_B";
-// Whether a parameter is one of these.
+// Whether a parameter is a LoRA's.
 bool is_lora(const std::string& parameter);
-// The parts of the layer with this weight (N, K), as the builder's options say.
+// The parts of the layer with this weight (N, K) that have a LoRA, according to the builder's
+// options.
 std::vector<OutputRows> lora_parts(const GraphBuilder& builder, TensorId weight);
 
 struct LoraAttributes {
@@ -39,8 +42,9 @@ struct LoraBackwardAttributes {
 
 namespace ops {
 
-// Of the layer with this weight (N, K), which has made y (..., N) of x: y with what it learns added, by
-// new parameters. In training x is dropped out first where the options say so.
+// Appends the LoRA of the layer with this weight (N, K), which has computed y (..., N) from x;
+// returns y plus its output. Its parameters are new. In training, dropout is applied to x first if
+// the options set it.
 TensorId lora(GraphBuilder& builder,
               const std::string& name,
               TensorId x,
@@ -60,10 +64,10 @@ struct LoraSizes {
 
 // One part of a layer.
 struct LoraPart {
-  int64_t column;  // of y
-  int64_t inner;   // column of h
-  int64_t row;     // of B
-  int64_t rows;    // of B, columns of y
+  int64_t column;  // first column of the part in y
+  int64_t inner;   // first column of the part in h
+  int64_t row;     // first row of the part in B
+  int64_t rows;    // rows of the part in B, and columns in y
 };
 inline std::vector<LoraPart> parts_of(const LoraAttributes& attributes, int64_t rank) {
   std::vector<LoraPart> parts;

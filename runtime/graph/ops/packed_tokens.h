@@ -1,10 +1,10 @@
 #pragma once
-// packed_tokens: takes samples of packed documents apart. A sample has three or four rows of T
-// numbers: its tokens; of each the number of its document, -1: padding; of each its position in
-// that document; and the number of its segment.
+// packed_tokens: splits samples of packed documents. A sample has three or four rows of T numbers:
+// its tokens; each token's document number, -1 for padding; each token's position in its document;
+// and optionally each token's segment number.
 //   inputs packed (B, 3 or 4, T) i32; outputs tokens, documents, positions, segments (B, T) i32
-//   each, segments only of four rows
-// positions are counted from first_position on. Nothing in it has a gradient.
+//   each, segments only with four rows
+// Positions count from first_position. It has no gradient.
 
 #include <cstdint>
 #include <string>
@@ -17,13 +17,13 @@ namespace lockstep {
 class GraphBuilder;
 
 struct PackedTokensAttributes {
-  int32_t first_position = 0;  // added to what the sample says
+  int32_t first_position = 0;  // added to the sample's positions
 };
 
 // (B, T) i32 each.
 struct PackedTokensIds {
   TensorId tokens, documents, positions;
-  TensorId segments = kNoTensor;  // of samples of four rows
+  TensorId segments = kNoTensor;  // only for samples with four rows
 };
 
 namespace ops {
@@ -33,14 +33,14 @@ PackedTokensIds packed_tokens(GraphBuilder& builder, TensorId packed, int32_t fi
 }  // namespace ops
 
 struct PackedTokens {
-  static constexpr int kMostRows = 4, kPositions = 2;
+  static constexpr int kMaxRows = 4, kPositions = 2;
 
   int64_t batch, rows, time;
   int32_t first_position;
-  const int32_t* packed;      // (B, rows, T)
-  int32_t* parts[kMostRows];  // (B, T) each, of which there are `rows`
+  const int32_t* packed;     // (B, rows, T)
+  int32_t* parts[kMaxRows];  // (B, T) each; the first `rows` are used
 
-  // What is added to the numbers of a row of a sample.
+  // The number that is added to a row of a sample.
   LOCKSTEP_HD int32_t added_to(int64_t row) const { return row == kPositions ? first_position : 0; }
 
   static PackedTokens of(const OpCall& op) {

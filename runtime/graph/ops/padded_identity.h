@@ -1,8 +1,8 @@
 #pragma once
 // padded_identity: every stride-th pixel of x in both directions, with channels of zeros before and
-// after its own: the shortcut without parameters of He et al. 2015 (option A).
+// after x's channels: the shortcut without parameters of He et al. 2015 (option A).
 //   inputs x (N, H, W, C); outputs y (N, ceil(H / stride), ceil(W / stride), before + C + after)
-// padded_identity_backward: d_x = d_y at those pixels, zero at the others. inputs d_y; outputs d_x
+// padded_identity_backward: d_x = d_y at these pixels, zero elsewhere. inputs d_y; outputs d_x
 
 #include <cstdint>
 #include <string>
@@ -20,7 +20,7 @@ struct PaddedIdentityAttributes {
 
 namespace ops {
 
-// Every stride-th pixel of x, channels of zeros around its own.
+// Every stride-th pixel of x, with channels of zeros before and after its channels.
 TensorId padded_identity(GraphBuilder& builder,
                          const std::string& name,
                          TensorId x,

@@ -25,20 +25,20 @@ bool broadcast(const Shape& with, Shape& to) {
 }
 
 PointwiseLoops PointwiseLoops::of(const Shape& y, const std::vector<Shape>& inputs) {
-  // By dimension of y, extents of 1 left out.
+  // By dimension of y, without extents of 1.
   PointwiseLoops loops;
-  std::vector<int64_t> behind(inputs.size(), 1);  // elements of the input in the dimensions behind
+  std::vector<int64_t> behind(inputs.size(), 1);  // elements of the input in the inner dimensions
   const auto stride = [&](size_t k, int dimension) -> int64_t {
     const Shape& shape = inputs[k];
-    const int own = dimension - (y.rank() - shape.rank());
-    if (own < 0 || shape[own] == 1) return 0;
-    return std::exchange(behind[k], behind[k] * shape[own]);
+    const int axis = dimension - (y.rank() - shape.rank());
+    if (axis < 0 || shape[axis] == 1) return 0;
+    return std::exchange(behind[k], behind[k] * shape[axis]);
   };
-  // From the innermost dimension outwards, at first in this order.
+  // From the innermost dimension outwards; reversed later.
   for (int dimension = y.rank() - 1; dimension >= 0; --dimension) {
     if (y[dimension] == 1) continue;
     bool joins = loops.rank > 0;
-    int64_t strides[PointwiseCode::kMostInputs];
+    int64_t strides[PointwiseCode::kMaxInputs];
     for (size_t k = 0; k < inputs.size(); ++k) {
       strides[k] = stride(k, dimension);
       if (loops.rank > 0)
@@ -120,18 +120,18 @@ std::vector<TensorId> pointwise_gradient(GradientBuilder& builder,
   std::vector<PointwiseInput> read = {{d_y, graph.shape(y)}};
   for (size_t k = 0; k < op.inputs.size(); ++k)
     read.push_back({op.inputs[k], attributes.shapes[k]});
-  // Inputs with the same slope, as those of a sum, share it.
+  // Inputs with the same derivative, such as those of a sum, share it.
   std::vector<std::pair<TensorId, PointwiseProgram>> made;
   for (size_t k = 0; k < op.inputs.size(); ++k) {
     const TensorId x = op.inputs[k];
     if (graph[x].dtype == DType::kI32 || !builder.needs_gradient(x)) continue;
     const auto slope = attributes.program.derivative(static_cast<int>(k));
     if (!slope) continue;
-    const bool whole = graph.shape(x).elements() == graph.shape(y).elements();
+    const bool is_full_size = graph.shape(x).elements() == graph.shape(y).elements();
     const bool alike = graph.shape(x) == graph.shape(y) && graph[x].dtype == graph[y].dtype;
-    TensorId d = d_y;  // where the input was only added
-    if (slope->functions() > 0 || (whole && !alike)) {
-      const TensorId like = whole ? x : y;
+    TensorId d = d_y;  // if the input was only added
+    if (slope->functions() > 0 || (is_full_size && !alike)) {
+      const TensorId like = is_full_size ? x : y;
       const auto known = std::ranges::find_if(made, [&](const auto& other) {
         return other.second == *slope && graph.shape(other.first) == graph.shape(like) &&
                graph[other.first].dtype == graph[like].dtype;
@@ -144,7 +144,8 @@ std::vector<TensorId> pointwise_gradient(GradientBuilder& builder,
         made.emplace_back(d, *slope);
       }
     }
-    gradients[k] = whole ? d : append_broadcast_sum(builder, op.name, d, attributes.shapes[k], x);
+    gradients[k] =
+        is_full_size ? d : append_broadcast_sum(builder, op.name, d, attributes.shapes[k], x);
   }
   return gradients;
 }

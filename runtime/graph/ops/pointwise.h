@@ -1,9 +1,9 @@
 #pragma once
-// pointwise: y = program(inputs), element by element, inputs broadcast as NumPy's are.
-//   inputs  what the program reads: activations of any floating type or i32, in any mix
+// pointwise: y = program(inputs), element by element; inputs are broadcast as in NumPy.
+//   inputs  those that the program reads: activations of any floating type or i32, in any mix
 //   outputs y, of the compute type or i32
-// The gradient of an input is such an op too, of the program's derivative, whose inputs are d_y and
-// those inputs that it reads. Where the input was broadcast it is summed by `reduce`.
+// The gradient of an input is such an op too, for the program's derivative, which reads d_y and
+// some of the inputs. If the input was broadcast, `reduce` sums up its gradient.
 
 #include <cstdint>
 #include <string>
@@ -21,15 +21,15 @@ struct Op;
 struct PointwiseAttributes {
   PointwiseProgram program;
   PointwiseCode code;         // of the program
-  std::vector<Shape> shapes;  // of the inputs as they are read: their elements in other extents
+  std::vector<Shape> shapes;  // of the inputs as read: the same elements with other extents
 };
 
 namespace ops {
 
-// y = program(inputs) -> the shape that the inputs' shapes are broadcast to; i32, towards zero,
-// where `integers` says so, and then without a gradient. None of the inputs is a parameter; an i32
-// input is read as a float, exactly below 2^24, and has no gradient. What the program does not read
-// counts for the shape alone.
+// y = program(inputs), with the shape to which the inputs are broadcast. With `integers`, y is i32,
+// rounded towards zero, and has no gradient. No input may be a parameter. An i32 input is read as a
+// float, exactly below 2^24, and has no gradient. Inputs that the program does not read only affect
+// the shape.
 TensorId pointwise(GraphBuilder& builder,
                    const std::string& name,
                    const std::vector<TensorId>& inputs,
@@ -38,29 +38,29 @@ TensorId pointwise(GraphBuilder& builder,
 
 }  // namespace ops
 
-// An input, and the extents that it is read in, which have as many elements as it.
+// An input, and the extents with which it is read, which have the same number of elements.
 struct PointwiseInput {
   TensorId tensor;
   Shape shape;
 };
 
-// For rules: the op, of those inputs that the program reads, with y as its output.
+// For backward rules: the op that computes y from those inputs that the program reads.
 Op pointwise_op(const std::string& name,
                 const std::vector<PointwiseInput>& inputs,
                 const PointwiseProgram& program,
                 TensorId y);
 
-// Whether shapes can be broadcast together; if so `to` becomes what to.
+// Whether shapes can be broadcast together; if so, `to` becomes the result's shape.
 bool broadcast(const Shape& with, Shape& to);
 
-// The elements of y as nested loops, with adjacent dimensions joined wherever all inputs allow it:
-// so y has one dimension where no input is broadcast but scalars.
+// The elements of y as nested loops. Adjacent dimensions are merged if all inputs allow it, so y
+// has one dimension if no input is broadcast except scalars.
 struct PointwiseLoops {
   int rank = 0;  // at least one
   int64_t extents[Shape::kMaxRank];
-  // Elements from one step of a loop to the next, 0 where the input is broadcast. Of the innermost
-  // loop 0 or 1.
-  int64_t strides[PointwiseCode::kMostInputs][Shape::kMaxRank];
+  // Elements from one iteration of a loop to the next; 0 if the input is broadcast. For the
+  // innermost loop always 0 or 1.
+  int64_t strides[PointwiseCode::kMaxInputs][Shape::kMaxRank];
 
   static PointwiseLoops of(const Shape& y, const std::vector<Shape>& inputs);
 };
@@ -70,10 +70,10 @@ struct PointwiseForward {
   const PointwiseProgram* program;
   const PointwiseCode* code;
   PointwiseLoops loops;
-  int64_t n;                                       // elements of y
-  const void* inputs[PointwiseCode::kMostInputs];  // of their shapes and types
-  DType input_types[PointwiseCode::kMostInputs];   // floating types are T where that is double
-  void* y;                                         // (n). May be an input of the same shape
+  int64_t n;                                      // elements of y
+  const void* inputs[PointwiseCode::kMaxInputs];  // with their shapes and types
+  DType input_types[PointwiseCode::kMaxInputs];   // floating types are T if that is double
+  void* y;                                        // (n). May be an input of the same shape
   DType y_type;
 
   static PointwiseForward of(const OpCall& op) {

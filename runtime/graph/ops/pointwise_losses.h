@@ -1,11 +1,11 @@
 #pragma once
-// Losses of each output by itself, of a row their mean:
-//   binary_cross_entropy, on logits: max(x, 0) - x t + log(1 + e^-|x|), which does not overflow; its
-//   gradient is sigmoid(x) - t. An output is right where x > 0 agrees with t > 0.5. With weights w of
-//   two classes both are multiplied by (1 - t) w[0] + t w[1], and so much is counted.
-//   mean_squared_error: (x - t)^2; its gradient is 2 (x - t). None is right.
+// Losses of each output separately; a row's loss is their mean:
+//   binary_cross_entropy, on logits: max(x, 0) - x t + log(1 + e^-|x|), which does not overflow;
+//   its gradient is sigmoid(x) - t. An output is correct if x > 0 agrees with t > 0.5. With weights
+//   w of two classes, loss, gradient and count are multiplied by (1 - t) w[0] + t w[1].
+//   mean_squared_error: (x - t)^2; its gradient is 2 (x - t). No output counts as correct.
 //   inputs  prediction (rows, O), target: probability (rows, O) | value (rows, O), f32
-//   outputs as of softmax_cross_entropy
+//   outputs as for softmax_cross_entropy
 
 #include <cstdint>
 
@@ -17,12 +17,12 @@ class GraphBuilder;
 
 struct BinaryCrossEntropyAttributes {
   float weights[2] = {1, 1};  // of classes 0 and 1
-  bool weighted = false;      // then there is one output
+  bool weighted = false;      // if so, there is one output
 };
 
 namespace ops {
 
-// End a training or evaluation graph. Classes have the weights of the builder's options.
+// End a training or evaluation graph. Weights of classes are those of the builder's options.
 void binary_cross_entropy(GraphBuilder& builder, TensorId logits, TensorId targets);
 void mean_squared_error(GraphBuilder& builder, TensorId predictions, TensorId targets);
 
@@ -30,13 +30,13 @@ void mean_squared_error(GraphBuilder& builder, TensorId predictions, TensorId ta
 
 template <typename T>
 struct PointwiseLoss {
-  bool squared;  // mean_squared_error, else binary_cross_entropy
+  bool squared;  // mean_squared_error, otherwise binary_cross_entropy
   int64_t rows, outputs;
   const T* predictions;    // (rows, outputs)
   const Wide<T>* targets;  // (rows, outputs)
   double* statistics;      // (4)
-  T* gradient;             // (rows, outputs), over the predictions; null where none is wanted.
-                           // Rows that do not count have 0
+  T* gradient;             // (rows, outputs), over the predictions; null if not wanted.
+                           // Rows that do not count get 0
   BinaryCrossEntropyAttributes classes = {};
 
   static PointwiseLoss of(const OpCall& op) {

@@ -24,11 +24,11 @@ bool windows_see_pixels(int64_t pixels,
 
 namespace {
 
-// That a window does not fit is a broken invariant.
+// A window that does not fit is a broken invariant.
 Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes& a) {
   LOCKSTEP_CHECK(x.rank() == 4, "{}: x {} ", name, to_string(x));
   const Extent2d behind = a.padding_behind();
-  // As if padded on one side alone.
+  // As if padded on one side only.
   const int64_t height = a.outputs.height > 0
                              ? a.outputs.height
                              : window_count(x[1] + a.padding.height + behind.height,
@@ -54,7 +54,7 @@ Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes&
   return {x[0], height, width, x[3]};
 }
 
-// One for each tap of each window.
+// One operation for each tap of each window.
 int64_t pool_flops(const Graph& graph, const Op& op) {
   const Extent2d kernel = op.as<PoolAttributes>().kernel;
   const bool forward = op.kind == OpKind::kMaxPool || op.kind == OpKind::kAvgPool;
@@ -69,8 +69,9 @@ TensorId ops::max_pool(GraphBuilder& builder,
                        TensorId x,
                        const PoolAttributes& attributes) {
   const Shape shape = pool_output(name, builder.shape(x), attributes);
-  LOCKSTEP_CHECK(
-      attributes.kernel.height * attributes.kernel.width <= 256, "{}: the place is a byte ", name);
+  LOCKSTEP_CHECK(attributes.kernel.height * attributes.kernel.width <= 256,
+                 "{}: a window of more than 256 taps ",
+                 name);
   std::vector<TensorId> outputs = {builder.activation_tensor(name, shape)};
   if (builder.training())
     outputs.push_back(builder.tensor(name + ".place", shape, DType::kU8, Role::kActivation));

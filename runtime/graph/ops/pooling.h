@@ -1,17 +1,17 @@
 #pragma once
-// max_pool: y = the largest pixel of each window, by channel; the first one among equals, NaN above
-// all.
+// max_pool: y = the largest pixel of each window, by channel; the first one if several are equal.
+// NaN counts as the largest.
 //   inputs x (N, H, W, C); outputs y (N, OH, OW, C); in training also place (N, OH, OW, C) u8:
-//   which tap of the window it was, row by row
-// max_pool_backward: d_x = sum of d_y over the windows whose largest pixel this is.
+//   the index of its tap in the window, row by row
+// max_pool_backward: d_x = sum of d_y over the windows whose largest pixel this one is.
 //   inputs d_y, place; outputs d_x
-// avg_pool: y = the mean of each window, by channel; at the border over the kernel's area within the
-// padding (count_include_pad) or over the pixels that there are.
+// avg_pool: y = the mean of each window, by channel. At the border it is divided by the kernel's
+// area including padding (count_include_pad), or by the number of pixels of the image.
 //   inputs x (N, H, W, C); outputs y (N, OH, OW, C)
 // avg_pool_backward: inputs d_y; outputs d_x
-// With PoolAttributes::adaptive, of O windows along S pixels number i covers those from
-// floor(i S / O) to below ceil((i + 1) S / O), as PyTorch's AdaptiveAvgPool2d has it: windows may
-// overlap, and where O is above S they repeat pixels.
+// With PoolAttributes::adaptive and O windows along S pixels, window i covers the pixels from
+// floor(i S / O) to below ceil((i + 1) S / O), as in PyTorch's AdaptiveAvgPool2d. Windows may
+// overlap, and they repeat pixels if O > S.
 // global_avg_pool: y = the mean over all pixels, by image and channel.
 //   inputs x (N, H, W, C); outputs y (N, C)
 // global_avg_pool_backward: d_x = d_y / (H W). inputs d_y (N, C); outputs d_x (N, H, W, C)
@@ -28,14 +28,13 @@ class GraphBuilder;
 
 struct PoolAttributes {
   Extent2d kernel, stride;
-  Extent2d padding{0, 0};         // above and left; less than the kernel
-  bool count_include_pad = true;  // avg_pool: padding counts in what is divided by
-  bool adaptive =
-      false;  // avg_pool: windows by the extents; kernel and stride say their size alone
-  Extent2d behind{-1, -1};  // padding below and right; below 0: as above and left
-  // Windows, of which the last ones may reach beyond the padding; 0: as many as fit.
+  Extent2d padding{0, 0};         // above and on the left; less than the kernel
+  bool count_include_pad = true;  // avg_pool: padding counts in the divisor
+  bool adaptive = false;          // avg_pool: windows as above; kernel, stride: about their size
+  Extent2d behind{-1, -1};  // padding below and on the right; below 0: as above and on the left
+  // Number of windows, of which the last ones may reach beyond the padding; 0: as many as fit.
   Extent2d outputs{0, 0};
-  Extent2d dilation{1, 1};  // max_pool: from tap to tap
+  Extent2d dilation{1, 1};  // max_pool: distance between taps
 
   Extent2d padding_behind() const {
     return {behind.height < 0 ? padding.height : behind.height,
@@ -43,7 +42,7 @@ struct PoolAttributes {
   }
 };
 
-// Whether each window along an axis has a pixel of the image.
+// Whether each window along an axis covers a pixel of the image.
 bool windows_see_pixels(int64_t pixels,
                         int64_t windows,
                         int64_t kernel,
@@ -87,13 +86,13 @@ struct PoolShape {
         window(window) {}
 };
 
-// Of max_pool and avg_pool.
+// For max_pool and avg_pool.
 template <typename T>
 struct PoolForward {
   PoolShape shape;
   const T* x;      // (N, H, W, C)
   T* y;            // (N, OH, OW, C)
-  uint8_t* place;  // (N, OH, OW, C), or null
+  uint8_t* place;  // (N, OH, OW, C) index of the largest tap, or null
 
   static PoolForward of(const OpCall& op) {
     return {.shape = {op.input_shape(0), op.output_shape(0), op.attributes<PoolAttributes>()},
@@ -107,7 +106,7 @@ template <typename T>
 struct PoolBackward {
   PoolShape shape;
   const T* d_y;          // (N, OH, OW, C)
-  const uint8_t* place;  // (N, OH, OW, C) of max_pool
+  const uint8_t* place;  // (N, OH, OW, C) from max_pool
   T* d_x;                // (N, H, W, C)
 
   static PoolBackward of(const OpCall& op) {

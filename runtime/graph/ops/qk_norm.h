@@ -1,10 +1,10 @@
 #pragma once
-// qk_norm: RMS norms of the heads of q and k that lie packed, q, k and v after each other (Henry et
-// al. 2020; Qwen3). Each head x of q becomes x rstd gamma_q, of k x rstd gamma_k, with rstd = 1 /
-// sqrt(mean(x^2) + epsilon); v is copied.
+// qk_norm: RMS norms of the heads of q and k, which are packed as q, k and v one after the other
+// (Henry et al. 2020; Qwen3). Each head x of q becomes x rstd gamma_q, each head of k x rstd
+// gamma_k, with rstd = 1 / sqrt(mean(x^2) + epsilon); v is copied.
 //   inputs  x (B, T, P), gamma_q (D), gamma_k (D); P = (H + 2 K) D as in attention.h
 //   outputs y (B, T, P), rstd_q (B, T, H), rstd_k (B, T, K)
-// qk_norm_backward: as rms_norm_backward, by heads; of v d_x is d_y.
+// qk_norm_backward: as rms_norm_backward, by heads; for v, d_x is d_y.
 //   inputs  d_y, x, gamma_q, gamma_k, rstd_q, rstd_k; outputs d_x, d_gamma_q, d_gamma_k
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
 
@@ -35,10 +35,10 @@ TensorId qk_norm(GraphBuilder& builder,
 
 }  // namespace ops
 
-// What is copied of each token: v.
+// The part of each token that is copied: v.
 template <typename T>
 struct QkNormRest {
-  int64_t tokens, width, first;  // B T, P, and where v begins in it
+  int64_t tokens, width, first;  // B T, P, and the index at which v begins
   const T* from;                 // (tokens, P)
   T* to;                         // (tokens, P). May be `from`
 };
@@ -75,7 +75,7 @@ struct QkNormForward {
 
 template <typename T>
 struct QkNormBackward {
-  RmsNormBackward<T> q, k;  // each in the whole workspace, one after the other
+  RmsNormBackward<T> q, k;  // each one uses the whole workspace, one after the other
   QkNormRest<T> rest;
 
   static QkNormBackward of(const OpCall& op) {

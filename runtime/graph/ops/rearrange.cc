@@ -32,7 +32,7 @@ TensorId append_reshape(GraphBuilder& builder,
   return y;
 }
 
-// y of `shape`, whose elements the view has in their order.
+// y of `shape` has the elements of the view in order.
 TensorId append_view(GraphBuilder& builder,
                      const std::string& name,
                      TensorId x,
@@ -196,7 +196,7 @@ TensorId ops::copy_parameter(GraphBuilder& builder, const std::string& name, Ten
 
 namespace {
 
-// The gradient of x by the way back of a view.
+// The gradient of x by the inverse of a view.
 TensorId append_inverse(GradientBuilder& builder,
                         const Op& op,
                         TensorId d_y,
@@ -224,7 +224,7 @@ TensorId append_inverse(GradientBuilder& builder,
                     {d_x},
                     RearrangeBackwardAttributes{inverse, terms, false}});
   } else {
-    ViewAndInverse views;  // of which the way back is not asked for
+    ViewAndInverse views;  // only the view is used
     views.view = inverse;
     builder.append({OpKind::kRearrange, op.name, {d_y}, {d_x}, RearrangeAttributes{views}});
   }

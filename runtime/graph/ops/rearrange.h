@@ -1,10 +1,10 @@
 #pragma once
 // rearrange: y is a view of x: a transpose, a slice, a broadcast, a tile, a padding (graph/view.h).
-//   inputs x, a parameter too; outputs y, of x's type: floats, or i32, which have no gradient
-// reshape: y is x with other extents, element by element. May lie over x, and costs nothing then.
-//   inputs x, a parameter too; outputs y, as above
+//   inputs x, possibly a parameter; outputs y, of x's type: floats, or i32, which have no gradient
+// reshape: y is x with other extents, element by element. Costs nothing if y overwrites x.
+//   inputs x, possibly a parameter; outputs y, as above
 // rearrange_backward: d_x (+)= the sums of d_y over the elements that read an element of x, in a
-// fixed order; zero where none does. Where each element of x is read once at most, and x is no
+// fixed order; zero if no element does. If each element of x is read at most once, and x is not a
 // parameter, the gradient is a rearrange itself.
 //   inputs d_y; outputs d_x, f32 for a parameter
 
@@ -23,14 +23,14 @@ struct RearrangeAttributes {
   ViewAndInverse views;
 };
 struct RearrangeBackwardAttributes {
-  View view;  // of d_x into d_y; the first of each sum
+  View view;  // of d_x into d_y; the first term of each sum
   ViewTerms terms;
   bool accumulate = false;  // d_x += instead of =
 };
 
 namespace ops {
 
-// Each makes an activation of x's type. No rows of x are padded.
+// Each function makes an activation of x's type. Rows of x must not be padded.
 
 // Dimension d of y is dimension permutation[d] of x.
 TensorId transpose(GraphBuilder& builder,
@@ -38,11 +38,11 @@ TensorId transpose(GraphBuilder& builder,
                    TensorId x,
                    const std::vector<int>& permutation);
 
-// As many elements as x has.
+// `shape` has as many elements as x.
 TensorId reshape(GraphBuilder& builder, const std::string& name, TensorId x, const Shape& shape);
 
-// y[i0, ...] = x[starts[0] + i0 steps[0], ...], all of which lies in x. Steps may be negative, not
-// 0.
+// y[i0, ...] = x[starts[0] + i0 steps[0], ...]; all of these must be in x. Steps may be negative,
+// but not 0.
 TensorId slice(GraphBuilder& builder,
                const std::string& name,
                TensorId x,
@@ -50,18 +50,17 @@ TensorId slice(GraphBuilder& builder,
                const std::vector<int64_t>& steps,
                const Shape& extents);
 
-// Broadcasts as NumPy does: extents are matched from the last one on, and those of x are 1 or the
-// same.
+// Broadcasts as in NumPy: extents are matched from the last one on, and those of x are 1 or equal.
 TensorId expand(GraphBuilder& builder, const std::string& name, TensorId x, const Shape& shape);
 
-// x repeats[d] times along dimension d.
+// Repeats x repeats[d] times along dimension d.
 TensorId tile(GraphBuilder& builder,
               const std::string& name,
               TensorId x,
               const std::vector<int64_t>& repeats);
 
-// before[d] and after[d] times `value` around dimension d; below 0 so many elements are cut off. Of
-// i32 `value` is a whole number.
+// Pads dimension d with before[d] and after[d] times `value`; negative numbers cut off elements.
+// For i32, `value` is an integer.
 TensorId pad(GraphBuilder& builder,
              const std::string& name,
              TensorId x,
@@ -98,7 +97,7 @@ struct Reshape {
   }
 };
 
-// D is Wide<T> for a parameter, else T.
+// D is Wide<T> for a parameter, otherwise T.
 template <typename T, typename D>
 struct RearrangeBackward {
   View view;  // of d_x into d_y

@@ -81,7 +81,7 @@ std::vector<TensorId> recurrent_gradient(GradientBuilder& builder,
           d_c};
 }
 
-// Of the products; the gates' own work is little beside it.
+// Flops of the products; the gates themselves take little in comparison.
 int64_t recurrent_flops(const Graph& graph, const Op& op) {
   const bool forward = op.kind == OpKind::kRecurrent;
   const Shape &x = graph.shape(op.inputs[forward ? 0 : 2]),

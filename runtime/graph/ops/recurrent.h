@@ -1,20 +1,21 @@
 #pragma once
-// recurrent: a recurrent layer over a sequence, in one direction or in both. Of each direction, with
-// v = x_t w^T + b_w + h R^T + b_R, h = y of the step before (initial_h at first, or zeros):
+// recurrent: a recurrent layer over a sequence, in one direction or both. For each direction, with
+// v = x_t w^T + b_w + h R^T + b_R, and h = y of the previous step (initial_h or zeros at first):
 //   LSTM  i, o, f = sigmoid(v_i, v_o, v_f), g = tanh(v_g); c' = f c + i g; h' = o tanh(c')
 //   GRU   z, r = sigmoid(v_z, v_r), n = tanh(x_t w_n^T + b_wn + r q), q = h R_n^T + b_Rn;
 //         h' = (1 - z) n + z h
 //   RNN   h' = tanh(v), or relu(v)
-// The rows of weights are those gates one below the other, in that order, as ONNX has them (Hochreiter
-// and Schmidhuber 1997; Cho et al. 2014, with the reset behind the product).
+// The rows of weights are these gates one after the other, in this order, as in ONNX (Hochreiter
+// and Schmidhuber 1997; Cho et al. 2014, with the reset after the product).
 //   inputs  x (T, N, F), w (D, G H, F), r (D, G H, H), bias (D, 2 G H) or none: b_w, then b_R;
 //           initial_h (D, N, H) or none, initial_c (D, N, H) or none
-//   outputs y (D, T, N, H), each at the time of its input whatever the direction; cells (D, T, N, H) of
-//           LSTM, the c'; gates (D, T, N, S H) f32: LSTM i, o, f, g; GRU z, r, q, n; RNN v
+//   outputs y (D, T, N, H), each at the time of its input in both directions; cells (D, T, N, H):
+//           the c' of LSTM; gates (D, T, N, S H) f32: LSTM i, o, f, g; GRU z, r, q, n; RNN v
 // recurrent_backward:
 //   inputs  d_y or none, d_cells or none, x, w, r, initial_h, initial_c, y, cells, gates
-//   outputs d_x, d_w, d_r, d_bias, d_initial_h, d_initial_c: each or none
-// The products with x are one for all times; then each step is a product and a kernel of the gates.
+//   outputs d_x, d_w, d_r, d_bias, d_initial_h, d_initial_c: each may be absent
+// The products with x are one product for all times; after that, each step is a product and a
+// kernel for the gates.
 
 #include <cstdint>
 #include <string>
@@ -38,11 +39,11 @@ struct RecurrentBackwardAttributes {
   bool accumulate_w = false, accumulate_r = false, accumulate_bias = false;
 };
 
-// Gates in the rows of a direction's weights.
+// Number of gates in the rows of a direction's weights.
 constexpr int64_t gates_of(Cell cell) {
   return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1;
 }
-// Rows of H in `gates`, for each sample and time.
+// Number of slots of H columns in `gates`, for each sample and time.
 constexpr int64_t slots_of(Cell cell) { return cell == Cell::kGru ? 4 : gates_of(cell); }
 constexpr int64_t directions_of(Direction direction) {
   return direction == Direction::kBoth ? 2 : 1;
@@ -50,14 +51,13 @@ constexpr int64_t directions_of(Direction direction) {
 
 namespace ops {
 
-// The op's weights and states, each as its inputs say. Weights are parameters, or computed; states are
-// activations.
+// The op's inputs besides x. Weights are parameters or computed; states are activations.
 struct RecurrentInputs {
   TensorId x, w, r;
   TensorId bias = kNoTensor, initial_h = kNoTensor, initial_c = kNoTensor;
 };
 
-// {y, cells}; cells is kNoTensor but for LSTM.
+// Returns {y, cells}; cells is kNoTensor except for LSTM.
 std::pair<TensorId, TensorId> recurrent(GraphBuilder& builder,
                                         const std::string& name,
                                         const RecurrentInputs& inputs,
@@ -84,7 +84,7 @@ struct RecurrentShape {
   bool is_reverse(int64_t direction) const {
     return attributes.direction == Direction::kReverse || direction == 1;
   }
-  // The time of step `step` of a direction, and that of the step before; below 0: there is none.
+  // The time of step `step` of a direction, and that of the previous step; below 0: there is none.
   int64_t time(int64_t direction, int64_t step) const {
     return is_reverse(direction) ? times - 1 - step : step;
   }
@@ -93,8 +93,8 @@ struct RecurrentShape {
   }
   // First row of a direction's time in (D, T, N, ...).
   int64_t row(int64_t direction, int64_t time) const { return (direction * times + time) * batch; }
-  // (N, H) of a state before a step, of `all` (D, T, N, H) and the initial one (D, N, H) or null; null:
-  // zeros.
+  // The state (N, H) before a step, from `all` (D, T, N, H) or the initial state (D, N, H), which
+  // may be null; null: zeros.
   template <typename T>
   const T* before(const T* all, const T* initial, int64_t direction, int64_t step) const {
     if (step > 0) return all + row(direction, time(direction, step - 1)) * hidden;
@@ -102,11 +102,11 @@ struct RecurrentShape {
   }
 };
 
-// The products with x: rows [weights, weights + count) of w are columns [slots, ...) of gates.
+// Products with x: rows [weights, weights + count) of w give columns [slots, ...) of gates.
 struct RecurrentRows {
   int64_t weights, slots, count;
 };
-// GRU's n stands behind q, which has no product with x; all others stand as in the weights.
+// GRU's n follows q, which has no product with x; the others are in the order of the weights.
 inline int recurrent_input_rows(const RecurrentShape& s, RecurrentRows (&rows)[2]) {
   if (s.attributes.cell != Cell::kGru) {
     rows[0] = {0, 0, s.gate_rows()};

@@ -13,7 +13,7 @@ namespace {
 
 bool is_reduced(uint32_t reduced, int dimension) { return (reduced >> dimension & 1u) != 0; }
 
-// Adds a dimension outside of those that are there; the order is turned round at the end.
+// Adds an outer dimension; the order is reversed at the end.
 void add_outer(ReduceDimensions& to, int64_t extent, int64_t stride) {
   to.count *= extent;
   if (extent == 1) return;
@@ -28,7 +28,7 @@ void add_outer(ReduceDimensions& to, int64_t extent, int64_t stride) {
 void finish(ReduceDimensions& dimensions) {
   if (dimensions.rank == 0) {
     dimensions.rank = 1;
-    dimensions.extents[0] = dimensions.count;  // 1, or 0 where x is empty
+    dimensions.extents[0] = dimensions.count;  // 1, or 0 if x is empty
     dimensions.strides[0] = 1;
   }
   std::reverse(dimensions.extents, dimensions.extents + dimensions.rank);
@@ -86,8 +86,8 @@ TensorId append_broadcast_sum(GradientBuilder& builder,
   const Shape& shape = builder.graph().shape(d);
   ReduceAttributes attributes{ReduceKind::kSum, shape, 0};
   for (int dimension = 0; dimension < shape.rank(); ++dimension) {
-    const int own = dimension - (shape.rank() - x_shape.rank());
-    if (own < 0 || (x_shape[own] == 1 && shape[dimension] != 1))
+    const int axis = dimension - (shape.rank() - x_shape.rank());
+    if (axis < 0 || (x_shape[axis] == 1 && shape[dimension] != 1))
       attributes.reduced |= 1u << dimension;
   }
   const TensorId d_x = builder.new_gradient(x);
@@ -99,8 +99,8 @@ namespace {
 
 using F = PointwiseFunction;
 
-// The tensors of a gradient: x as it is read, and what has the shape of y in the extents of x, with 1
-// for those that are reduced.
+// The tensors of a gradient: x as it is read, and those in the shape of y with the rank of x, with
+// extent 1 in dimensions that are reduced.
 struct ReduceRule {
   GradientBuilder& builder;
   const Op& op;
@@ -113,15 +113,15 @@ struct ReduceRule {
       shape.append(is_reduced(attributes.reduced, d) ? 1 : attributes.x_shape[d]);
     return {tensor, shape};
   }
-  // `program` of x reduced by `kind`.
+  // Applies `program` to x and reduces the result by `kind`.
   TensorId reduction_of(const PointwiseProgram& program, ReduceKind kind) const {
-    const TensorId whole = builder.new_statistics(op.name + " terms", attributes.x_shape);
-    builder.append(pointwise_op(op.name, {x(), reduced(op.outputs[0])}, program, whole));
+    const TensorId terms = builder.new_statistics(op.name + " terms", attributes.x_shape);
+    builder.append(pointwise_op(op.name, {x(), reduced(op.outputs[0])}, program, terms));
     const TensorId sum =
         builder.new_statistics(op.name + " of terms", builder.graph().shape(op.outputs[0]));
     builder.append({OpKind::kReduce,
                     op.name,
-                    {whole},
+                    {terms},
                     {sum},
                     ReduceAttributes{kind, attributes.x_shape, attributes.reduced}});
     return sum;
@@ -148,7 +148,7 @@ TensorId extreme_gradient(const ReduceRule& rule, TensorId d_y) {
   PointwiseProgram equal;
   equal.append(F::kEqual, equal.input(0), equal.input(1));
   const TensorId ties = rule.reduction_of(equal, ReduceKind::kSum);
-  PointwiseProgram program;  // of d_y, x, y, ties
+  PointwiseProgram program;  // inputs d_y, x, y, ties
   const int is_equal = program.append(F::kEqual, program.input(1), program.input(2));
   const int share = program.append(F::kDiv, program.input(0), program.input(3));
   program.append(F::kWhere, is_equal, share, program.constant(0));
@@ -156,8 +156,8 @@ TensorId extreme_gradient(const ReduceRule& rule, TensorId d_y) {
       program, {rule.reduced(d_y), rule.x(), rule.reduced(rule.op.outputs[0]), rule.reduced(ties)});
 }
 
-// Of the product p of the elements that are not zero, and how many are: without zeros p / x, with
-// one of them p there and 0 elsewhere, with more of them 0.
+// With p the product of the elements that are not zero: without zeros the gradient is p / x. With
+// one zero it is p there and 0 elsewhere. With more zeros it is 0.
 TensorId product_gradient(const ReduceRule& rule, TensorId d_y) {
   PointwiseProgram is_zero, others;
   is_zero.append(F::kEqual, is_zero.input(0), is_zero.constant(0));
@@ -166,7 +166,7 @@ TensorId product_gradient(const ReduceRule& rule, TensorId d_y) {
   const TensorId zeros = rule.reduction_of(is_zero, ReduceKind::kSum);
   const TensorId product = rule.reduction_of(others, ReduceKind::kProduct);
 
-  PointwiseProgram program;  // of d_y, x, zeros, product
+  PointwiseProgram program;  // inputs d_y, x, zeros, product
   const int x = program.input(1), count = program.input(2), p = program.input(3);
   const int here = program.append(F::kEqual, x, program.constant(0));
   const int none = program.constant(0);

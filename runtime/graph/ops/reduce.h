@@ -1,11 +1,11 @@
 #pragma once
-// reduce: y = the sum, mean, largest, smallest or product of x over some of its dimensions.
-//   inputs  x; outputs y, of the type of x or f32, the reduced dimensions left out or of extent 1
-// The gradient is made of `pointwise` and `reduce`:
-//   sum, mean  d_y, divided by the count where it is a mean, in the shape of x
-//   max, min   shared evenly among the elements that equal y, as torch.amax does
-//   product    d_y times the product of the other elements, also where some are zero
-// NaN passes, through max and min too.
+// reduce: y = the sum, mean, maximum, minimum or product of x over some of its dimensions.
+//   inputs  x; outputs y, of the type of x or f32, reduced dimensions dropped or of extent 1
+// The gradient consists of `pointwise` and `reduce` ops:
+//   sum, mean  d_y, divided by the count for a mean, in the shape of x
+//   max, min   divided evenly among the elements that equal y, as in torch.amax
+//   product    d_y times the product of the other elements, even if some are zero
+// NaN propagates, through max and min too.
 
 #include <cstdint>
 #include <string>
@@ -23,13 +23,13 @@ enum class ReduceKind : uint8_t { kSum, kMean, kMax, kMin, kProduct };
 
 struct ReduceAttributes {
   ReduceKind kind = ReduceKind::kSum;
-  Shape x_shape;         // x as it is read
-  uint32_t reduced = 0;  // bit d: dimension d of x_shape is
+  Shape x_shape;         // the extents with which x is read
+  uint32_t reduced = 0;  // bit d: dimension d of x_shape is reduced
 };
 
 namespace ops {
 
-// axes: from 0, or from -1 backwards; none of them twice. Without axes nothing is reduced.
+// axes: from 0, or from -1 backwards; each at most once. Without axes nothing is reduced.
 // keep_dims: reduced dimensions stay, with extent 1.
 TensorId reduce(GraphBuilder& builder,
                 const std::string& name,
@@ -40,15 +40,15 @@ TensorId reduce(GraphBuilder& builder,
 
 }  // namespace ops
 
-// For rules: appends the sum of d over the dimensions in which x, read as x_shape, was broadcast to
-// the shape of d; returns it, the gradient of x.
+// For backward rules: appends the sum of d over the dimensions in which x, read as x_shape, was
+// broadcast to the shape of d. Returns the sum, which is the gradient of x.
 TensorId append_broadcast_sum(GradientBuilder& builder,
                               const std::string& name,
                               TensorId d,
                               const Shape& x_shape,
                               TensorId x);
 
-// Nested loops over some dimensions of x, of which adjacent ones are joined where x allows it.
+// Nested loops over some dimensions of x; adjacent ones are merged if x allows it.
 struct ReduceDimensions {
   int rank = 0;       // at least one
   int64_t count = 1;  // product of the extents
@@ -66,13 +66,13 @@ struct ReduceDimensions {
   }
 };
 
-// Element i of y is over the elements of x at kept.offset(i) + reduced.offset(r).
+// Element i of y reduces the elements of x at kept.offset(i) + reduced.offset(r), for all r.
 struct ReduceLoops {
   ReduceDimensions kept, reduced;
 
   static ReduceLoops of(const Shape& x, uint32_t reduced);
-  // Whether elements that are reduced together follow each other; else those do of which none are,
-  // or there is only one.
+  // Whether elements that are reduced together are adjacent. Otherwise elements of different
+  // outputs are adjacent, or only one element is reduced.
   bool by_rows() const { return reduced.strides[reduced.rank - 1] == 1 && reduced.count > 1; }
 };
 
@@ -81,7 +81,7 @@ struct ReduceForward {
   ReduceKind kind;
   ReduceLoops loops;
   const T* x;
-  void* y;  // (loops.kept.count) T, or Wide<T> where `wide`
+  void* y;  // (loops.kept.count) T, or Wide<T> if `wide`
   bool wide;
   Wide<T>* workspace;  // as the implementation needs
 

@@ -21,7 +21,7 @@ TensorId reads_table(GraphBuilder& builder, const std::string& name, const Resiz
   return builder.constant(name, {static_cast<int64_t>(axis.reads.size()), 3}, table);
 }
 
-// The outputs that read each place; none: the range is empty.
+// The outputs that read each index; the range is empty if there are none.
 TensorId readers_table(GraphBuilder& builder,
                        const std::string& name,
                        const ResizeAxis& axis,
@@ -29,17 +29,18 @@ TensorId readers_table(GraphBuilder& builder,
   std::vector<int32_t> table(static_cast<size_t>(2 * extent), 0);
   for (size_t i = 0; i < axis.reads.size(); ++i) {
     const ResizeAxis::Read& read = axis.reads[i];
-    const bool goes_on = i == 0 || (axis.reads[i - 1].first <= read.first &&
-                                    axis.reads[i - 1].second <= read.second);
-    LOCKSTEP_CHECK(goes_on && read.first >= 0 && read.first <= read.second && read.second < extent,
-                   "{}: output {} reads {} and {} of {} ",
-                   name,
-                   i,
-                   read.first,
-                   read.second,
-                   extent);
-    for (const int64_t place : {read.first, read.second}) {
-      int32_t* const readers = table.data() + 2 * place;
+    const bool is_ascending = i == 0 || (axis.reads[i - 1].first <= read.first &&
+                                         axis.reads[i - 1].second <= read.second);
+    LOCKSTEP_CHECK(
+        is_ascending && read.first >= 0 && read.first <= read.second && read.second < extent,
+        "{}: output {} reads {} and {} of {} ",
+        name,
+        i,
+        read.first,
+        read.second,
+        extent);
+    for (const int64_t index : {read.first, read.second}) {
+      int32_t* const readers = table.data() + 2 * index;
       if (readers[1] == 0) readers[0] = static_cast<int32_t>(i);
       readers[1] = static_cast<int32_t>(i) + 1;
     }
@@ -84,7 +85,7 @@ std::vector<TensorId> resize_gradient(GradientBuilder& builder,
   return {d_x, kNoTensor, kNoTensor, kNoTensor, kNoTensor};
 }
 
-// Four taps of the larger image.
+// Four taps per pixel of the larger image.
 int64_t resize_flops(const Graph& graph, const Op& op) {
   return 8 * std::max(graph.shape(op.inputs[0]).elements(), graph.shape(op.outputs[0]).elements());
 }

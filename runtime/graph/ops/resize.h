@@ -1,12 +1,12 @@
 #pragma once
-// resize: y[i, j] = sum of down(i, h) across(j, w) x[h, w] over the one or two rows h and columns w that
-// i and j read, by image and channel. Which they are and what they weigh stands in tables, one for each
-// axis, that are made when the graph is built: so every mode is the same two kernels.
-//   inputs  x (N, H, W, C), reads_down (OH, 3) i32, reads_across (OW, 3) i32, readers_down (H, 2) i32,
-//           readers_across (W, 2) i32: the tables of ResizeAxis
+// resize: y[i, j] = sum of down(i, h) across(j, w) x[h, w] over the one or two rows h and columns w
+// that i and j read, by image and channel. Their indices and weights are in tables, one for each
+// axis, made when the graph is built. So every mode uses the same two kernels.
+//   inputs  x (N, H, W, C), reads_down (OH, 3) i32, reads_across (OW, 3) i32, readers_down (H, 2)
+//           i32, readers_across (W, 2) i32: the tables of ResizeAxis
 //   outputs y (N, OH, OW, C)
-// resize_backward: d_x[h, w] = sum of down(i, h) across(j, w) d_y[i, j] over the outputs that read the
-// pixel, row by row.
+// resize_backward: d_x[h, w] = sum of down(i, h) across(j, w) d_y[i, j] over the outputs that read
+// the pixel, row by row.
 //   inputs  d_y and the same tables; outputs d_x
 
 #include <cmath>
@@ -22,19 +22,19 @@ namespace lockstep {
 
 class GraphBuilder;
 
-// What the outputs along an axis read. Places never go back from one output to the next, so that those
-// that read a place are neighbours.
+// What the outputs along an axis read. The indices read never decrease from one output to the next,
+// so that the outputs that read an index are adjacent.
 struct ResizeAxis {
   struct Read {
-    int64_t first = 0, second = 0;  // places of x; the second one is not below the first
-    float weight = 0;               // of the second; the first one has the rest
+    int64_t first = 0, second = 0;  // indices in x; second >= first
+    float weight = 0;               // of the second; the first has 1 - weight
   };
   std::vector<Read> reads;  // by output
 };
 
 namespace ops {
 
-// y of as many rows and columns as the axes have outputs.
+// Returns y, with as many rows and columns as the axes have outputs.
 TensorId resize(GraphBuilder& builder,
                 const std::string& name,
                 TensorId x,
@@ -46,30 +46,30 @@ TensorId resize(GraphBuilder& builder,
 // A row of reads_down and reads_across.
 struct ResizeRead {
   int32_t first, second;
-  float weight;  // its bits in the table
+  float weight;  // stored as its bits in the table
 };
 static_assert(sizeof(ResizeRead) == 3 * sizeof(int32_t));
 
-// A row of readers_down and readers_across: outputs [begin, end) read the place.
+// A row of readers_down and readers_across: outputs [begin, end) read the index.
 struct ResizeReaders {
   int32_t begin, end;
 };
 
-// What an output that reads `place` makes of it.
-LOCKSTEP_HD float resize_weight(const ResizeRead& read, int32_t place) {
-  return (read.first == place ? 1 - read.weight : 0) + (read.second == place ? read.weight : 0);
+// The weight that an output gives to an index.
+LOCKSTEP_HD float resize_weight(const ResizeRead& read, int32_t index) {
+  return (read.first == index ? 1 - read.weight : 0) + (read.second == index ? read.weight : 0);
 }
 
 template <typename T>
 struct ResizeCall {
   int64_t images, height, width, channels;  // of x
   int64_t out_height, out_width;            // of y
-  const T* from;                            // x; d_y of the backward pass
+  const T* from;                            // x; in the backward pass d_y
   const ResizeRead* reads_down;             // (OH)
   const ResizeRead* reads_across;           // (OW)
   const ResizeReaders* readers_down;        // (H)
   const ResizeReaders* readers_across;      // (W)
-  T* to;                                    // y; d_x
+  T* to;                                    // y; in the backward pass d_x
 
   static ResizeCall of(const OpCall& op) {
     const bool forward = op.kind() == OpKind::kResize;

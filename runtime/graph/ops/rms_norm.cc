@@ -30,7 +30,7 @@ namespace {
 std::vector<TensorId> rms_norm_gradient(GradientBuilder& builder,
                                         const Op& op,
                                         const std::vector<TensorId>& d_outputs) {
-  // Where y goes into choices alone, the sum's gradient is all there is.
+  // If y feeds only ops without gradients, the gradient of the sum is all there is.
   if (d_outputs[0] == kNoTensor) return {d_outputs[1], d_outputs[1], kNoTensor};
   const bool residual = op.inputs[1] != kNoTensor;
   const TensorId sum = residual ? op.outputs[1] : op.inputs[0];

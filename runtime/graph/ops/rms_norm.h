@@ -2,10 +2,10 @@
 // rms_norm: sum = x + delta; y = sum rstd gamma, rstd = 1 / sqrt(mean(sum^2) + epsilon), by rows
 // (Zhang and Sennrich 2019).
 //   inputs  x (..., C), delta (..., C) or none, gamma (C)
-//   outputs y (..., C), sum (..., C) or none where there is no delta, rstd (rows)
+//   outputs y (..., C), sum (..., C) or none if there is no delta, rstd (rows)
 // rms_norm_backward: with g = d_y gamma and xhat = sum rstd,
 //   d_sum = rstd (g - xhat mean(g xhat)) + d_residual, d_gamma = sum over the rows of d_y xhat.
-//   inputs  d_y, d_residual or none (the gradient that reaches `sum` from elsewhere), sum (x where
+//   inputs  d_y, d_residual or none (the gradient that reaches `sum` from elsewhere), sum (x if
 //           there is no delta), gamma, rstd
 //   outputs d_sum (the gradient of both x and delta), d_gamma
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
@@ -27,7 +27,7 @@ struct RmsNormAttributes {
 
 namespace ops {
 
-// sum = x + delta, x (..., C) itself where delta is kNoTensor; returns {sum, its rows normalised,
+// sum = x + delta, or x (..., C) itself if delta is kNoTensor. Returns {sum, its rows normalised,
 // with gamma (C)}.
 std::pair<TensorId, TensorId> rms_norm(GraphBuilder& builder,
                                        const std::string& name,
@@ -38,8 +38,8 @@ std::pair<TensorId, TensorId> rms_norm(GraphBuilder& builder,
 
 }  // namespace ops
 
-// Where rows begin, in elements: one after the other, as in this op, or `heads` of them, one after
-// the other, in each `stride` elements, as in qk_norm.
+// Where rows begin, in elements. In this op, rows are `stride` apart (heads = 1). In qk_norm,
+// groups of `heads` contiguous rows are `stride` apart.
 struct RowPlaces {
   int64_t heads = 1, stride;
 
@@ -57,7 +57,7 @@ struct RmsNormForward {
   const T* delta;  // (rows, columns) or null
   const T* gamma;  // (columns)
   T* y;            // (rows, columns)
-  T* sum;          // (rows, columns), rounded to T; null where delta is. May be x or delta
+  T* sum;          // (rows, columns), rounded to T; null if delta is. May be x or delta
   Wide<T>* rstd;   // (rows)
 
   static RmsNormForward of(const OpCall& op) {

@@ -61,7 +61,7 @@ std::vector<TensorId> rotary_gradient(GradientBuilder& builder,
   return {d_x, kNoTensor};
 }
 
-// Four products and two sums a pair; the tables, which the heads share, are not counted.
+// Four products and two sums per pair. The tables, which the heads share, are not counted.
 int64_t rotary_flops(const Graph& graph, const Op& op) {
   const auto& attributes = op.as<RotaryAttributes>();
   return 3 * graph.shape(op.inputs[0]).rows() * attributes.rotated_heads * attributes.rotary_size;

@@ -1,16 +1,16 @@
 #pragma once
-// rotary: rotary position embedding (Su et al. 2021) of heads that lie packed, q, k and v after each
-// other. In each of the first `rotated_heads` heads pair i of the first `rotary_size` elements,
-// (a, b), turns by an angle:
+// rotary: rotary position embedding (Su et al. 2021) of heads that are packed as q, k and v one
+// after the other. In each of the first `rotated_heads` heads, pair i of the first `rotary_size`
+// elements, (a, b), is rotated by an angle:
 //   a' = a cos - b sin, b' = a sin + b cos, angle = position frequency(i),
-//   frequency(i) = theta^(-2i / rotary_size), which `scaling` changes for long contexts.
-// What does not turn (v, the end of a head) is copied.
+//   frequency(i) = theta^(-2i / rotary_size), which `scaling` modifies for long contexts.
+// The rest (v, the end of a head) is copied.
 //   inputs  x (B, T, W), W = heads * head size; positions (B, T) i32, or none: t itself
 //   outputs y (B, T, W)
-// rotary_backward: d_x is d_y turned back, by the negative angles. Positions have no gradient.
+// rotary_backward: d_x is d_y rotated by the negative angles. Positions have no gradient.
 //   inputs d_y, positions or none; outputs d_x
-// Where x has more extents, T is the product of all between its first and its last one.
-// Angles are doubles; their cosines and sines are rounded to float, in tables.
+// If x has more extents, T is the product of all between the first and the last one.
+// Angles are doubles; their cosines and sines are rounded to float and stored in tables.
 
 #include <algorithm>
 #include <cmath>
@@ -25,29 +25,29 @@ namespace lockstep {
 
 class GraphBuilder;
 
-// What makes frequencies serve contexts longer than those that a model was first trained with.
+// Changes the frequencies for contexts longer than those on which a model was first trained.
 enum class RotaryScaling : uint8_t {
   kNone,
   kLinear,      // frequency / factor (position interpolation, Chen et al. 2023)
-  kDynamicNtk,  // theta grows with T, once that is beyond original_context
-  kLlama3,      // low frequencies / factor, high ones as they are, a smooth passage between
+  kDynamicNtk,  // theta grows with T, if T exceeds original_context
+  kLlama3,      // low frequencies / factor, high ones unchanged, a smooth transition
 };
 
 struct RotaryAttributes {
   int64_t head_size = 2;
   int64_t rotated_heads = 1;  // the leading ones: q and k
   int64_t rotary_size = 2;    // of each head, from its beginning; even
-  bool interleaved = false;   // pairs are (2i, 2i+1), as in GPT-J; else (i, i + rotary_size/2)
+  bool interleaved = false;   // pairs are (2i, 2i+1), as in GPT-J; otherwise (i, i + rotary_size/2)
   double theta = 10000;
   RotaryScaling scaling = RotaryScaling::kNone;
-  // Of scalings:
+  // For scaling:
   double factor = 1;
-  double low_freq_factor = 1, high_freq_factor = 4;  // of Llama 3's
-  int64_t original_context = 8192;                   // tokens; of dynamic NTK's and Llama 3's
-  int64_t length = 0;                                // that dynamic NTK's theta grows with; 0: T
+  double low_freq_factor = 1, high_freq_factor = 4;  // of Llama 3
+  int64_t original_context = 8192;                   // tokens; for dynamic NTK and Llama 3
+  int64_t length = 0;  // for dynamic NTK: the length that determines theta; 0: T
 };
 
-// The theta of `time` tokens, which dynamic NTK scaling makes grow.
+// The theta for `time` tokens, which grows with dynamic NTK scaling.
 LOCKSTEP_HD double rotary_theta(const RotaryAttributes& of, int64_t time) {
   if (of.scaling != RotaryScaling::kDynamicNtk || time <= of.original_context) return of.theta;
   const auto size = static_cast<double>(of.rotary_size);
@@ -56,7 +56,7 @@ LOCKSTEP_HD double rotary_theta(const RotaryAttributes& of, int64_t time) {
   return of.theta * std::pow(growth, size / (size - 2));
 }
 
-// The angle, in radians, by which a pair turns from one position to the next; `time` is T.
+// The angle, in radians, by which a pair is rotated from one position to the next; `time` is T.
 LOCKSTEP_HD double rotary_frequency(const RotaryAttributes& of, int64_t time, int64_t pair) {
   const auto size = static_cast<double>(of.rotary_size);
   const auto context = static_cast<double>(of.original_context);
@@ -73,7 +73,7 @@ LOCKSTEP_HD double rotary_frequency(const RotaryAttributes& of, int64_t time, in
 
 namespace ops {
 
-// Turns x (B, T, W) -> (B, T, W). positions (B, T) i32, or kNoTensor.
+// Rotates x (B, T, W) -> (B, T, W). positions (B, T) i32, or kNoTensor.
 TensorId rotary(GraphBuilder& builder,
                 const std::string& name,
                 TensorId x,
@@ -82,17 +82,17 @@ TensorId rotary(GraphBuilder& builder,
 
 }  // namespace ops
 
-// Of both kinds of op.
+// The arguments of rotary and rotary_backward.
 template <typename T>
 struct Rotation {
   int64_t rows, time, width;  // B T, T, W
   RotaryAttributes attributes;
-  bool back;                 // turns by the negative angles
-  int64_t angle_rows;        // of the tables: B T where there are positions, else T
+  bool back;                 // rotates by the negative angles
+  int64_t angle_rows;        // of the tables: B T if there are positions, otherwise T
   const T* x;                // (B, T, W)
   const int32_t* positions;  // (B, T), or null
   T* y;                      // (B, T, W). May be x
-  // Workspace: what a pair turns by from position to position, and the tables.
+  // Workspace: each pair's angle per position, and the tables.
   double* frequencies;  // (pairs)
   float* cosines;       // (angle rows, pairs)
   float* sines;         // (angle rows, pairs)

@@ -1,5 +1,5 @@
 #pragma once
-// Pieces that several ops' rules share.
+// Functions shared by the backward rules of several ops.
 
 #include <string>
 #include <utility>
@@ -17,20 +17,21 @@ TensorId append_activation_backward(GradientBuilder& builder,
                                     TensorId saved,
                                     Activation activation);
 
-// Where kernels write the gradient of a weight, in f32, and whether they add to it: of a parameter its own
-// gradient, of a weight that is computed a new tensor; kNoTensor if nothing that learns lies behind it.
+// The tensor into which kernels write the gradient of a weight, in f32, and whether they add to it.
+// For a parameter, its own gradient; for a computed weight, a new tensor; kNoTensor if nothing
+// trained lies below.
 std::pair<TensorId, bool> weight_gradient(GradientBuilder& builder, TensorId weight);
 
-// What a backward rule returns of a weight once the op is appended that writes `gradient`: of a computed one
-// the gradient in the weight's type, of a parameter kNoTensor.
+// The gradient that a backward rule returns for a weight, once the op that writes `gradient` is
+// appended. For a computed weight, the gradient in the weight's type; for a parameter, kNoTensor.
 TensorId passed_on(GradientBuilder& builder,
                    const std::string& name,
                    TensorId weight,
                    TensorId gradient);
 
 // The gradient of a parameter that no other op may use, so that it is always overwritten; kNoTensor
-// for kNoTensor. Of a frozen one, and of a tensor in its place, an activation: a row that the kernels of
-// norms find on their way.
+// for kNoTensor. If the parameter is frozen, or the op has another tensor in its place, returns a
+// new activation, because the kernels of norms always write this gradient.
 inline TensorId unshared_gradient(GradientBuilder& builder, const Op& op, TensorId parameter) {
   if (parameter != kNoTensor && builder.graph()[parameter].frozen)
     return builder.new_gradient(parameter);
@@ -42,16 +43,16 @@ inline TensorId unshared_gradient(GradientBuilder& builder, const Op& op, Tensor
   return gradient;
 }
 
-// Whether ops that only move elements take the type.
+// Whether ops that only move elements support the type.
 inline bool is_movable(DType type) {
   return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16 || type == DType::kI32;
 }
 
-// Of each element.
+// Per element.
 inline constexpr int kActivationBackwardFlops = 12;
 inline constexpr int kBatchNormFlops = 8;
 
-// Flops of an op that does `per_element` operations on each element of its first input.
+// Flops of an op with `kPerElement` operations on each element of its first input.
 template <int kPerElement>
 int64_t elementwise_flops(const Graph& graph, const Op& op) {
   return kPerElement * graph.shape(op.inputs[0]).elements();

@@ -1,9 +1,9 @@
 #pragma once
-// softmax: over the last axis, y = e^(x - m) / sum(e^(x - m)), or its logarithm
-// x - m - log(sum(e^(x - m))), m the row's largest element. A row with +infinity or NaN gives NaN.
-// A row of nothing but -infinity gives NaN or, as attention has it, zeros.
+// softmax over the last axis: y = e^(x - m) / sum(e^(x - m)), or its logarithm
+// x - m - log(sum(e^(x - m))), with m the row's largest element. A row with +infinity or NaN gives
+// NaN. A row of only -infinity gives NaN or, as in attention, zeros.
 //                                         inputs x (..., C); outputs y (..., C)
-// softmax_backward: d_x = y (d_y - sum(d_y y)), of the logarithm d_x = d_y - e^y sum(d_y).
+// softmax_backward: d_x = y (d_y - sum(d_y y)); for the logarithm d_x = d_y - e^y sum(d_y).
 //                                         inputs d_y, y (..., C); outputs d_x (..., C)
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace lockstep {
 class GraphBuilder;
 
 enum class SoftmaxForm {
-  kShares,        // of a row that sums to 1
-  kSharesOrZero,  // the same, but zeros of a row that is -infinity throughout: a mask hides it all
-  kLogarithm,     // of shares
+  kShares,        // probabilities: a row sums to 1
+  kSharesOrZero,  // the same, but zeros for a row of only -infinity, which a mask hides
+  kLogarithm,     // logarithms of probabilities
 };
 
 struct SoftmaxAttributes {
@@ -27,7 +27,7 @@ struct SoftmaxAttributes {
 
 namespace ops {
 
-// -> shape and type of x, which is no parameter.
+// Returns a tensor with x's shape and type. x must not be a parameter.
 TensorId softmax(GraphBuilder& builder, const std::string& name, TensorId x, SoftmaxForm form);
 
 }  // namespace ops

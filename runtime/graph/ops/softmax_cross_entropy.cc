@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-// Whether no other op computes the tensor than one whose kernels leave room behind rows, and none reads
-// it but the loss.
+// Whether the tensor's rows may be padded: it is computed by an op whose kernels support that, and
+// only the loss reads it.
 bool may_be_padded(const Graph& graph, TensorId tensor) {
   if (std::ranges::any_of(graph.ops,
                           [&](const Op& op) { return std::ranges::count(op.inputs, tensor) > 0; }))
@@ -31,8 +31,8 @@ void ops::softmax_cross_entropy(GraphBuilder& builder,
                                 float label_smoothing) {
   LOCKSTEP_CHECK(builder.shape(logits).rows() == builder.shape(targets).elements());
   LOCKSTEP_CHECK(builder[targets].dtype == DType::kI32);
-  // The kernels of a large vocabulary want rows that begin on aligned addresses. Of several losses the
-  // first alone has them: what weighs the others takes rows without padding.
+  // Kernels for large vocabularies want rows that begin at aligned addresses. With several losses
+  // only the first has them, because the op that weights the others takes rows without padding.
   const GraphOptions& options = builder.options();
   const int64_t unit = options.logits_alignment / static_cast<int64_t>(size_of(options.compute));
   if (unit > 1 && builder.losses().empty() && may_be_padded(builder.graph(), logits)) {

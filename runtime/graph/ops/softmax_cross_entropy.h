@@ -2,22 +2,22 @@
 // softmax_cross_entropy, as PyTorch defines it: for p = softmax(x) and smoothing s
 //   loss = -(1 - s) log p[target] - s / classes * sum_v log p[v]
 //   gradient = (p - (1 - s) onehot(target) - s / classes) * LaneContext::gradient_scale
-// and with weights w of the classes, of which W is the sum, and one target
+// With weights w of the classes, whose sum is W, and one target:
 //   loss = -(1 - s) w[target] log p[target] - s / classes * sum_v w[v] log p[v]
 //   gradient = (p ((1 - s) w[target] + s W / classes) - (1 - s) w[target] onehot(target)
 //               - s w / classes) * LaneContext::gradient_scale
 //   inputs  logits (rows, classes), target: class (rows) i32, -1 or in [0, classes)
-//   outputs statistics (4) f64: sum of the rows' losses, rows counted or with weights the sum of
-//           those of their targets, rows predicted correctly,
-//           and in evaluation, else 0, rows whose target is among the five largest logits;
-//           in training also the gradient of the logits, over them
-// A row whose target is -1, or whose number is LaneContext::valid_rows or more, is not counted and
-// has gradient 0. A row is correct where the first of its largest logits is the target's;
-// of equal logits the first one counts as larger.
-// Where LaneContext::mix is below 1, row i of the n = min(rows, valid_rows) has two targets: log
+//   outputs statistics (4) f64: sum of the rows' losses; number of rows counted or, with weights,
+//           sum of their targets' weights; rows predicted correctly; in evaluation (otherwise 0)
+//           rows whose target is among the five largest logits.
+//           In training also the gradient of the logits, which overwrites them
+// A row is not counted and has gradient 0 if its target is -1, or if its index is
+// LaneContext::valid_rows or more. A row is correct if the first of its largest logits is the
+// target's: among equal logits, the first one counts as larger.
+// If LaneContext::mix is below 1, row i of the n = min(rows, valid_rows) has two targets: log
 // p[target] and onehot(target) are mix times those of its own plus 1 - mix times those of row n - 1
-// - i's, unless that one is -1. Whether the row is correct is a matter of its own.
-// A loss is the root of differentiation and needs no backward op: the gradient comes out of the
+// - i, unless the latter is -1. Correctness depends only on its own target.
+// A loss is the root of differentiation and has no backward op: the gradient is computed in the
 // forward pass.
 
 #include <cstdint>
@@ -37,9 +37,9 @@ struct SoftmaxCrossEntropyAttributes {
 
 namespace ops {
 
-// Ends a training or evaluation graph. targets: (rows) i32. Where a linear layer computes the
-// logits, their rows may become padded, unless an op before reads them, too: none may behind it.
-// Classes have the weights of the builder's options.
+// Ends a training or evaluation graph. targets: (rows) i32. If a linear layer computes the logits,
+// and no other op reads them before, their rows may become padded; then no later op may read them.
+// Weights of classes are those of the builder's options.
 void softmax_cross_entropy(GraphBuilder& builder,
                            TensorId logits,
                            TensorId targets,
@@ -52,12 +52,12 @@ struct SoftmaxCrossEntropy {
   int64_t rows, classes;
   int64_t stride;  // elements from row to row of the logits, at least `classes`
   float label_smoothing;
-  int64_t first_row;       // what LaneContext::valid_rows counts as row 0 here
-  const T* logits;         // (rows, stride)
-  const int32_t* targets;  // (rows)
-  double* statistics;      // (4)
-  T* gradient;             // (rows, stride), over the logits, 0 from `classes` on; null where none
-                           // is wanted
+  int64_t first_row;               // the row that counts as row 0 for LaneContext::valid_rows
+  const T* logits;                 // (rows, stride)
+  const int32_t* targets;          // (rows)
+  double* statistics;              // (4)
+  T* gradient;                     // (rows, stride), over the logits, 0 from `classes` on; null if
+                                   // not wanted
   const float* weights = nullptr;  // (classes) on the host until a device has its own; or null
   double weight_sum = 0;
 

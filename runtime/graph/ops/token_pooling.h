@@ -1,9 +1,9 @@
 #pragma once
-// token_pooling: of each sample's tokens one row: the first token's, or the mean of all, or of those
-// that belong to a document. No token: 0.
+// token_pooling: one row for the tokens of each sample: the first token's, or the mean of all
+// tokens or of those in documents. 0 if there are none.
 //   inputs  x (B, T, C), documents (B, T) i32 or none: -1 is padding, see attention.h
 //   output  y (B, C)
-// token_pooling_backward: every token that was counted gets its share of d_y, others 0.
+// token_pooling_backward: every token that was counted gets its share of d_y, the others 0.
 //   inputs  d_y, documents or none; output d_x (B, T, C)
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace lockstep {
 class GraphBuilder;
 
 struct TokenPoolingAttributes {
-  bool mean = false;   // else the first token
+  bool mean = false;   // otherwise the first token
   int64_t tokens = 1;  // T
 };
 
@@ -29,7 +29,7 @@ TensorId token_pooling(
 
 }  // namespace ops
 
-// Which tokens of a sample are counted.
+// The tokens of a sample that are counted.
 struct CountedTokens {
   int64_t tokens;  // T
   bool mean;
@@ -39,7 +39,7 @@ struct CountedTokens {
     if (!mean) return token == 0;
     return documents == nullptr || documents[sample * tokens + token] >= 0;
   }
-  // What each counted token's share is: 1 / their number.
+  // The share of each counted token: 1 / their number.
   LOCKSTEP_HD float share(int64_t sample) const {
     if (!mean) return 1;
     int64_t count = 0;

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The op that computes the statistics of a loss.
+// Index of the op that computes the statistics of a loss.
 size_t loss_of(const Graph& graph, TensorId statistics) {
   const auto found =
       std::ranges::find_if(graph.ops, [&](const Op& op) { return op.outputs[0] == statistics; });
@@ -29,7 +29,7 @@ void ops::total_loss(GraphBuilder& builder, const std::vector<float>& weights) {
     builder[statistics].role = Role::kActivation;
   }
   LOCKSTEP_CHECK(!losses.empty() && losses.size() == weights.size() && weights[0] == 1 &&
-                 weights.size() <= TotalLossAttributes::kMostLosses);
+                 weights.size() <= TotalLossAttributes::kMaxLosses);
   for (const Op* loss : losses) {
     LOCKSTEP_CHECK(loss == losses[0] || loss->inputs.size() == 2);
     LOCKSTEP_CHECK(builder.shape(loss->inputs[0]).rows() ==

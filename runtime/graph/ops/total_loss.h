@@ -1,9 +1,9 @@
 #pragma once
-// total_loss: one loss of several that judge the same samples, each with a weight.
-//   inputs  prediction of the first loss, which is kept until then and not read here, or none;
+// total_loss: the weighted sum of several losses of the same samples.
+//   inputs  prediction of the first loss or none: not read, but kept in memory for the metrics;
 //           statistics (4) f64 of each loss
-//   outputs statistics (4) f64: sum_i weight[i] * the i-th loss's sum; all else is the first one's
-// In a training graph the gradient that a loss leaves of its prediction is multiplied by its weight.
+//   outputs statistics (4) f64: sum_i weight[i] * the i-th loss's sum; the rest is the first loss's
+// In a training graph, each loss's gradient of its prediction is multiplied by the loss's weight.
 
 #include <cstdint>
 #include <vector>
@@ -17,32 +17,32 @@ namespace lockstep {
 class GraphBuilder;
 
 struct TotalLossAttributes {
-  static constexpr int kMostLosses = 8;
+  static constexpr int kMaxLosses = 8;
   std::vector<float> weights;  // by loss, above 0; the first is 1
 };
 
 namespace ops {
 
-// Ends a training or evaluation graph in all losses that have been appended to it, of which the
-// first is what metrics are of. The same number of rows each, and none but the first with
-// parameters. As many weights as losses, at most kMostLosses, of which the first is 1.
+// Ends a training or evaluation graph with all losses that were appended to it; metrics belong to
+// the first one. All losses have the same number of rows, and only the first may have parameters.
+// There are as many weights as losses, at most kMaxLosses; the first weight is 1.
 void total_loss(GraphBuilder& builder, const std::vector<float>& weights);
 
 }  // namespace ops
 
-// A loss of the graph: its op, and what its gradient is multiplied by.
+// A loss of the graph: its op, and the factor of its gradient.
 struct LossRoot {
   size_t op;
   float weight;
 };
 
-// Of a graph that ends in a loss or in total_loss.
+// The losses of a graph that ends in a loss or in total_loss.
 std::vector<LossRoot> loss_roots(const Graph& graph);
 
 struct TotalLoss {
   int count = 0;
-  const double* losses[TotalLossAttributes::kMostLosses] = {};  // (4) each
-  double weights[TotalLossAttributes::kMostLosses] = {};
+  const double* losses[TotalLossAttributes::kMaxLosses] = {};  // (4) each
+  double weights[TotalLossAttributes::kMaxLosses] = {};
   double* statistics = nullptr;  // (4)
 
   static TotalLoss of(const OpCall& op) {

@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-CheckpointContent::CheckpointContent(const RunParts& parts,
+CheckpointContent::CheckpointContent(const RunContext& context,
                                      const RunMemory& memory,
                                      const Optimizer& optimizer,
                                      const ErrorFeedbackStore& residuals)
-    : parts_(parts),
+    : context_(context),
       memory_(memory),
       optimizer_(optimizer),
       residuals_(residuals),
-      separate_(parts.backend.ops().separate_memory) {}
+      separate_(context.backend.ops().separate_memory) {}
 
 void CheckpointContent::collect(bool snapshot) {
   release();
@@ -24,8 +24,8 @@ void CheckpointContent::collect(bool snapshot) {
   shards_ = residuals_copy_.shards;
   collect_moments(snapshot ? memory_.moments_snapshot : std::span<std::byte>());
   if (!separate_) return;
-  for (const Piece& piece : pieces_) parts_.backend.copy(piece.from, piece.to, piece.bytes);
-  parts_.backend.synchronize();
+  for (const Piece& piece : pieces_) context_.backend.copy(piece.from, piece.to, piece.bytes);
+  context_.backend.synchronize();
   pieces_.clear();
 }
 
@@ -44,43 +44,43 @@ void CheckpointContent::release() {
   residuals_copy_ = {};
 }
 
-// Where bytes that begin at `from` are to lie: at the beginning of `to`, which is used up, or, where
-// that is empty, where they are.
+// Returns where bytes that begin at `from` will be: at the beginning of `to`, which then shrinks,
+// or in place if `to` is empty.
 const std::byte* CheckpointContent::piece(const std::byte* from,
                                           std::span<std::byte>& to,
                                           size_t bytes) {
   if (to.empty()) return from;
-  std::byte* const place = to.data();
-  pieces_.push_back({from, place, bytes});
+  std::byte* const destination = to.data();
+  pieces_.push_back({from, destination, bytes});
   to = to.subspan(bytes);
-  return place;
+  return destination;
 }
 
 const float* CheckpointContent::collect_weights(std::span<float> to) {
-  const bool writes = parts_.communicator.rank() == 0;
-  const Plan& plan = parts_.plan;
+  const bool writes = context_.communicator.rank() == 0;
+  const Plan& plan = context_.plan;
   if (plan.compute != DType::kF32 || plan.shards_parameters) {
-    gathered_.emplace(parts_, memory_, to);
-    const float* const whole = gathered_->read();
-    return writes ? whole : nullptr;
+    gathered_.emplace(context_, memory_, to);
+    const float* const gathered_weights = gathered_->read();
+    return writes ? gathered_weights : nullptr;
   }
   if (!writes) return nullptr;
   if (to.empty() && separate_) {
     weights_copy_.resize(static_cast<size_t>(plan.layout.elements));
     to = weights_copy_;
   }
-  std::span<std::byte> place = std::as_writable_bytes(to);
-  return reinterpret_cast<const float*>(
-      piece(memory_.parameters, place, static_cast<size_t>(plan.layout.elements) * sizeof(float)));
+  std::span<std::byte> destination = std::as_writable_bytes(to);
+  return reinterpret_cast<const float*>(piece(
+      memory_.parameters, destination, static_cast<size_t>(plan.layout.elements) * sizeof(float)));
 }
 
 void CheckpointContent::collect_moments(std::span<std::byte> to) {
-  const std::vector<std::string> kept = kept_arrays(parts_.config);
-  const std::vector<Range> owned = parts_.owned();
-  const auto dtype_of = [&](size_t array) {  // behind the moments lies the average
+  const std::vector<std::string> kept = kept_arrays(context_.config);
+  const std::vector<Range> owned = context_.owned();
+  const auto dtype_of = [&](size_t array) {  // the average follows the moments
     return array < optimizer_.moments() ? optimizer_.moment_dtype() : DType::kF32;
   };
-  // Calls f(range, where its values lie) for what this rank writes of an array.
+  // Calls f(range, address of its values) for each part of an array that this rank writes.
   const auto each_part = [&](size_t array, auto f) {
     const std::byte* const begin = memory_.moments + optimizer_.moment_begin(array);
     for (const Range& range : owned) {
@@ -88,8 +88,8 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
         const Range part = {std::max(range.begin, has.range.begin),
                             std::min(range.end, has.range.end)};
         if (part.begin >= part.end) continue;
-        const int64_t place = has.local + part.begin - has.range.begin;
-        f(part, begin + static_cast<size_t>(place) * size_of(dtype_of(array)));
+        const int64_t index = has.local + part.begin - has.range.begin;
+        f(part, begin + static_cast<size_t>(index) * size_of(dtype_of(array)));
       }
     }
   };

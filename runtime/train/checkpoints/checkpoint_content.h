@@ -1,6 +1,6 @@
 #pragma once
-// What this rank writes into a checkpoint: its part of what the optimizer and compression keep and,
-// on rank 0, the weights.
+// What this rank writes into a checkpoint: its part of the state of the optimizer and of
+// compression and, on rank 0, the weights.
 
 #include <optional>
 #include <span>
@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/writer.h"
 #include "runtime/train/checkpoints/error_feedback_store.h"
 #include "runtime/train/checkpoints/weights.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 #include "runtime/train/step/optimizer.h"
 
 namespace lockstep {
@@ -17,21 +17,21 @@ namespace lockstep {
 class CheckpointContent {
  public:
   // All borrowed.
-  CheckpointContent(const RunParts& parts,
+  CheckpointContent(const RunContext& context,
                     const RunMemory& memory,
                     const Optimizer& optimizer,
                     const ErrorFeedbackStore& residuals);
 
-  // Finds it as it is now. All ranks together: weights that are sharded are gathered. With
-  // `snapshot` it lies in the snapshot of the run's memory once copy() is done, and training may go
-  // on then; otherwise it is whole now, and only until training goes on.
+  // Collects the current state. Collective: all ranks call it together, because sharded weights are
+  // gathered. With `snapshot`, the state is in the run's snapshot memory once copy() is done, and
+  // training may continue then. Otherwise it is complete now, and valid until training continues.
   void collect(bool snapshot);
-  // Copies what collect() has left to copy. From any thread.
+  // Makes the copies that collect() has left to do. Callable from any thread.
   void copy();
-  // Memory that was taken for it beside the snapshot is given back.
+  // Frees memory that was allocated in addition to the snapshot.
   void release();
 
-  // Flat; null on other ranks than 0.
+  // Flat; null except on rank 0.
   const float* weights() const { return weights_; }
   const std::vector<MomentShard>& shards() const { return shards_; }
 
@@ -45,15 +45,15 @@ class CheckpointContent {
   void collect_moments(std::span<std::byte> to);
   const std::byte* piece(const std::byte* from, std::span<std::byte>& to, size_t bytes);
 
-  const RunParts& parts_;
+  const RunContext& context_;
   const RunMemory& memory_;
   const Optimizer& optimizer_;
   const ErrorFeedbackStore& residuals_;
-  const bool separate_;  // the device's memory is not the host's
+  const bool separate_;  // the host cannot reach the device's memory
   const float* weights_ = nullptr;
   std::vector<MomentShard> shards_;
   std::vector<Piece> pieces_;  // still to be copied
-  // Of a device, where there is no snapshot.
+  // Host copies, used without a snapshot if the host cannot reach the device's memory.
   std::vector<float> weights_copy_;
   std::vector<std::byte> moments_copy_;
   std::optional<HostWeights> gathered_;

@@ -16,25 +16,25 @@
 
 namespace lockstep {
 
-Checkpointer::Checkpointer(const RunParts& parts, const RunMemory& memory, Optimizer& optimizer)
-    : parts_(parts),
+Checkpointer::Checkpointer(const RunContext& context, const RunMemory& memory, Optimizer& optimizer)
+    : context_(context),
       memory_(memory),
       optimizer_(optimizer),
-      residuals_(parts, memory),
-      local_(parts),
-      root_(parts.run_dir / "checkpoints"),
-      slices_(named_slices(parts.plan.layout)),
-      content_(parts, memory, optimizer, residuals_) {}
+      residuals_(context, memory),
+      local_(context),
+      root_(context.run_dir / "checkpoints"),
+      slices_(named_slices(context.plan.layout)),
+      content_(context, memory, optimizer, residuals_) {}
 
 CheckpointState Checkpointer::state_for(const Progression& progression,
                                         uint64_t weights_hash) const {
-  const RunConfig& config = parts_.config;
+  const RunConfig& config = context_.config;
   CheckpointState state;
   state.step = progression.step;
   state.samples = progression.step * config.train.global_batch;
   state.seed = config.seed;
-  state.lanes = parts_.plan.lanes;
-  state.ranks = parts_.communicator.size();
+  state.lanes = context_.plan.lanes;
+  state.ranks = context_.communicator.size();
   state.global_batch = config.train.global_batch;
   state.lockstep_version = lockstep_version();
   state.weights_hash = weights_hash;
@@ -42,17 +42,17 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.optimizer = optimizer_name(config.optimizer);
   state.moments = kept_arrays(config);
   for (const std::string& name : residuals_.names()) state.moments.push_back(name);
-  state.flat_elements = parts_.plan.layout.elements;
-  state.frozen_elements = parts_.plan.layout.frozen_elements;
+  state.flat_elements = context_.plan.layout.elements;
+  state.frozen_elements = context_.plan.layout.frozen_elements;
   if (const auto* muon = std::get_if<MuonConfig>(&config.optimizer.kind)) {
-    for (const size_t slot : muon_slots(*muon, parts_.plan.layout))
-      state.one_moment.push_back(parts_.plan.layout.slots[slot].name);
+    for (const size_t slot : muon_slots(*muon, context_.plan.layout))
+      state.one_moment.push_back(context_.plan.layout.slots[slot].name);
   }
   state.layout = slices_;
-  state.extra = sample_order(parts_);
+  state.extra = sample_order(context_);
   state.extra[kConfigKey] = to_text(config);
-  state.extra[kContentKey] = to_hex(parts_.data.summary.train_content);
-  keep_class_names(parts_.data.summary.class_names, state);
+  state.extra[kContentKey] = to_hex(context_.data.summary.train_checksum);
+  keep_class_names(context_.data.summary.class_names, state);
   if (config.execution.precision == Precision::kFp16 || progression.loss_scale.skipped > 0)
     state.extra[kLossScaleKey] = fmt::format("{} {} {}",
                                              progression.loss_scale.value,
@@ -75,7 +75,7 @@ Checkpointer::~Checkpointer() {
 
 // Whether this rank makes, commits and removes folders.
 bool Checkpointer::leads() const {
-  return where_ == SaveTo::kHosts ? local_.leads() : parts_.communicator.rank() == 0;
+  return where_ == SaveTo::kHosts ? local_.leads() : context_.communicator.rank() == 0;
 }
 
 CheckpointWriter::Reach Checkpointer::reach() const {
@@ -83,10 +83,10 @@ CheckpointWriter::Reach Checkpointer::reach() const {
                                   : CheckpointWriter::Reach::kAllHosts;
 }
 
-// All ranks together; throws the same AgreedError on all of them.
+// Collective; throws the same AgreedError on all ranks.
 void Checkpointer::on_leaders(const std::function<void()>& action) const {
-  if (where_ == SaveTo::kRunFolder) return run_on_root(parts_.communicator, action);
-  run_on_all(parts_.communicator, [&] {
+  if (where_ == SaveTo::kRunFolder) return run_on_root(context_.communicator, action);
+  run_on_all(context_.communicator, [&] {
     if (leads()) action();
   });
 }
@@ -96,10 +96,10 @@ const std::filesystem::path& Checkpointer::root() const {
 }
 
 int64_t Checkpointer::bytes() const {
-  const auto kept = static_cast<int64_t>(kept_arrays(parts_.config).size());
-  const ParameterLayout& layout = parts_.plan.layout;
+  const auto kept = static_cast<int64_t>(kept_arrays(context_.config).size());
+  const ParameterLayout& layout = context_.plan.layout;
   int64_t left_out = 0;
-  for (const Range& range : one_moment_ranges(parts_.config.optimizer, layout))
+  for (const Range& range : one_moment_ranges(context_.config.optimizer, layout))
     left_out += range.size();
   return (layout.elements + kept * layout.trained() - left_out) *
          static_cast<int64_t>(sizeof(float));
@@ -111,7 +111,7 @@ std::optional<SaveOutcome> Checkpointer::save(const Progression& progression,
                                               bool in_background) {
   LOCKSTEP_CHECK(!saving());
   where_ = where;
-  in_background_ = in_background && parts_.plan.has_snapshot();
+  in_background_ = in_background && context_.plan.has_snapshot();
   phase_ = Phase::kWriting;
   begin_ms_ = now_ms();
   try {
@@ -125,11 +125,11 @@ std::optional<SaveOutcome> Checkpointer::save(const Progression& progression,
 
 void Checkpointer::begin(const Progression& progression, uint64_t weights_hash) {
   state_ = state_for(progression, weights_hash);
-  is_best_ = parts_.config.checkpoint.keep_best && progression.best_metric.has_value() &&
+  is_best_ = context_.config.checkpoint.keep_best && progression.best_metric.has_value() &&
              progression.best_step == state_.step;
   on_leaders([&] {
-    parts_.check_folder();
-    parts_.check_generation();
+    context_.require_folder();
+    context_.check_generation();
     writer_.emplace(CheckpointWriter::begin(root(), state_.step, reach(), own_generation().number));
   });
   content_.collect(in_background_);
@@ -146,8 +146,8 @@ void Checkpointer::begin(const Progression& progression, uint64_t weights_hash) 
 void Checkpointer::finish_copy() { copied_.wait(false, std::memory_order_acquire); }
 
 void Checkpointer::write_part() {
-  const Communicator& communicator = parts_.communicator;
-  parts_.check_generation();
+  const Communicator& communicator = context_.communicator;
+  context_.check_generation();
   if (!writer_)
     writer_.emplace(CheckpointWriter::join(root(), state_.step, reach(), own_generation().number));
   writer_->cancel_with(cancelled_);
@@ -172,10 +172,10 @@ std::optional<SaveOutcome> Checkpointer::take_step() {
     on_leaders([&] { task_.finish(); });
     return end(std::nullopt);
   }
-  run_on_all(parts_.communicator, [&] { task_.finish(); });
+  run_on_all(context_.communicator, [&] { task_.finish(); });
   content_.release();
   gather_records();
-  on_leaders([&] { parts_.check_folder(); });
+  on_leaders([&] { context_.require_folder(); });
   phase_ = Phase::kCommitting;
   if (!leads()) return std::nullopt;
   if (in_background_) {
@@ -192,28 +192,28 @@ SaveOutcome Checkpointer::finish() {
   }
 }
 
-// All ranks know all files; the model's own record comes first.
+// Every rank learns of all files; the model's own record comes first.
 void Checkpointer::gather_records() {
   for (const std::optional<FileRecord>& mine : {model_record_, shard_record_}) {
     const std::string text = mine ? serialize(*mine) : "";
-    for (const std::string& record : gather_texts(parts_.communicator, text))
+    for (const std::string& record : gather_texts(context_.communicator, text))
       if (!record.empty()) state_.files.push_back(parse_file_record(record));
   }
 }
 
-// On a rank that leads.
+// Completes the checkpoint and removes old ones. Only for ranks with leads().
 void Checkpointer::commit() {
-  const auto check = [this] { parts_.check_generation(); };
-  writer_->check_with(check);
+  const auto check = [this] { context_.check_generation(); };
+  writer_->call_before_commit(check);
   writer_->commit(state_);
   check();
   if (where_ == SaveTo::kHosts)
-    return prune(root(), parts_.config.checkpoint.local.keep, std::nullopt, state_.step, check);
+    return prune(root(), context_.config.checkpoint.local.keep, std::nullopt, state_.step, check);
   if (is_best_) write_best(root_, state_.step);
   const std::optional<CheckpointEntry> best = read_best(root_);
   prune(root_,
-        parts_.config.checkpoint.keep_last,
-        best && parts_.config.checkpoint.keep_best ? std::optional(best->step) : std::nullopt,
+        context_.config.checkpoint.keep_last,
+        best && context_.config.checkpoint.keep_best ? std::optional(best->step) : std::nullopt,
         state_.step,
         check);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Checkpoints of a run: what is saved, when it is whole, and how a run goes on from one.
+// Saves and restores checkpoints of a run.
 
 #include <atomic>
 #include <functional>
@@ -16,12 +16,13 @@
 #include "runtime/train/checkpoints/error_feedback_store.h"
 #include "runtime/train/checkpoints/local_copies.h"
 #include "runtime/train/progression.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 #include "runtime/train/step/optimizer.h"
 
 namespace lockstep {
 
-// Where a checkpoint is saved: in the run folder, for all hosts, or in parts on the hosts' own disks.
+// Where a checkpoint is saved: in the run folder, for all hosts, or in parts on the hosts' own
+// disks.
 enum class SaveTo { kRunFolder, kHosts };
 
 // How a save has ended; the same on all ranks.
@@ -29,59 +30,63 @@ struct SaveOutcome {
   int64_t step = 0;
   SaveTo where = SaveTo::kRunFolder;
   uint64_t weights_hash = 0;
-  double seconds = 0;                // from its begin, on this rank
-  std::optional<AgreedError> error;  // none: the checkpoint is there, durable in the run folder
+  double seconds = 0;  // since it began, on this rank
+  // none: the checkpoint is complete, and durable if in the run folder
+  std::optional<AgreedError> error;
 };
 
-// Saves and restores a run, all ranks together: rank 0 decides about folders and every rank learns
-// the decision and the error; each rank writes and reads its own part of the moments.
+// Saves and restores a run, all ranks together. Rank 0 makes the decisions about folders, and every
+// rank learns the decision and the error. Each rank writes and reads its own part of the moments.
 //
-// A save in the background: save() leaves a copy of the run to be made and written by a thread of
-// this rank. Nothing of the run may change before finish_copy(). Once no rank's part_under_way()
-// advance() has all ranks agree whether their files are durable, and rank 0's thread commit the
-// checkpoint; once that is done another advance() tells all ranks. The threads use no communicator.
+// A save in the background has these phases:
+// 1. save() starts a thread on this rank that copies the run's state and writes it. Nothing of the
+//    state may change before finish_copy() returns.
+// 2. Once part_under_way() is false on all ranks, advance() makes all ranks agree whether their
+//    files are durable, and rank 0's thread commits the checkpoint.
+// 3. Once that is done, another advance() reports the outcome on all ranks.
+// The threads never use a communicator.
 class Checkpointer {
  public:
-  Checkpointer(const RunParts& parts, const RunMemory& memory, Optimizer& optimizer);
-  // A save that is under way ends soon, and leaves no checkpoint.
+  Checkpointer(const RunContext& context, const RunMemory& memory, Optimizer& optimizer);
+  // Cancels a save in progress, which then leaves no checkpoint.
   ~Checkpointer();
 
-  // Of all files of a checkpoint together.
+  // Bytes of all files of a checkpoint.
   int64_t bytes() const;
 
-  // Writes checkpoints/step-..., or a copy to the hosts (local_copies.h), and removes those that the
-  // config does not keep; where that fails on any rank earlier checkpoints are untouched. No save
-  // may be under way. With `in_background`, and where the plan has a snapshot, the outcome comes
-  // later. All ranks together.
+  // Writes checkpoints/step-..., or a copy to the hosts (local_copies.h), and removes checkpoints
+  // that the config does not keep. If this fails on any rank, earlier checkpoints are untouched. No
+  // other save may be in progress. With `in_background`, and if the plan has a snapshot, nothing is
+  // returned and the outcome comes from advance(). Collective.
   std::optional<SaveOutcome> save(const Progression& progression,
                                   uint64_t weights_hash,
                                   SaveTo where,
                                   bool in_background);
 
-  // Whether a save is under way; the same on all ranks.
+  // Whether a save is in progress; the same on all ranks.
   bool saving() const { return phase_ != Phase::kIdle; }
-  // Returns when the run, of which a copy is being made, may change.
+  // Returns when the state has been copied and may change.
   void finish_copy();
-  // Whether this rank still has something to do before the next advance().
+  // Whether this rank's thread is still working towards the next advance().
   bool part_under_way() const { return task_.under_way(); }
-  // Waits for the other ranks' parts and this one's; the outcome where that was the last step of
-  // the save. All ranks together, while saving().
+  // Waits for this rank's and the other ranks' parts. Returns the outcome if that was the last
+  // phase of the save. Collective; only while saving().
   std::optional<SaveOutcome> advance();
-  // Waits for the outcome of a save that is under way. All ranks together, while saving().
+  // Waits for the outcome of the save in progress. Collective; only while saving().
   SaveOutcome finish();
 
-  // Goes on from the checkpoint that --resume names: "none" gives nothing; "auto" the newest of this
-  // run, in its folder or on the hosts, if any; otherwise a path. Says from which. All ranks
-  // together; throws AgreedError.
+  // Resumes from the checkpoint that --resume names, and logs which. "none": returns nothing.
+  // "auto": the newest of this run, in its folder or on the hosts, if there is any. Otherwise a
+  // path. Collective; throws AgreedError.
   std::optional<Progression> resume(const std::string& resume,
                                     const std::vector<std::string>& allowed_changes);
-  // Loads weights, moments and progress; checks that the checkpoint belongs to a run like this one
-  // (resume_check.h), but for the fields in `allowed_changes`. All ranks together; throws
-  // AgreedError.
+  // Loads weights, moments and progress. Checks that the checkpoint belongs to a run like this one
+  // (resume_check.h), except for the fields in `allowed_changes`. Collective; throws AgreedError.
   Progression restore(const std::filesystem::path& folder,
                       const std::vector<std::string>& allowed_changes);
 
-  // The run has ended, and its last checkpoint is in its folder: the hosts need keep none.
+  // Removes the hosts' copies. Call it when the run has ended and its last checkpoint is in its
+  // folder.
   void remove_local_copies() const { local_.remove(); }
 
  private:
@@ -110,7 +115,7 @@ class Checkpointer {
                       size_t moment,
                       BFloat16* to) const;
 
-  const RunParts& parts_;
+  const RunContext& context_;
   const RunMemory& memory_;
   Optimizer& optimizer_;
   ErrorFeedbackStore residuals_;
@@ -118,7 +123,7 @@ class Checkpointer {
   std::filesystem::path root_;
   std::vector<NamedSlice> slices_;
 
-  // Of the save under way.
+  // The save in progress.
   Phase phase_ = Phase::kIdle;
   SaveTo where_ = SaveTo::kRunFolder;
   bool in_background_ = false;

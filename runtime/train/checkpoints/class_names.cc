@@ -11,10 +11,10 @@ constexpr const char* kKey = "class names";
 }  // namespace
 
 void keep_class_names(const std::vector<std::string>& names, CheckpointState& state) {
-  constexpr size_t kMostBytes = size_t{1} << 26;
+  constexpr size_t kMaxBytes = size_t{1} << 26;
   if (names.empty()) return;
   std::string list = Json(names).dump({.replace_invalid = true});
-  if (list.size() <= kMostBytes) state.extra[kKey] = std::move(list);
+  if (list.size() <= kMaxBytes) state.extra[kKey] = std::move(list);
 }
 
 std::vector<std::string> kept_class_names(const CheckpointState& state, const std::string& origin) {

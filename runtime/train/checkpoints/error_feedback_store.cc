@@ -15,14 +15,15 @@ std::string name_of(const LaneSum& sum) {
 
 }  // namespace
 
-ErrorFeedbackStore::ErrorFeedbackStore(const RunParts& parts, const RunMemory& memory)
-    : parts_(parts), memory_(memory), groups_(parts.plan.residual_groups) {
+ErrorFeedbackStore::ErrorFeedbackStore(const RunContext& context, const RunMemory& memory)
+    : context_(context), memory_(memory), groups_(context.plan.residual_groups) {
   if (groups_ == 0) return;
-  const Plan& plan = parts.plan;
-  kept_ = ErrorFeedbackLayout(
-              plan.lanes, groups_, plan.topology, parts.communicator.rank(), plan.layout.trained())
-              .kept();
-  // What travels as factors leaves residuals in the groups alone.
+  const Plan& plan = context.plan;
+  kept_ =
+      ErrorFeedbackLayout(
+          plan.lanes, groups_, plan.topology, context.communicator.rank(), plan.layout.trained())
+          .kept();
+  // With PowerSGD, only the sums over groups leave residuals.
   if (plan.power_sgd)
     std::erase_if(kept_, [&](const auto& kept) { return kept.sum.count > plan.lanes / groups_; });
 }
@@ -30,9 +31,9 @@ ErrorFeedbackStore::ErrorFeedbackStore(const RunParts& parts, const RunMemory& m
 std::vector<std::string> ErrorFeedbackStore::names() const {
   std::vector<std::string> names;
   if (groups_ == 0) return names;
-  const bool factors = parts_.plan.power_sgd.has_value();
-  for (const LaneSum& sum : rounded_sums(parts_.plan.lanes, groups_)) {
-    if (!factors || sum.count == parts_.plan.lanes / groups_) names.push_back(name_of(sum));
+  const bool factors = context_.plan.power_sgd.has_value();
+  for (const LaneSum& sum : rounded_sums(context_.plan.lanes, groups_)) {
+    if (!factors || sum.count == context_.plan.lanes / groups_) names.push_back(name_of(sum));
   }
   if (factors) names.push_back(rights_name());
   return names;
@@ -40,39 +41,39 @@ std::vector<std::string> ErrorFeedbackStore::names() const {
 
 template <typename Body>
 void ErrorFeedbackStore::each_part(const ErrorFeedbackLayout::Kept& kept, Body body) const {
-  for (const Range& bucket : parts_.plan.buckets)
+  for (const Range& bucket : context_.plan.buckets)
     body(static_cast<size_t>(kept.offset + bucket.begin / kept.parts),
          part_of(bucket, kept.part, kept.parts));
 }
 
 int64_t ErrorFeedbackStore::residuals() const {
   const ErrorFeedbackLayout::Kept& last = kept_.back();
-  return last.offset + parts_.plan.layout.trained() / last.parts;
+  return last.offset + context_.plan.layout.trained() / last.parts;
 }
 
 HostCopy ErrorFeedbackStore::factored() const {
-  return HostCopy(parts_.backend, reinterpret_cast<float*>(memory_.residuals), residuals());
+  return HostCopy(context_.backend, reinterpret_cast<float*>(memory_.residuals), residuals());
 }
 
 HostCopyOf<BFloat16> ErrorFeedbackStore::rounded() const {
-  return {parts_.backend, reinterpret_cast<BFloat16*>(memory_.residuals), residuals()};
+  return {context_.backend, reinterpret_cast<BFloat16*>(memory_.residuals), residuals()};
 }
 
 HostCopy ErrorFeedbackStore::rights() const {
-  const PowerSgdLayout& layout = *parts_.plan.power_sgd;
-  return HostCopy(parts_.backend,
-                  memory_.factors + layout.rights_at(parts_.plan.topology),
+  const PowerSgdLayout& layout = *context_.plan.power_sgd;
+  return HostCopy(context_.backend,
+                  memory_.factors + layout.rights_at(context_.plan.topology),
                   layout.right_elements);
 }
 
-// Of another rank, they would be of no use.
+// The name contains the rank, because right factors of another rank cannot be used.
 std::string ErrorFeedbackStore::rights_name() const {
-  return fmt::format("{}rights_{}", kResidualPrefix, parts_.config.comm.power_sgd_rank);
+  return fmt::format("{}rights_{}", kResidualPrefix, context_.config.comm.power_sgd_rank);
 }
 
 std::vector<float> ErrorFeedbackStore::read_residuals() const {
   const int64_t n = residuals();
-  if (parts_.plan.power_sgd) {
+  if (context_.plan.power_sgd) {
     HostCopy from = factored();
     return {from.read(), from.data() + n};
   }
@@ -83,12 +84,12 @@ std::vector<float> ErrorFeedbackStore::read_residuals() const {
   return values;
 }
 
-// Every right factor at the beginning of its matrix, which is longer.
+// Each right factor is stored at the beginning of its matrix, which is longer.
 std::vector<float> ErrorFeedbackStore::flat_rights() const {
-  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.trained()));
+  std::vector<float> flat(static_cast<size_t>(context_.plan.layout.trained()));
   HostCopy from = rights();
   from.read();
-  for (const PowerSgdLayout::Matrix& matrix : parts_.plan.power_sgd->matrices)
+  for (const PowerSgdLayout::Matrix& matrix : context_.plan.power_sgd->matrices)
     std::copy_n(from.data() + matrix.right,
                 matrix.shape.columns * matrix.shape.rank,
                 flat.begin() + matrix.offset);
@@ -97,7 +98,7 @@ std::vector<float> ErrorFeedbackStore::flat_rights() const {
 
 void ErrorFeedbackStore::write_rights(const std::vector<float>& flat) const {
   HostCopy to = rights();
-  for (const PowerSgdLayout::Matrix& matrix : parts_.plan.power_sgd->matrices)
+  for (const PowerSgdLayout::Matrix& matrix : context_.plan.power_sgd->matrices)
     std::copy_n(flat.begin() + matrix.offset,
                 matrix.shape.columns * matrix.shape.rank,
                 to.data() + matrix.right);
@@ -114,14 +115,14 @@ ErrorFeedbackStore::Copy ErrorFeedbackStore::read() const {
     const auto shard = std::find_if(copy.shards.begin(), copy.shards.end(), [&](const auto& s) {
       return s.name == name_of(kept.sum);
     });
-    each_part(kept, [&](size_t place, const Range& range) {
+    each_part(kept, [&](size_t index, const Range& range) {
       shard->slices.push_back(
-          {range.begin, residuals.subspan(place, static_cast<size_t>(range.size()))});
+          {range.begin, residuals.subspan(index, static_cast<size_t>(range.size()))});
     });
   }
-  if (!parts_.plan.power_sgd) return copy;
-  copy.rights = flat_rights();  // which all ranks have
-  for (const Range& range : parts_.owned())
+  if (!context_.plan.power_sgd) return copy;
+  copy.rights = flat_rights();  // all ranks have them
+  for (const Range& range : context_.owned())
     copy.shards.back().slices.push_back(
         {range.begin,
          std::span(copy.rights)
@@ -134,7 +135,7 @@ void ErrorFeedbackStore::restore(const CheckpointState& state,
                                  const std::vector<NamedSlice>& slices) const {
   if (groups_ == 0) return;
   const auto n = static_cast<size_t>(residuals());
-  if (!parts_.plan.power_sgd) {
+  if (!context_.plan.power_sgd) {
     std::vector<float> values(n);
     read_arrays(state, folder, slices, values);
     HostCopyOf<BFloat16> to = rounded();
@@ -146,7 +147,7 @@ void ErrorFeedbackStore::restore(const CheckpointState& state,
   read_arrays(state, folder, slices, {to.data(), n});
   to.write();
   if (!has_array(state, rights_name())) return;
-  std::vector<float> flat(static_cast<size_t>(parts_.plan.layout.trained()));
+  std::vector<float> flat(static_cast<size_t>(context_.plan.layout.trained()));
   read_optimizer(folder, state, slices, rights_name(), {{0, flat}});
   write_rights(flat);
 }
@@ -158,8 +159,8 @@ void ErrorFeedbackStore::read_arrays(const CheckpointState& state,
   for (const ErrorFeedbackLayout::Kept& kept : kept_) {
     if (!has_array(state, name_of(kept.sum))) continue;
     std::vector<MomentTarget> targets;
-    each_part(kept, [&](size_t place, const Range& range) {
-      targets.push_back({range.begin, residuals.subspan(place, static_cast<size_t>(range.size()))});
+    each_part(kept, [&](size_t index, const Range& range) {
+      targets.push_back({range.begin, residuals.subspan(index, static_cast<size_t>(range.size()))});
     });
     read_optimizer(folder, state, slices, name_of(kept.sum), targets);
   }

@@ -1,8 +1,8 @@
 #pragma once
-// What compression of the gradients keeps from step to step, as a checkpoint holds it: arrays of
-// the flat buffer, whoever has which part of them. One for what each sum of lanes has left out so
-// far and, where gradients travel as factors, one with the right factors: each where its matrix
-// begins.
+// What compression of the gradients keeps from step to step, as a checkpoint holds it: arrays laid
+// out like the flat buffer, whichever rank holds which part. There is one array of residuals for
+// each sum of lanes that is rounded or factored and, with PowerSGD, one with the right factors,
+// each stored at the offset of its matrix.
 
 #include <filesystem>
 #include <span>
@@ -14,14 +14,14 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/writer.h"
 #include "runtime/exec/host_copy.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 
 namespace lockstep {
 
 class ErrorFeedbackStore {
  public:
-  // Of a run that compresses gradients, else of nothing. Both borrowed.
-  ErrorFeedbackStore(const RunParts& parts, const RunMemory& memory);
+  // Empty unless the run compresses gradients. Both borrowed.
+  ErrorFeedbackStore(const RunContext& context, const RunMemory& memory);
 
   // The arrays' names, the same on every rank.
   std::vector<std::string> names() const;
@@ -32,21 +32,21 @@ class ErrorFeedbackStore {
     std::vector<float> rights;        // flat
     std::vector<MomentShard> shards;  // of both
   };
-  // Once everything queued is done.
+  // Waits for everything queued.
   Copy read() const;
-  // Fills the rank's part of every array, with zeros where the checkpoint has none. Throws
-  // CheckpointError.
+  // Fills the rank's part of every array, with zeros if the checkpoint does not have the array.
+  // Throws CheckpointError.
   void restore(const CheckpointState& state,
                const std::filesystem::path& folder,
                const std::vector<NamedSlice>& slices) const;
 
  private:
-  // Calls body(place among the rank's residuals, range of the flat buffer) for each part.
+  // Calls body(index among the rank's residuals, range of the flat buffer) for each part.
   template <typename Body>
   void each_part(const ErrorFeedbackLayout::Kept& kept, Body body) const;
-  int64_t residuals() const;             // that the rank has
-  HostCopy factored() const;             // as floats,
-  HostCopyOf<BFloat16> rounded() const;  // and where sums are rounded
+  int64_t residuals() const;             // number of residuals that the rank holds
+  HostCopy factored() const;             // with PowerSGD: residuals as floats
+  HostCopyOf<BFloat16> rounded() const;  // if sums are rounded: residuals as bfloat16
   HostCopy rights() const;
   std::vector<float> read_residuals() const;
   std::vector<float> flat_rights() const;
@@ -57,7 +57,7 @@ class ErrorFeedbackStore {
                    const std::vector<NamedSlice>& slices,
                    std::span<float> residuals) const;
 
-  const RunParts& parts_;
+  const RunContext& context_;
   const RunMemory& memory_;
   int groups_;
   std::vector<ErrorFeedbackLayout::Kept> kept_;

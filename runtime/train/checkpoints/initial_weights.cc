@@ -9,19 +9,19 @@
 
 namespace lockstep {
 
-void check_weights_path(const std::string& path) {
+void require_weights_path(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     if (huggingface::is_model_folder(path)) return;
     throw CheckpointError(
-        "{}: is a folder without a config.json; allowed: a safetensors file, or a folder as Hugging "
+        "{}: folder without a config.json; allowed: a safetensors file, or a folder as Hugging "
         "Face's save_pretrained writes it",
         path);
   }
   for (const char* end : {".pt", ".pth", ".bin", ".ckpt", ".h5", ".msgpack"}) {
     if (path.ends_with(end))
       throw CheckpointError(
-          "{}: files with {} are read by Python alone; allowed: a safetensors file, which "
+          "{}: only Python can read {} files; allowed: a safetensors file, which "
           "safetensors.torch.save_file(state_dict, path) writes, or a folder of save_pretrained",
           path,
           end);
@@ -35,7 +35,7 @@ WeightsRead read_base(const RunConfig& config,
                       float* parameters) {
   const std::string& from = config.train.init_from;
   if (from.empty()) return {};
-  check_weights_path(from);
+  require_weights_path(from);
   if (huggingface::is_model_folder(from))
     return huggingface::read_weights(from, config.model, slices, parameters);
   return read_model_file(from, slices, parameters);

@@ -1,5 +1,5 @@
 #pragma once
-// Weights from elsewhere that a run begins with.
+// Weights from other sources, with which a run begins.
 
 #include <string>
 #include <vector>
@@ -10,19 +10,20 @@
 
 namespace lockstep {
 
-// Reads what train.init_from names, a safetensors file or a folder of Hugging Face, into the flat
-// parameter buffer that `slices` name; a head that it lacks, or has for another number of classes,
-// keeps what is there. Empty: nothing is read. Throws CheckpointError, ConfigError or IoError.
+// Reads train.init_from, a safetensors file or a Hugging Face folder, into the flat parameter
+// buffer that `slices` describe. If the file has no head, or one for another number of classes, the
+// head keeps the values in the buffer. Does nothing if train.init_from is empty. Throws
+// CheckpointError, ConfigError or IoError.
 WeightsRead read_initial_weights(const RunConfig& config,
                                  const std::vector<NamedSlice>& slices,
                                  float* parameters);
 
-// What a person should know of the folder that train.init_from names where a run learns from such
-// data, in sentences; none where it names no folder. Throws ConfigError.
+// Notes for the user about training on these data from the folder that train.init_from names, as
+// sentences. Empty if it names no folder. Throws ConfigError.
 std::vector<std::string> notes_of_data(const RunConfig& config, const DataSummary& data);
 
-// Throws CheckpointError with a word on what to do where `path` is a file that is not safetensors by
-// its name, such as model.pt, or a folder that is not one of Hugging Face.
-void check_weights_path(const std::string& path);
+// Throws CheckpointError, with a remedy, if `path` is by its name a file in a format other than
+// safetensors, such as model.pt, or a folder that is not a Hugging Face folder.
+void require_weights_path(const std::string& path);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ float value_from_word(const Initializer& initializer, uint32_t word) {
   return 0;
 }
 
-// Element i is made from word i of the stream; a block of the generator has four.
+// Element i is made from word i of the stream; one block of the generator has four words.
 void fill(const Initializer& initializer,
           const RngStream& stream,
           float* values,
@@ -56,9 +56,10 @@ void initialize_parameters(const ParameterLayout& layout, uint64_t seed, float* 
     initialize(layout, number, seed, parameters);
 }
 
-void initialize_anew(const ParameterLayout& layout, uint64_t seed, float* parameters) {
+void initialize_overrides(const ParameterLayout& layout, uint64_t seed, float* parameters) {
   for (size_t number = 0; number < layout.slots.size(); ++number)
-    if (layout.slots[number].initializer.anew) initialize(layout, number, seed, parameters);
+    if (layout.slots[number].initializer.overrides_weights)
+      initialize(layout, number, seed, parameters);
 }
 
 std::vector<NamedSlice> named_slices(const ParameterLayout& layout) {

@@ -11,13 +11,14 @@
 namespace lockstep {
 
 // Fills the flat parameter buffer: each parameter from its initializer and its own random stream,
-// so that the values depend on the seed and the model alone. Padding is left as it is.
+// so that the values depend only on the seed and the model. Padding is not touched.
 void initialize_parameters(const ParameterLayout& layout, uint64_t seed, float* parameters);
 
-// The same, but only for what begins anew whatever weights were read (Initializer::anew).
-void initialize_anew(const ParameterLayout& layout, uint64_t seed, float* parameters);
+// The same, but only for parameters that are initialized whatever weights were read
+// (Initializer::overrides_weights).
+void initialize_overrides(const ParameterLayout& layout, uint64_t seed, float* parameters);
 
-// The layout as checkpoints name it.
+// The layout, with parameters named as in checkpoints.
 std::vector<NamedSlice> named_slices(const ParameterLayout& layout);
 
 }  // namespace lockstep

@@ -28,20 +28,20 @@ std::string new_name() {
 
 }  // namespace
 
-LocalCopies::LocalCopies(const RunParts& parts) : parts_(parts) {}
+LocalCopies::LocalCopies(const RunContext& context) : context_(context) {}
 
-void LocalCopies::open(bool anew) {
+void LocalCopies::open(bool discard_old) {
   if (!wanted()) return;
-  Communicator& communicator = parts_.communicator;
+  Communicator& communicator = context_.communicator;
   std::string name;
   run_on_root(communicator, [&] {
-    parts_.check_generation();
-    const fs::path file = parts_.run_dir / "local_copies";
+    context_.check_generation();
+    const fs::path file = context_.run_dir / "local_copies";
     std::error_code code;
-    if (anew || !is_there(file)) {
-      fs::create_directories(parts_.run_dir, code);
+    if (discard_old || !is_there(file)) {
+      fs::create_directories(context_.run_dir, code);
       name = new_name();
-      // Gone first: copies under the old name must not count if the new one cannot be written.
+      // Removed first: copies under the old name must not count if the new one cannot be written.
       fs::remove(file, code);
       if (code) throw IoError("remove", file, code.value());
       write_name(file, name);
@@ -51,14 +51,14 @@ void LocalCopies::open(bool anew) {
     uint64_t number = 0;
     if (!from_hex(name, number))
       throw CheckpointError(
-          "{}: holds {} where 16 hexadecimal digits are expected", file.string(), quote_name(name));
+          "{}: contains {} instead of 16 hexadecimal digits", file.string(), quote_name(name));
   });
   name = broadcast_text(communicator, name);
-  root_ = fs::absolute(parts_.config.checkpoint.local.folder) / ("lockstep-" + name);
+  root_ = fs::absolute(context_.config.checkpoint.local.folder) / ("lockstep-" + name);
   run_on_all(communicator, [&] {
     std::error_code code;
     if (fs::is_symlink(root_, code))
-      throw CheckpointError("'{}' is a link, and a run writes through none; remove it",
+      throw CheckpointError("'{}' is a link, and a run does not write through links; remove it",
                             root_.string());
   });
   const std::vector<std::string> roots =
@@ -67,16 +67,17 @@ void LocalCopies::open(bool anew) {
   leads_ = std::find(roots.begin(), me, *me) == me;
 }
 
-// If the disk is full now, it is written later: copies under a name that nobody finds do no harm.
+// If the disk is full, the file is written later. Until then no run finds the copies, which does no
+// harm.
 void LocalCopies::write_name(const fs::path& file, const std::string& name) const {
-  if (parts_.folder == nullptr) return write_file_atomically(file, name);
-  parts_.folder->optional_files().write(file, name);
+  if (context_.folder == nullptr) return write_file_atomically(file, name);
+  context_.folder->optional_files().write(file, name);
 }
 
-// A checksum of the state where this rank finds its part unharmed; else empty. The files are those
-// of the ranks that wrote them, or else all are needed.
+// Returns a checksum of the state if this rank finds its files undamaged; otherwise empty. A rank
+// needs only its own files if the same number of ranks wrote the copy, otherwise all files.
 std::string LocalCopies::usable_state(const fs::path& folder) const {
-  const int rank = parts_.communicator.rank(), ranks = parts_.communicator.size();
+  const int rank = context_.communicator.rank(), ranks = context_.communicator.size();
   try {
     const CheckpointState state = read_state(folder);
     const auto needed = [&](const FileRecord& record) {
@@ -86,9 +87,9 @@ std::string LocalCopies::usable_state(const fs::path& folder) const {
     };
     const std::vector<std::string> problems = verify_files(folder, state, needed);
     if (problems.empty()) return to_hex(hash_text(to_text(state)));
-    log_warn("passing over {}: {}", folder.string(), problems.front());
+    log_warn("skipping {}: {}", folder.string(), problems.front());
   } catch (const Error& error) {
-    log_warn("passing over {}: {}", folder.string(), error.what());
+    log_warn("skipping {}: {}", folder.string(), error.what());
   }
   return "";
 }
@@ -96,7 +97,7 @@ std::string LocalCopies::usable_state(const fs::path& folder) const {
 std::optional<int64_t> LocalCopies::newest_after(int64_t step) const {
   if (!wanted()) return std::nullopt;
   std::string mine;
-  run_on_all(parts_.communicator, [&] {
+  run_on_all(context_.communicator, [&] {
     for (const CheckpointEntry& entry : list_checkpoints(root_)) {
       if (entry.step <= step) continue;
       const std::string state = usable_state(entry.path);
@@ -104,13 +105,13 @@ std::optional<int64_t> LocalCopies::newest_after(int64_t step) const {
     }
   });
   std::map<std::pair<int64_t, std::string>, int> holders;
-  for (const std::string& text : gather_texts(parts_.communicator, mine)) {
+  for (const std::string& text : gather_texts(context_.communicator, mine)) {
     std::istringstream lines(text);
     std::pair<int64_t, std::string> copy;
     while (lines >> copy.first >> copy.second) ++holders[copy];
   }
   for (auto copy = holders.rbegin(); copy != holders.rend(); ++copy)
-    if (copy->second == parts_.communicator.size()) return copy->first.first;
+    if (copy->second == context_.communicator.size()) return copy->first.first;
   return std::nullopt;
 }
 
@@ -118,9 +119,9 @@ void LocalCopies::remove() const {
   std::error_code ignored;
   if (!leads_) return;
   try {
-    parts_.check_generation();
+    context_.check_generation();
   } catch (const Error&) {
-    return;  // they are a later start's
+    return;  // the copies belong to a later start
   }
   fs::remove_all(root_, ignored);
 }

@@ -1,42 +1,42 @@
 #pragma once
-// Copies of the run on the hosts' own disks (checkpoint.local): a folder on each host with what its
-// ranks have written and, in the state, what all ranks have.
+// Copies of a checkpoint on the hosts' own disks (checkpoint.local). Each host has a folder with
+// the files that its ranks have written, and a state that describes the files of all ranks.
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 
 #include "runtime/checkpoint/state.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 
 namespace lockstep {
 
 class LocalCopies {
  public:
-  explicit LocalCopies(const RunParts& parts);  // borrowed
+  explicit LocalCopies(const RunContext& context);  // borrowed
 
-  bool wanted() const { return parts_.config.checkpoint.local.every > 0; }
-  // Finds the folders. They are named after the run folder, by the name that the file local_copies
-  // in it has; `anew` gives it another one, so that nothing counts that was there before. All ranks
-  // together; throws AgreedError.
-  void open(bool anew);
+  bool wanted() const { return context_.config.checkpoint.local.every > 0; }
+  // Determines the folders' name, which is kept in the file local_copies in the run folder.
+  // `discard_old` chooses a new name, so that earlier copies no longer count. Collective; throws
+  // AgreedError.
+  void open(bool discard_old);
   // The checkpoints/ folder of this rank's host; empty before open().
   const std::filesystem::path& root() const { return root_; }
-  // Whether this rank makes and removes what the ranks with the same root share.
+  // Whether this rank creates and removes what ranks with the same root share.
   bool leads() const { return leads_; }
 
-  // The newest step after `step` of which every rank finds unharmed what it would read, of the same
-  // checkpoint. All ranks together.
+  // The newest step after `step` for which every rank finds, in copies of the same checkpoint, the
+  // files that it would read undamaged. Collective.
   std::optional<int64_t> newest_after(int64_t step) const;
 
-  // Removes them all, with the folder. What cannot be removed stays.
+  // Removes all copies and the folder. What cannot be removed stays.
   void remove() const;
 
  private:
   void write_name(const std::filesystem::path& file, const std::string& name) const;
   std::string usable_state(const std::filesystem::path& folder) const;
 
-  const RunParts& parts_;
+  const RunContext& context_;
   std::filesystem::path root_;
   bool leads_ = false;
 };

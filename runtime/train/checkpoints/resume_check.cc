@@ -13,10 +13,10 @@
 namespace lockstep {
 namespace {
 
-void check_same_samples(const RunParts& parts,
+void check_same_samples(const RunContext& context,
                         const CheckpointState& state,
                         const std::string& where) {
-  const RunConfig& config = parts.config;
+  const RunConfig& config = context.config;
   if (state.global_batch != config.train.global_batch)
     throw CheckpointError(
         "{}: written with train.global_batch {}, the config has {}; sample order would change",
@@ -28,7 +28,7 @@ void check_same_samples(const RunParts& parts,
                           where,
                           state.seed,
                           config.seed);
-  for (const auto& [key, now] : sample_order(parts)) {
+  for (const auto& [key, now] : sample_order(context)) {
     const auto then = state.extra.find(key);
     if (then != state.extra.end() && then->second != now)
       throw CheckpointError("{}: written with {} {}, now {}; sample order would change",
@@ -39,17 +39,18 @@ void check_same_samples(const RunParts& parts,
   }
 }
 
-// An average and residuals may come and go.
-void check_same_optimizer(const RunParts& parts,
+// Checks that the checkpoint has the optimizer's arrays. Two things may be added or dropped:
+// residuals, and the average of the weights.
+void check_same_optimizer(const RunContext& context,
                           const CheckpointState& state,
                           const std::string& where) {
-  const OptimizerConfig& optimizer = parts.config.optimizer;
+  const OptimizerConfig& optimizer = context.config.optimizer;
   std::vector<std::string> moments = state.moments;
   std::erase_if(moments, [](const std::string& name) { return !is_moment(name); });
   if (state.optimizer != optimizer_name(optimizer) || moments != moment_names(optimizer))
     throw CheckpointError(
-        "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start anew "
-        "from its weights, set train.init_from",
+        "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start a "
+        "new run from its weights, set train.init_from",
         where,
         state.optimizer,
         moments.size(),
@@ -57,7 +58,7 @@ void check_same_optimizer(const RunParts& parts,
         moment_names(optimizer).size());
 }
 
-// What a run may go on with, though not to the same bits.
+// Without the checkpoint's residuals the run may continue, but not to the same bits.
 void warn_of_lost_residuals(const CheckpointState& state,
                             const std::string& where,
                             const std::vector<std::string>& kept) {
@@ -68,14 +69,14 @@ void warn_of_lost_residuals(const CheckpointState& state,
       });
   if (dropped > 0)
     log_warn(
-        "{}: {} of its arrays of compressed gradients are of other lanes, groups or factors than "
-        "this run's: what they keep is lost, and training goes on with other bits",
+        "{}: {} of its arrays of compressed gradients belong to other lanes, groups or factors "
+        "than this run's: they are lost, and training continues with other bits",
         where,
         dropped);
 }
 
-// The config that the checkpoint's run had; nothing where it was written before configs were kept,
-// or by a version whose fields are no longer there.
+// The config of the checkpoint's run. Empty if it was written before configs were stored, or by a
+// version whose fields no longer exist.
 std::optional<RunConfig> config_of(const CheckpointState& state, const std::string& where) {
   const auto text = state.extra.find(kConfigKey);
   if (text == state.extra.end()) return std::nullopt;
@@ -87,69 +88,70 @@ std::optional<RunConfig> config_of(const CheckpointState& state, const std::stri
   }
 }
 
-// What older revisions made of prompts and answers that are texts, where the checkpoint is of such a one and
-// the config of now does otherwise; or nothing.
+// If the checkpoint was written by a revision that treated prompts and answers as chat messages,
+// and this config does not: an explanation. Otherwise empty.
 std::string wrapped_before(const RunConfig& config, const CheckpointState& state) {
   const auto* conversations = std::get_if<ConversationsConfig>(&config.data.source);
   const auto text = state.extra.find(kConfigKey);
   if (conversations == nullptr || conversations->texts_as_messages || text == state.extra.end() ||
       text->second.find("texts_as_messages") != std::string::npos)
     return {};
-  return " (the revision that wrote it put prompts and answers that are texts into the chat template, as "
-         "data.conversations.texts_as_messages: true does)";
+  return " (the revision that wrote it applied the chat template to prompts and answers that are "
+         "texts, as data.conversations.texts_as_messages: true does)";
 }
 
-void check_same_content(const RunParts& parts,
+void check_same_content(const RunContext& context,
                         const CheckpointState& state,
                         const std::string& where,
                         const std::vector<std::string>& allowed) {
   const auto then = state.extra.find(kContentKey);
-  const std::string now = to_hex(parts.data.summary.train_content);
+  const std::string now = to_hex(context.data.summary.train_checksum);
   if (then == state.extra.end() || then->second == now || is_named("data", allowed)) return;
   throw CheckpointError(
-      "{}: written with training data whose checksum is {}, now it is {}{}: it would be another run; "
-      "to go on all the same give --allow-change data",
+      "{}: written with training data whose checksum is {}, now it is {}{}: this would be a "
+      "different run; to continue anyway, give --allow-change data",
       where,
       then->second,
       now,
-      wrapped_before(parts.config, state));
+      wrapped_before(context.config, state));
 }
 
-void check_changes(const RunParts& parts,
+void check_changes(const RunContext& context,
                    const CheckpointState& state,
                    const std::string& where,
                    const std::vector<std::string>& allowed) {
   const std::optional<RunConfig> before = config_of(state, where);
-  const bool tells = parts.communicator.rank() == 0;
+  const bool logs = context.communicator.rank() == 0;
   if (!before) {
-    if (tells && state.lanes != parts.plan.lanes)
-      log_warn("{}: written with {} lanes, now {}", where, state.lanes, parts.plan.lanes);
+    if (logs && state.lanes != context.plan.lanes)
+      log_warn("{}: written with {} lanes, now {}", where, state.lanes, context.plan.lanes);
     return;
   }
-  std::string told;
-  for (const FieldChange& change : differences(*before, parts.config)) {
+  std::string changes;
+  for (const FieldChange& change : differences(*before, context.config)) {
     if (change.rule == ChangeRule::kFree) continue;
     if (change.rule == ChangeRule::kDecides && !is_named(change.path, allowed))
       throw CheckpointError(
-          "{}: written with {} {}, the config has {}: it would be another run; to go on all the "
-          "same give --allow-change {}, to start anew from its weights set train.init_from",
+          "{}: written with {} {}, the config has {}: this would be a different run; to continue "
+          "anyway, give --allow-change {}; to start a new run from its weights, set "
+          "train.init_from",
           where,
           change.path,
           change.before,
           change.now,
           change.path);
-    told += fmt::format(
-        "{}{} from {} to {}", told.empty() ? "" : ", ", change.path, change.before, change.now);
+    changes += fmt::format(
+        "{}{} from {} to {}", changes.empty() ? "" : ", ", change.path, change.before, change.now);
   }
-  if (tells && !told.empty()) log_warn("{}: fields have changed since: {}", where, told);
+  if (logs && !changes.empty()) log_warn("{}: fields have changed since: {}", where, changes);
 }
 
 }  // namespace
 
-std::map<std::string, std::string> sample_order(const RunParts& parts) {
-  const SampleOrder order = parts.data.train->order();
+std::map<std::string, std::string> sample_order(const RunContext& context) {
+  const SampleOrder order = context.data.train->order();
   std::map<std::string, std::string> texts = {
-      {"data.shuffle", parts.config.data.shuffle ? "true" : "false"},
+      {"data.shuffle", context.config.data.shuffle ? "true" : "false"},
       {"training samples", std::to_string(order.samples)}};
   if (order.shard_samples.empty()) return texts;
   std::string lengths;
@@ -160,20 +162,22 @@ std::map<std::string, std::string> sample_order(const RunParts& parts) {
   return texts;
 }
 
-void check_resumable(const RunParts& parts,
+void check_resumable(const RunContext& context,
                      const CheckpointState& state,
                      const std::filesystem::path& folder,
                      const std::vector<std::string>& residuals,
                      const std::vector<std::string>& allowed_changes) {
   const std::string where = folder.string();
-  check_same_samples(parts, state, where);
-  if (state.step > parts.config.train.steps)
-    throw CheckpointError(
-        "{}: is of step {}; train.steps is only {}", where, state.step, parts.config.train.steps);
-  check_same_optimizer(parts, state, where);
-  check_changes(parts, state, where, allowed_changes);
-  check_same_content(parts, state, where, allowed_changes);
-  if (parts.communicator.rank() == 0) warn_of_lost_residuals(state, where, residuals);
+  check_same_samples(context, state, where);
+  if (state.step > context.config.train.steps)
+    throw CheckpointError("{}: has step {}, but train.steps is only {}",
+                          where,
+                          state.step,
+                          context.config.train.steps);
+  check_same_optimizer(context, state, where);
+  check_changes(context, state, where, allowed_changes);
+  check_same_content(context, state, where, allowed_changes);
+  if (context.communicator.rank() == 0) warn_of_lost_residuals(state, where, residuals);
 }
 
 }  // namespace lockstep

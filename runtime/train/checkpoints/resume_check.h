@@ -1,5 +1,5 @@
 #pragma once
-// Whether a run may go on from a checkpoint, and what of it has changed since.
+// Whether a run may resume from a checkpoint, and what has changed since it was written.
 
 #include <filesystem>
 #include <map>
@@ -7,30 +7,31 @@
 #include <vector>
 
 #include "runtime/checkpoint/state.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 
 namespace lockstep {
 
-// Under which CheckpointState::extra has the config that the run had, as text, the checksum of its
-// training data, in FP16 the loss scale (its factor, good steps, skipped steps), and with the schedule
-// PLATEAU evaluations since the best and falls of the rate.
+// Keys of CheckpointState::extra. They hold the run's config as text; the checksum of its training
+// data; with FP16, the loss scale (its factor, good steps, skipped steps); and with the schedule
+// PLATEAU, the evaluations since the best one and the reductions of the rate.
 inline constexpr const char* kConfigKey = "config";
-// Of weights that were imported: the config that says what they are. A run that goes on from them may
-// have another one.
+// For imported weights: the config that describes them. A run that starts from them may have
+// another one.
 inline constexpr const char* kImportedConfigKey = "imported_config";
 inline constexpr const char* kContentKey = "checksum of the training data";
 inline constexpr const char* kLossScaleKey = "loss scale";
 inline constexpr const char* kPlateauKey = "plateau";
 
-// What else the order of the samples depends on, besides seed and batch; for CheckpointState::extra.
-std::map<std::string, std::string> sample_order(const RunParts& parts);
+// Other things on which the order of the samples depends, besides seed and batch size; for
+// CheckpointState::extra.
+std::map<std::string, std::string> sample_order(const RunContext& context);
 
-// Throws CheckpointError where the run of `parts` is another one than that which wrote `state`:
+// Throws CheckpointError if the run of `context` cannot continue the one that wrote `state`:
 // samples would come in another order, the optimizer's arrays do not fit, or a field of the config
-// has changed that decides the bits (see Change in config/schema/options.proto) and neither is nor
-// lies in one of `allowed_changes`. Logs, on rank 0, the fields that have changed all the same, and
-// which of the arrays of compressed gradients, of which `residuals` are kept, are lost.
-void check_resumable(const RunParts& parts,
+// that decides the bits (see Change in config/schema/options.proto) has changed and is not covered
+// by `allowed_changes`. Rank 0 logs the other fields that have changed, and the arrays of
+// compressed gradients that are lost because they are not among `residuals`.
+void check_resumable(const RunContext& context,
                      const CheckpointState& state,
                      const std::filesystem::path& folder,
                      const std::vector<std::string>& residuals,

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// `from` rounded to the type that the ops read, in the memory of `to`.
+// Rounds `from` to the type that the ops read, into `to`.
 void round_all(std::span<const float> from, DType dtype, std::byte* to) {
   const auto round = [&](auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
@@ -28,7 +28,7 @@ void round_all(std::span<const float> from, DType dtype, std::byte* to) {
   }
 }
 
-// And back.
+// The reverse of round_all().
 void widen_all(std::span<const std::byte> from, DType dtype, float* to) {
   const auto widen = [&]<typename T>(const T* in) {
     parallel_for(static_cast<int64_t>(from.size() / sizeof(T)),
@@ -44,7 +44,7 @@ void widen_all(std::span<const std::byte> from, DType dtype, float* to) {
   }
 }
 
-// Calls f(element of the whole, element where they lie one after the other, elements) for each.
+// Calls f(offset in the flat buffer, offset if packed, elements) for each range.
 template <typename F>
 void each_range(const std::vector<Range>& ranges, F f) {
   int64_t local = 0;
@@ -56,7 +56,7 @@ void each_range(const std::vector<Range>& ranges, F f) {
 
 std::byte* bytes(float* x) { return reinterpret_cast<std::byte*>(x); }
 
-// This rank's parts of the fp32 weights, one after the other; null where it has all.
+// This rank's parts of the fp32 weights, packed; null if it has no such array.
 float* fp32_owned(const Plan& plan, const RunMemory& memory) {
   const bool packed = plan.shards_parameters && plan.compute == DType::kF32;
   return packed ? reinterpret_cast<float*>(memory.parameters) : memory.masters;
@@ -64,65 +64,68 @@ float* fp32_owned(const Plan& plan, const RunMemory& memory) {
 
 }  // namespace
 
-HostWeights::HostWeights(const RunParts& parts, const RunMemory& memory, std::span<float> place)
-    : parts_(parts), memory_(memory) {
-  const Plan& plan = parts.plan;
+HostWeights::HostWeights(const RunContext& context,
+                         const RunMemory& memory,
+                         std::span<float> storage)
+    : context_(context), memory_(memory) {
+  const Plan& plan = context.plan;
   if (plan.compute == DType::kF32 && !plan.shards_parameters) {
     parameters_.emplace(
-        parts.backend, reinterpret_cast<float*>(memory.parameters), plan.layout.elements);
+        context.backend, reinterpret_cast<float*>(memory.parameters), plan.layout.elements);
     return;
   }
-  whole_ = place;
-  if (whole_.empty()) {
-    own_.resize(static_cast<size_t>(plan.layout.elements));
-    whole_ = own_;
+  full_ = storage;
+  if (full_.empty()) {
+    full_storage_.resize(static_cast<size_t>(plan.layout.elements));
+    full_ = full_storage_;
   }
-  float* const owned = fp32_owned(parts.plan, memory);
+  float* const owned = fp32_owned(context.plan, memory);
   if (owned == nullptr) return;
   int64_t elements = 0;
   for (const Range& range : stored()) elements += range.size();
-  masters_.emplace(parts.backend, owned, elements);
+  masters_.emplace(context.backend, owned, elements);
 }
 
 std::vector<Range> HostWeights::stored() const {
-  return sharded() && parts_.plan.compute == DType::kF32 ? parts_.owned_parameters()
-                                                         : parts_.updated();
+  return sharded() && context_.plan.compute == DType::kF32 ? context_.owned_parameters()
+                                                           : context_.updated();
 }
 
 float* HostWeights::read() {
   if (parameters_) return parameters_->read();
   const float* masters = masters_->read();
   each_range(stored(), [&](int64_t begin, int64_t local, int64_t n) {
-    std::copy_n(masters + local, n, whole_.data() + begin);
+    std::copy_n(masters + local, n, full_.data() + begin);
   });
   read_frozen();
-  const auto ranks = static_cast<size_t>(parts_.communicator.size());
-  const Plan& plan = parts_.plan;
+  const auto ranks = static_cast<size_t>(context_.communicator.size());
+  const Plan& plan = context_.plan;
   for (const Range& bucket : sharded() ? plan.all_buckets() : plan.buckets)
-    gather_parts(parts_.communicator,
+    gather_parts(context_.communicator,
                  plan.topology,
-                 bytes(whole_.data() + bucket.begin),
+                 bytes(full_.data() + bucket.begin),
                  static_cast<size_t>(bucket.size()) / ranks * sizeof(float));
-  return whole_.data();
+  return full_.data();
 }
 
-// From what the ops read, of 16 bits: all of it, or where it is sharded this rank's part.
+// Reads the 16-bit numbers that the ops read: all of them, or this rank's part if they are sharded.
 void HostWeights::read_frozen() {
-  const Plan& plan = parts_.plan;
+  const Plan& plan = context_.plan;
   const DType compute = plan.compute;
   if (compute == DType::kF32 || plan.frozen_buckets.empty()) return;
   const std::vector<Range> ranges =
-      sharded() ? parts_.owned_of(plan.frozen_buckets)
+      sharded() ? context_.owned_of(plan.frozen_buckets)
                 : std::vector<Range>{{plan.layout.trained(), plan.layout.elements}};
   const int64_t first =
-      sharded() ? plan.layout.trained() / parts_.communicator.size() : plan.layout.trained();
+      sharded() ? plan.layout.trained() / context_.communicator.size() : plan.layout.trained();
   each_range(ranges, [&](int64_t begin, int64_t local, int64_t n) {
     std::vector<std::byte> values(static_cast<size_t>(n) * size_of(compute));
-    parts_.backend.copy(memory_.parameters + static_cast<size_t>(first + local) * size_of(compute),
-                        values.data(),
-                        values.size());
-    parts_.backend.synchronize();
-    widen_all(values, compute, whole_.data() + begin);
+    context_.backend.copy(
+        memory_.parameters + static_cast<size_t>(first + local) * size_of(compute),
+        values.data(),
+        values.size());
+    context_.backend.synchronize();
+    widen_all(values, compute, full_.data() + begin);
   });
 }
 
@@ -130,63 +133,63 @@ void HostWeights::write() {
   if (parameters_) return parameters_->write();
   if (masters_) {
     each_range(stored(), [&](int64_t begin, int64_t local, int64_t n) {
-      std::copy_n(whole_.data() + begin, n, masters_->data() + local);
+      std::copy_n(full_.data() + begin, n, masters_->data() + local);
     });
     masters_->write();
   }
-  const DType compute = parts_.plan.compute;
+  const DType compute = context_.plan.compute;
   if (compute == DType::kF32) return;
   const size_t size = size_of(compute);
-  std::vector<std::byte> rounded(whole_.size() * size);
-  round_all(whole_, compute, rounded.data());
+  std::vector<std::byte> rounded(full_.size() * size);
+  round_all(full_, compute, rounded.data());
   const auto copy = [&](int64_t from, int64_t to, int64_t n) {
-    parts_.backend.copy(rounded.data() + static_cast<size_t>(from) * size,
-                        memory_.parameters + static_cast<size_t>(to) * size,
-                        static_cast<size_t>(n) * size);
+    context_.backend.copy(rounded.data() + static_cast<size_t>(from) * size,
+                          memory_.parameters + static_cast<size_t>(to) * size,
+                          static_cast<size_t>(n) * size);
   };
   if (sharded()) {
-    each_range(parts_.owned_parameters(), copy);
+    each_range(context_.owned_parameters(), copy);
   } else {
-    copy(0, 0, static_cast<int64_t>(whole_.size()));
+    copy(0, 0, static_cast<int64_t>(full_.size()));
   }
-  parts_.backend.synchronize();
+  context_.backend.synchronize();
 }
 
-WeightsHash::WeightsHash(const RunParts& parts, const RunMemory& memory)
-    : parts_(parts), memory_(memory) {
-  const Plan& plan = parts.plan;
-  const std::vector<Range> ranges = parts.owned_parameters();
+WeightsHash::WeightsHash(const RunContext& context, const RunMemory& memory)
+    : context_(context), memory_(memory) {
+  const Plan& plan = context.plan;
+  const std::vector<Range> ranges = context.owned_parameters();
   const bool floats = plan.compute == DType::kF32;
   uint64_t index = 0;
   for (const ParameterSlot& slot : plan.layout.slots) {
     const int64_t slot_end = slot.offset + slot.elements;
-    whole_.push_back({slot.offset, slot.elements, index});
+    full_.push_back({slot.offset, slot.elements, index});
     for (size_t bucket = 0; bucket < ranges.size(); ++bucket) {
       const int64_t begin = std::max(ranges[bucket].begin, slot.offset),
                     end = std::min(ranges[bucket].end, slot_end);
       if (begin >= end) continue;
-      const int64_t place = plan.place_of(parts.communicator.rank(), bucket, begin);
+      const int64_t local = plan.owned_index_of(context.communicator.rank(), bucket, begin);
       const uint64_t number = index + static_cast<uint64_t>(begin - slot.offset);
-      if (floats || !slot.frozen) owned_.push_back({place, end - begin, number});
+      if (floats || !slot.frozen) owned_.push_back({local, end - begin, number});
       if (slot.frozen)
-        frozen_.push_back({plan.shards_parameters ? place : begin, end - begin, number});
+        frozen_.push_back({plan.shards_parameters ? local : begin, end - begin, number});
     }
     index += static_cast<uint64_t>(slot.elements);
   }
-  hashes_ = parts.backend.host_array<ContentHash>(
-      std::max({whole_.size(), owned_.size(), frozen_.size()}));
+  hashes_ = context.backend.host_array<ContentHash>(
+      std::max({full_.size(), owned_.size(), frozen_.size()}));
 }
 
 ContentHash WeightsHash::hash(const std::byte* memory,
                               DType dtype,
                               const std::vector<Piece>& pieces) {
   for (size_t i = 0; i < pieces.size(); ++i)
-    parts_.backend.hash(memory + static_cast<size_t>(pieces[i].at) * size_of(dtype),
-                        dtype,
-                        pieces[i].elements,
-                        pieces[i].index,
-                        &hashes_[i]);
-  parts_.backend.synchronize();
+    context_.backend.hash(memory + static_cast<size_t>(pieces[i].at) * size_of(dtype),
+                          dtype,
+                          pieces[i].elements,
+                          pieces[i].index,
+                          &hashes_[i]);
+  context_.backend.synchronize();
   ContentHash sum;
   for (size_t i = 0; i < pieces.size(); ++i) {
     sum.sum += hashes_[i].sum;
@@ -196,11 +199,11 @@ ContentHash WeightsHash::hash(const std::byte* memory,
 }
 
 WeightsHash::Result WeightsHash::take() {
-  const DType compute = parts_.plan.compute;
+  const DType compute = context_.plan.compute;
   ContentHash replica;
-  if (!parts_.plan.shards_parameters) replica = hash(memory_.parameters, compute, whole_);
-  const float* const owned = fp32_owned(parts_.plan, memory_);
-  if (owned == nullptr && parts_.plan.frozen_buckets.empty())
+  if (!context_.plan.shards_parameters) replica = hash(memory_.parameters, compute, full_);
+  const float* const owned = fp32_owned(context_.plan, memory_);
+  if (owned == nullptr && context_.plan.frozen_buckets.empty())
     return {replica.sum, replica.sum, 0, replica.not_finite == 0};
   struct Hashes {
     ContentHash owned, frozen;
@@ -209,9 +212,9 @@ WeightsHash::Result WeightsHash::take() {
   if (owned != nullptr)
     mine.owned = hash(reinterpret_cast<const std::byte*>(owned), DType::kF32, owned_);
   mine.frozen = hash(memory_.parameters, compute, frozen_);
-  std::vector<Hashes> all(static_cast<size_t>(parts_.communicator.size()));
-  all[static_cast<size_t>(parts_.communicator.rank())] = mine;
-  parts_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Hashes));
+  std::vector<Hashes> all(static_cast<size_t>(context_.communicator.size()));
+  all[static_cast<size_t>(context_.communicator.rank())] = mine;
+  context_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Hashes));
   Result result{0, replica.sum, 0, true};
   for (const Hashes& of_rank : all) {
     result.weights += of_rank.owned.sum;
@@ -223,7 +226,7 @@ WeightsHash::Result WeightsHash::take() {
     result.weights = replica.sum;
     result.finite = replica.not_finite == 0;
   } else if (compute != DType::kF32) {
-    result.weights += result.frozen;  // which have no floats of their own
+    result.weights += result.frozen;  // which have no masters
   }
   return result;
 }
@@ -241,7 +244,7 @@ uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters)
 
 std::string first_not_finite(const ParameterLayout& layout, const float* parameters) {
   for (const ParameterSlot& slot : layout.slots) {
-    // The product is NaN where one of them is not finite: 0 times it is.
+    // 0 times infinity or NaN is NaN, so the sum is NaN if any parameter is not finite.
     float sum = 0;
     for (int64_t i = 0; i < slot.elements; ++i) sum += 0 * parameters[slot.offset + i];
     if (sum != 0 || std::isnan(sum)) return slot.name;

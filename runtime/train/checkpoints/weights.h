@@ -1,5 +1,5 @@
 #pragma once
-// The weights of a run as floats on the host: to begin, to save, to hash.
+// The weights of a run as floats on the host: to initialize, save and hash them.
 
 #include <optional>
 #include <span>
@@ -7,61 +7,63 @@
 #include <vector>
 
 #include "runtime/exec/host_copy.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 
 namespace lockstep {
 
-// Where the ops read fp32, the parameters themselves, which every rank has whole. Otherwise the
-// fp32 master weights, of which every rank has its owned ranges, as it has of fp32 parameters that
-// are sharded. Frozen parameters have no masters: they are what the ops read, widened.
+// If the ops read fp32, these are the parameters themselves, of which every rank has all, or its
+// owned ranges if they are sharded. Otherwise they are the fp32 master weights, of which every rank
+// has its owned ranges. Frozen parameters have no masters: the 16-bit numbers that the ops read are
+// converted to fp32.
 class HostWeights {
  public:
-  // `place`: where to have them whole, borrowed, where they do not lie so; empty: in memory that is
-  // taken for that.
-  HostWeights(const RunParts& parts, const RunMemory& memory, std::span<float> place = {});
+  // `storage`: memory for the assembled weights, borrowed. If it is empty, memory is allocated when
+  // needed.
+  HostWeights(const RunContext& context, const RunMemory& memory, std::span<float> storage = {});
   HostWeights(const HostWeights&) = delete;
   HostWeights& operator=(const HostWeights&) = delete;
 
   // The flat buffer (ParameterLayout::elements).
-  float* data() { return whole_.empty() ? parameters_->data() : whole_.data(); }
-  // Copies the weights from the device and all-gathers them where they are sharded; returns data().
-  // All ranks together.
+  float* data() { return full_.empty() ? parameters_->data() : full_.data(); }
+  // Copies the weights from the device and gathers them if they are sharded; returns data().
+  // Collective: all ranks call it together.
   float* read();
-  // Gives the device what data() holds: masters and, rounded, parameters.
+  // Writes data() to the device: the masters and, rounded, the parameters.
   void write();
 
  private:
-  // Where every rank has but its part of what the ops read.
-  bool sharded() const { return parts_.plan.shards_parameters; }
-  // The ranges whose floats are in masters_, one after the other.
+  // Whether every rank has only its part of the parameters.
+  bool sharded() const { return context_.plan.shards_parameters; }
+  // The ranges whose floats are in masters_, packed.
   std::vector<Range> stored() const;
   void read_frozen();
 
-  const RunParts& parts_;
+  const RunContext& context_;
   const RunMemory& memory_;
-  std::optional<HostCopy> parameters_;  // compute in fp32
-  std::optional<HostCopy> masters_;     // stored(), to train
-  std::span<float> whole_;              // else
-  std::vector<float> own_;              // where whole_ has no other place
+  std::optional<HostCopy> parameters_;  // if parameters_ are fp32 and not sharded
+  std::optional<HostCopy> masters_;     // the stored() ranges, in training
+  std::span<float> full_;               // the assembled weights otherwise
+  std::vector<float> full_storage_;     // the memory of full_, if none was given
 };
 
-// The hash of the whole weights, from hashes that the backend takes of what lies in its memory.
+// The hash of all weights, computed from hashes that the backend takes of its memory.
 class WeightsHash {
  public:
-  WeightsHash(const RunParts& parts, const RunMemory& memory);
+  WeightsHash(const RunContext& context, const RunMemory& memory);
 
   struct Result {
     uint64_t weights = 0;  // of the fp32 weights: equal on all ranks
-    uint64_t replica = 0;  // of this rank's parameters as the ops read them; 0: it has but a part
-    uint64_t frozen = 0;   // of the frozen ones alone, as the ops read them: equal on all ranks
-    bool finite = true;    // of all weights
+    uint64_t replica = 0;  // of this rank's parameters as the ops read them; 0: it has only a part
+    // of the frozen parameters alone, as the ops read them: equal on all ranks
+    uint64_t frozen = 0;
+    bool finite = true;  // of all weights
   };
   // All ranks together.
   Result take();
 
  private:
-  // A piece of the flat buffer, `at` elements into the memory that is hashed, and its first
-  // element's number among all parameters in order of creation.
+  // A piece of the flat buffer: its offset in the memory to hash, and its first element's index
+  // among all parameters in order of creation.
   struct Piece {
     int64_t at;
     int64_t elements;
@@ -69,18 +71,18 @@ class WeightsHash {
   };
   ContentHash hash(const std::byte* memory, DType dtype, const std::vector<Piece>& pieces);
 
-  const RunParts& parts_;
+  const RunContext& context_;
   const RunMemory& memory_;
-  // Of what every rank has whole; of the floats that this rank owns; and of its part of the frozen
-  // parameters, in the memory of all.
-  std::vector<Piece> whole_, owned_, frozen_;
+  // The pieces of all parameters; of the floats that this rank owns; and of its part of the frozen
+  // parameters, in the memory of all parameters.
+  std::vector<Piece> full_, owned_, frozen_;
   std::span<ContentHash> hashes_;
 };
 
 // The same hash of floats on the host.
 uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters);
 
-// Name of the first parameter with a value that is NaN or infinite; empty when there is none.
+// Name of the first parameter with a NaN or infinite value; empty if there is none.
 std::string first_not_finite(const ParameterLayout& layout, const float* parameters);
 
 }  // namespace lockstep

@@ -1,47 +1,49 @@
 #pragma once
-// One pass over the evaluation data, for losses as for predictions.
+// One pass over the evaluation data, for losses or predictions.
 
 #include <functional>
 #include <vector>
 
 #include "runtime/data/loader.h"
-#include "runtime/exec/length_executors.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/exec/length_bucket_executors.h"
+#include "runtime/train/run_context.h"
 #include "runtime/train/step/batch_stage.h"
 
 namespace lockstep {
 
-// Runs the graph without gradients over the whole evaluation set (or its first eval.max_samples
-// samples) in stored order: lanes split over ranks as in training, the last batch padded with rows
-// that do not count.
+// Runs the graph without gradients over the whole evaluation set, or its first eval.max_samples
+// samples, in stored order. Lanes are divided among ranks as in training. The last batch is padded
+// with rows that do not count.
 class EvaluationPass {
  public:
-  // `gather`: the all-gather of parameters that are sharded; else null.
-  EvaluationPass(const RunParts& parts, const RunMemory& memory, BucketAllGather* gather = nullptr);
+  // `gather`: the all-gather of parameters if they are sharded; otherwise null.
+  EvaluationPass(const RunContext& context,
+                 const RunMemory& memory,
+                 BucketAllGather* gather = nullptr);
 
-  // Of all ranks together.
+  // The samples of all ranks together.
   int64_t samples() const;
-  // What each lane's run leaves: the graph's result, in memory that the host reads.
+  // The graph's result after each lane's run, in memory that the host reads.
   const std::byte* result() const { return result_.data(); }
 
-  // Each lane's run leaves its predictions there, too, in memory of the backend.
+  // Makes each lane's run also copy its predictions to `memory`, which belongs to the backend.
   void keep_predictions(std::byte* memory) { prediction_ = memory; }
 
   struct Visitor {
-    // The local lane has run on a batch of at least one sample, which lies on the host; `rows`: those
-    // of each sample that were computed and that the loss counts.
+    // Called when a local lane has run on a batch of at least one sample, which is in host memory.
+    // `rows`: the rows of each sample that were computed and that the loss counts.
     std::function<void(size_t lane, const LaneBatch& batch, int64_t rows)> lane_done;
-    // All lanes of a step have: as often on every rank.
+    // Called when all lanes of a step are done, equally often on every rank.
     std::function<void()> step_done = [] {};
   };
   void run(const Visitor& visitor);
 
  private:
-  const RunParts& parts_;
-  LengthExecutors executors_;
+  const RunContext& context_;
+  LengthBucketExecutors executors_;
   Loader loader_;
   BatchStage stage_;
-  LaneContext& lane_;  // of the lane that runs
+  LaneContext& lane_;  // the lane that runs
   std::span<std::byte> result_;
   std::byte* prediction_ = nullptr;
 };

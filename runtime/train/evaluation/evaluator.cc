@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-Evaluator::Evaluator(const RunParts& parts,
+Evaluator::Evaluator(const RunContext& context,
                      const RunMemory& memory,
                      Reducer& reducer,
                      BucketAllGather* gather)
-    : model_(parts.model),
-      weighted_(!parts.config.train.class_weights.empty()),
+    : model_(context.model),
+      weighted_(!context.config.train.class_weights.empty()),
       reducer_(reducer),
-      pass_(parts, memory, gather),
-      scores_(parts, memory.eval_scores),
-      sums_(static_cast<size_t>(parts.local_lanes())) {
+      pass_(context, memory, gather),
+      scores_(context, memory.eval_scores),
+      sums_(static_cast<size_t>(context.local_lanes())) {
   pass_.keep_predictions(scores_.prediction());
 }
 
@@ -32,7 +32,7 @@ Evaluation Evaluator::run() {
   pass_.run({.lane_done = lane_done, .step_done = [this] { scores_.step_done(); }});
   const StepTotals totals = reducer_.sum_statistics(sums_);
   const double counted = totals.valid_count > 0 ? totals.valid_count : 1;
-  // Answers count alike whatever the weights of their classes.
+  // For accuracy, samples count alike, whatever the weights of their classes.
   const double count =
       weighted_ ? std::max(static_cast<double>(scores_.classes_counted()), 1.0) : counted;
   Evaluation evaluation = {
@@ -71,7 +71,7 @@ double Evaluation::value_of(EvalConfig::Metric metric) const {
   if (metric == Metric::kLoss) return loss;
   if (metric == Metric::kAccuracy) return accuracy;
   const auto index = static_cast<size_t>(metric) - static_cast<size_t>(Metric::kF1);
-  LOCKSTEP_CHECK(task[index].has_value(), "eval.best is not of the task ");
+  LOCKSTEP_CHECK(task[index].has_value(), "the task does not have the metric of eval.best ");
   return *task[index];
 }
 

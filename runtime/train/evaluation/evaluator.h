@@ -15,37 +15,40 @@ namespace lockstep {
 struct Evaluation {
   double loss = 0;  // mean over all rows that count
   int64_t samples = 0;
-  double accuracy = 0;  // share of them predicted correctly; meaningless for a regression
-  // Share of them whose class is among the five that are likeliest; of more than five classes.
+  // share of these rows that is predicted correctly; meaningless for a regression
+  double accuracy = 0;
+  // Share of these rows whose class is among the five most likely; only with more than five
+  // classes.
   std::optional<double> top5 = std::nullopt;
   std::optional<double> perplexity = std::nullopt;  // exp(loss), of language models
   TaskMetrics task = {};
 
-  // What the evaluation has found for eval.best.
+  // The value of the metric that eval.best names.
   double value_of(EvalConfig::Metric metric) const;
 };
 
-// ", accuracy 0.9123, F1 0.9014": what there is beside the loss, for a line of text.
+// The metrics other than the loss, as text for a log line: ", accuracy 0.9123, F1 0.9014".
 std::string words_for(const Evaluation& evaluation, const ModelTraits& model);
-// The same, and the loss, under their names in metrics.jsonl: f("eval_f1", 0.9014).
+// Calls f with each metric, including the loss, under its name in metrics.jsonl: f("eval_f1",
+// 0.9014).
 void each_metric(const Evaluation& evaluation,
                  const ModelTraits& model,
                  const std::function<void(const std::string& name, double value)>& f);
 
-// Loss and accuracy of an evaluation graph; sums are taken lane by lane in a fixed order.
+// Computes loss and metrics of an evaluation graph. Sums are taken lane by lane in a fixed order.
 class Evaluator {
  public:
   // `gather`: see EvaluationPass.
-  Evaluator(const RunParts& parts,
+  Evaluator(const RunContext& context,
             const RunMemory& memory,
             Reducer& reducer,
             BucketAllGather* gather = nullptr);
-  // All ranks together; equal on all of them.
+  // Collective: all ranks call it together, and get the same result.
   Evaluation run();
 
  private:
   const ModelTraits& model_;
-  bool weighted_;  // the loss, by classes
+  bool weighted_;  // whether the loss has class weights
   Reducer& reducer_;
   EvaluationPass pass_;
   TaskScores scores_;

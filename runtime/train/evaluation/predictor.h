@@ -8,22 +8,22 @@
 
 namespace lockstep {
 
-// The outputs of an inference graph for each sample of the evaluation set, or for each of its
-// tokens: what a network gives before its loss. Tokens that are padding get zeros.
+// The outputs of an inference graph (before the loss) for each sample of the evaluation set, or for
+// each of its tokens. The outputs of padding are zeros.
 class Predictor {
  public:
-  Predictor(const RunParts& parts, const RunMemory& memory);
-  // Outputs of a sample, or of each of its tokens.
+  Predictor(const RunContext& context, const RunMemory& memory);
+  // Number of outputs of a sample, or of each of its tokens.
   int64_t columns() const { return columns_; }
-  // Tokens of a sample; 0 where the outputs are of the whole sample.
+  // Tokens of a sample; 0 if the outputs belong to the whole sample.
   int64_t tokens() const { return tokens_; }
   int64_t samples() const { return pass_.samples(); }
-  // (samples, columns) or (samples, tokens, columns) in stored order on rank 0, nothing on the
-  // others. All ranks together.
+  // Returns (samples, columns) or (samples, tokens, columns) in stored order on rank 0, and nothing
+  // on the other ranks. Collective.
   std::vector<float> run();
 
  private:
-  const RunParts& parts_;
+  const RunContext& context_;
   EvaluationPass pass_;
   void clear_padding(std::vector<float>& outputs) const;
 

@@ -15,10 +15,11 @@ constexpr size_t kAlignment = 64;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// The record of values: whether it counts (i32), predictions and targets (columns) f32 each.
+// Bytes of a record of values. Record: whether it counts (i32), predictions and targets (columns)
+// f32.
 size_t value_bytes(int64_t columns) { return static_cast<size_t>(2 * columns) * sizeof(float); }
 
-// Calls f(value) with a function that gives element i of a tensor as a float.
+// Calls f(value), where value(i) returns element i of a tensor as a float.
 template <typename F>
 void with_values(const std::byte* from, DType dtype, F f) {
   const auto of_type = [&]<typename T>(const T* x) {
@@ -59,7 +60,7 @@ TaskScoresLayout::TaskScoresLayout(const ModelTraits& model,
     count_bytes = static_cast<size_t>(classes) * sizeof(ClassCounts::Counts);
     if (classes == 2) sample_bytes = n * sizeof(ScoredClass);
   }
-  too_many = sample_bytes > kMostSampleBytes;
+  too_many = sample_bytes > kMaxSampleBytes;
   if (too_many) sample_bytes = 0;
 }
 
@@ -84,33 +85,34 @@ int64_t evaluated_samples(const EvalConfig& eval, const Dataset& dataset) {
   return eval.max_samples > 0 ? std::min(eval.max_samples, dataset.samples()) : dataset.samples();
 }
 
-void check_best(const EvalConfig& eval, const ModelTraits& model, const TaskScoresLayout& layout) {
+void require_scores_of_best(const EvalConfig& eval,
+                            const ModelTraits& model,
+                            const TaskScoresLayout& layout) {
   if (has_metric(model, eval.best) && layout.has(eval.best)) return;
   if (layout.too_many)
     refuse_value(
         "eval.best",
         name_of(eval.best),
-        fmt::format("another one, or fewer than {} predictions (eval.max_samples): it needs "
+        fmt::format("another metric, or fewer than {} predictions (eval.max_samples): it needs "
                     "all of them in memory",
                     layout.rows));
-  refuse_value(
-      "eval.best",
-      name_of(eval.best),
-      fmt::format("a metric of the model's task; AUC is of two classes alone, and here are "
-                  "{} outputs",
-                  model.outputs));
+  refuse_value("eval.best",
+               name_of(eval.best),
+               fmt::format("a metric of the model's task; AUC needs two classes, and the model has "
+                           "{} outputs",
+                           model.outputs));
 }
 
-TaskScores::TaskScores(const RunParts& parts, std::span<std::byte> memory)
-    : parts_(parts),
-      layout_(parts.model,
-              *parts.evaluation,
-              parts.plan.lanes,
-              evaluated_samples(parts.config.eval, *parts.data.eval)),
+TaskScores::TaskScores(const RunContext& context, std::span<std::byte> memory)
+    : context_(context),
+      layout_(context.model,
+              *context.evaluation,
+              context.plan.lanes,
+              evaluated_samples(context.config.eval, *context.data.eval)),
       counts_({}) {
   if (layout_.task == Task::kOther) return;
   LOCKSTEP_CHECK(memory.size() >= layout_.bytes(), "{} bytes ", memory.size());
-  const Tensor& prediction = (*parts.evaluation)[prediction_of(*parts.evaluation)];
+  const Tensor& prediction = (*context.evaluation)[prediction_of(*context.evaluation)];
   dtype_ = prediction.dtype;
   stride_ = prediction.row_stride();
   std::byte* next = memory.data();
@@ -124,11 +126,11 @@ TaskScores::TaskScores(const RunParts& parts, std::span<std::byte> memory)
   auto* const counts = reinterpret_cast<ClassCounts::Counts*>(take(layout_.count_bytes));
   counts_ = ClassCounts({counts, layout_.count_bytes / sizeof(ClassCounts::Counts)});
   if (layout_.sample_bytes > 0) samples_ = take(layout_.sample_bytes);
-  places_.resize(static_cast<size_t>(parts.plan.lanes));
-  const int ranks = parts.communicator.size(), local = parts.local_lanes();
+  lane_positions_.resize(static_cast<size_t>(context.plan.lanes));
+  const int ranks = context.communicator.size(), local = context.local_lanes();
   for (int rank = 0; rank < ranks; ++rank) {
     for (int i = 0; i < local; ++i)
-      places_[static_cast<size_t>(parts.plan.lanes_of(rank)[i])] =
+      lane_positions_[static_cast<size_t>(context.plan.lanes_of(rank)[i])] =
           static_cast<size_t>(rank * local + i);
   }
 }
@@ -140,7 +142,7 @@ void TaskScores::begin() {
   forget_step();
 }
 
-// Rows of lanes that do not run do not count.
+// Marks all rows as not counting, because some lanes may not run.
 void TaskScores::forget_step() {
   const size_t rows = static_cast<size_t>(layout_.lanes * layout_.lane_rows);
   if (layout_.task == Task::kValues) {
@@ -153,13 +155,13 @@ void TaskScores::forget_step() {
 
 void TaskScores::lane_done(size_t lane, const LaneBatch& batch, int64_t rows) {
   if (layout_.task == Task::kOther) return;
-  const int number = parts_.lanes()[static_cast<int>(lane)];
+  const int number = context_.lanes()[static_cast<int>(lane)];
   const size_t first =
-      places_[static_cast<size_t>(number)] * static_cast<size_t>(layout_.lane_rows);
+      lane_positions_[static_cast<size_t>(number)] * static_cast<size_t>(layout_.lane_rows);
   std::byte* const records = exchange_ + first * layout_.row_bytes;
   const int64_t columns = layout_.columns;
-  // Of a sample; those behind `rows` were not computed.
-  const int64_t targets = parts_.evaluation->loss_rows_per_sample;
+  // Rows of a sample's targets; those after `rows` were not computed.
+  const int64_t targets = context_.evaluation->loss_rows_per_sample;
   with_values(prediction_, dtype_, [&](auto value) {
     for (int64_t computed = 0; computed < batch.valid_samples * rows; ++computed) {
       const int64_t at = computed * stride_, row = computed / rows * targets + computed % rows;
@@ -181,7 +183,7 @@ void TaskScores::lane_done(size_t lane, const LaneBatch& batch, int64_t rows) {
         continue;
       }
       found.target = reinterpret_cast<const int32_t*>(batch.target)[row];
-      found.predicted = 0;  // the first of the largest
+      found.predicted = 0;  // the first of the largest, if there are several
       for (int64_t c = 1; c < columns; ++c) {
         if (value(at + c) > value(at + found.predicted)) found.predicted = static_cast<int32_t>(c);
       }
@@ -208,11 +210,12 @@ void TaskScores::add_values(const std::byte* record) {
 void TaskScores::step_done() {
   if (layout_.task == Task::kOther) return;
   const size_t lane_bytes = static_cast<size_t>(layout_.lane_rows) * layout_.row_bytes;
-  parts_.communicator.all_gather(exchange_, static_cast<size_t>(parts_.local_lanes()) * lane_bytes);
-  for (const size_t place : places_) {
+  context_.communicator.all_gather(exchange_,
+                                   static_cast<size_t>(context_.local_lanes()) * lane_bytes);
+  for (const size_t position : lane_positions_) {
     for (int64_t row = 0; row < layout_.lane_rows; ++row) {
       const std::byte* const record =
-          exchange_ + place * lane_bytes + static_cast<size_t>(row) * layout_.row_bytes;
+          exchange_ + position * lane_bytes + static_cast<size_t>(row) * layout_.row_bytes;
       if (layout_.task == Task::kValues) {
         add_values(record);
       } else {
@@ -229,7 +232,7 @@ TaskMetrics TaskScores::finish() {
   if (layout_.task == Task::kValues) {
     if (samples_ == nullptr || kept_ == 0) return metrics;
     const auto* const values = reinterpret_cast<const float*>(samples_);
-    const DataSummary& data = parts_.data.summary;
+    const DataSummary& data = context_.data.summary;
     return ValueMetrics::of(
         {.predictions = values,
          .targets = values + layout_.columns,

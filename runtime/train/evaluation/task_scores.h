@@ -1,6 +1,6 @@
 #pragma once
-// What an evaluation predicts for each sample, gathered from the ranks, and the metrics of the task
-// from it.
+// Gathers an evaluation's predictions from all ranks, and computes the metrics of the task from
+// them.
 
 #include <cstddef>
 #include <optional>
@@ -11,16 +11,16 @@
 #include "runtime/data/loader.h"
 #include "runtime/graph/graph.h"
 #include "runtime/metrics/task_metrics.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 
 namespace lockstep {
 
-// The memory of it, which the plan has a row for: a lane's predictions, a step's of all ranks and,
-// for metrics that compare samples with each other (AUC, and those of values), all samples' of the
-// evaluation, on every rank.
+// Layout of the memory of TaskScores, which has a row in the plan. It holds a lane's predictions
+// and one step's records of all ranks. For metrics that compare samples with each other (AUC, and
+// the metrics of values) it also holds the records of all samples of the evaluation, on every rank.
 struct TaskScoresLayout {
-  // Larger ones are not kept.
-  static constexpr size_t kMostSampleBytes = size_t{1} << 30;
+  // If all samples would take more than this, they are not kept.
+  static constexpr size_t kMaxSampleBytes = size_t{1} << 30;
 
   Task task = Task::kOther;
   int64_t columns = 0;    // of a prediction
@@ -28,46 +28,49 @@ struct TaskScoresLayout {
   int64_t lanes = 0;      // of all ranks
   int64_t rows = 0;       // of the evaluation, at most
   size_t prediction_bytes = 0, row_bytes = 0, count_bytes = 0;
-  size_t sample_bytes = 0;  // all samples', with room to work; 0: none are kept
-  bool too_many = false;    // they would take more than kMostSampleBytes
+  size_t sample_bytes = 0;  // for all samples, with scratch memory; 0: samples are not kept
+  bool too_many = false;    // all samples would take more than kMaxSampleBytes
 
   TaskScoresLayout() = default;
-  // `evaluation`: a graph that ends in a loss; `samples`: of the evaluation.
+  // `evaluation`: a graph that ends in a loss; `samples`: number of samples in the evaluation.
   TaskScoresLayout(const ModelTraits& model,
                    const Graph& evaluation,
                    int64_t lanes,
                    int64_t samples);
   size_t exchange_bytes() const { return static_cast<size_t>(lanes * lane_rows) * row_bytes; }
   size_t bytes() const;
-  // Whether evaluations will have it.
+  // Whether evaluations will compute this metric.
   bool has(EvalConfig::Metric metric) const;
 };
 
-// How many samples an evaluation has.
+// The number of samples in an evaluation.
 int64_t evaluated_samples(const EvalConfig& eval, const Dataset& dataset);
 
-// Refuses an eval.best that the task has not, or not of so many samples. Throws ConfigError.
-void check_best(const EvalConfig& eval, const ModelTraits& model, const TaskScoresLayout& layout);
+// Throws ConfigError if the task does not have the metric of eval.best, or not for this number of
+// samples.
+void require_scores_of_best(const EvalConfig& eval,
+                            const ModelTraits& model,
+                            const TaskScoresLayout& layout);
 
-// What ranks tell each other of a prediction of a class.
+// What ranks exchange about the prediction of a class.
 struct ClassRecord {
-  int32_t predicted, target;  // target -1: it does not count
-  float score;                // of class 1 of two
+  int32_t predicted, target;  // -1: does not count
+  float score;                // of class 1, if there are two
 };
 
-// Collects an evaluation's predictions. Every rank comes to the same metrics: each sees all rows in
-// the order of the samples.
+// Collects an evaluation's predictions. Every rank sees all rows in the order of the samples, so
+// every rank computes the same metrics.
 class TaskScores {
  public:
   // `memory`: TaskScoresLayout::bytes(), borrowed.
-  TaskScores(const RunParts& parts, std::span<std::byte> memory);
+  TaskScores(const RunContext& context, std::span<std::byte> memory);
 
-  // Where the evaluation is to leave a lane's predictions; null: nobody asks for them.
+  // Where the evaluation must write a lane's predictions; null: they are not needed.
   std::byte* prediction() const { return prediction_; }
   void begin();
-  // A local lane's predictions lie there; `batch`: what it ran on.
+  // A local lane's predictions are complete; `batch`: its inputs and targets.
   void lane_done(size_t lane, const LaneBatch& batch, int64_t rows);
-  // All lanes of a step are done. All ranks together.
+  // All lanes of a step are done. Collective.
   void step_done();
   TaskMetrics finish();
   // Predictions of classes so far.
@@ -78,14 +81,14 @@ class TaskScores {
   void add_values(const std::byte* record);
   void forget_step();
 
-  const RunParts& parts_;
+  const RunContext& context_;
   TaskScoresLayout layout_;
   DType dtype_ = DType::kF32;
-  int64_t stride_ = 0;          // of predictions, in elements
-  std::vector<size_t> places_;  // in the exchange, in lanes, of every lane
+  int64_t stride_ = 0;                  // of predictions, in elements
+  std::vector<size_t> lane_positions_;  // of every lane in the exchange, in units of lanes
   std::byte* prediction_ = nullptr;
   std::byte* exchange_ = nullptr;  // (ranks, local lanes, lane_rows) records
-  std::byte* samples_ = nullptr;   // of all samples, and room to work; null: none are kept
+  std::byte* samples_ = nullptr;   // of all samples, with scratch memory; null: none are kept
   int64_t kept_ = 0;               // rows in it
   ClassCounts counts_;
 };

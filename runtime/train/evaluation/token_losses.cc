@@ -29,23 +29,23 @@ double loss_of(const std::byte* row, DType dtype, int64_t count, int32_t target)
 
 }  // namespace
 
-TokenLosses::TokenLosses(const RunParts& parts, const RunMemory& memory)
-    : parts_(parts), pass_(parts, memory) {
-  const Tensor& logits = (*parts.evaluation)[parts.evaluation->result];
+TokenLosses::TokenLosses(const RunContext& context, const RunMemory& memory)
+    : context_(context), pass_(context, memory) {
+  const Tensor& logits = (*context.evaluation)[context.evaluation->result];
   LOCKSTEP_CHECK(logits.shape.rank() == 3);
   lane_batch_ = logits.shape[0];
   tokens_ = logits.shape[1];
   vocabulary_ = logits.shape[2];
   stride_ = logits.row_stride();
   dtype_ = logits.dtype;
-  input_.resize(parts.data.eval->input().bytes());
-  target_.resize(parts.data.eval->target().bytes());
+  input_.resize(context.data.eval->input().bytes());
+  target_.resize(context.data.eval->target().bytes());
 }
 
 void TokenLosses::add_lane(int64_t first, int64_t valid, float* losses) {
-  constexpr int64_t kGrainLogits = 4096;  // that a thread should at least have
+  constexpr int64_t kGrainLogits = 4096;  // the least work for a thread
   for (int64_t b = 0; b < valid; ++b) {
-    parts_.data.eval->read({.index = first + b}, input_.data(), target_.data());
+    context_.data.eval->read({.index = first + b}, input_.data(), target_.data());
     const auto* const targets = reinterpret_cast<const int32_t*>(target_.data());
     parallel_for(tokens_, 1 + kGrainLogits / vocabulary_, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
@@ -61,10 +61,10 @@ void TokenLosses::add_lane(int64_t first, int64_t valid, float* losses) {
 
 std::vector<float> TokenLosses::run() {
   const auto lane_elements = static_cast<size_t>(lane_batch_ * tokens_);
-  const auto lanes = static_cast<size_t>(parts_.local_lanes());
-  const auto first = static_cast<size_t>(parts_.communicator.rank()) * lanes;
-  const bool root = parts_.communicator.rank() == 0;
-  std::vector<float> step(lane_elements * static_cast<size_t>(parts_.plan.lanes));
+  const auto lanes = static_cast<size_t>(context_.local_lanes());
+  const auto first = static_cast<size_t>(context_.communicator.rank()) * lanes;
+  const bool root = context_.communicator.rank() == 0;
+  std::vector<float> step(lane_elements * static_cast<size_t>(context_.plan.lanes));
   std::vector<float> losses;
   const auto wanted = static_cast<size_t>(samples() * tokens_);
   if (root) losses.reserve(wanted);
@@ -75,11 +75,11 @@ std::vector<float> TokenLosses::run() {
              batch.valid_samples,
              &step[(first + lane) * lane_elements]);
   };
-  // Samples fill the lanes in order, so that only the last step's end is padding.
+  // Samples fill the lanes in order, so only the end of the last step is padding.
   visitor.step_done = [&] {
-    parts_.communicator.all_gather(reinterpret_cast<std::byte*>(step.data()),
-                                   lanes * lane_elements * sizeof(float));
-    begin += lane_batch_ * parts_.plan.lanes;
+    context_.communicator.all_gather(reinterpret_cast<std::byte*>(step.data()),
+                                     lanes * lane_elements * sizeof(float));
+    begin += lane_batch_ * context_.plan.lanes;
     if (!root) return;
     const size_t count = std::min(step.size(), wanted - losses.size());
     losses.insert(losses.end(), step.begin(), step.begin() + static_cast<ptrdiff_t>(count));
@@ -89,10 +89,10 @@ std::vector<float> TokenLosses::run() {
 }
 
 std::vector<DocumentLoss> TokenLosses::by_document(const std::vector<float>& losses) const {
-  const bool packed = parts_.data.eval->input().shape.rank() > 1;
+  const bool packed = context_.data.eval->input().shape.rank() > 1;
   std::vector<DocumentLoss> all;
   for (int64_t sample = 0; sample * tokens_ < static_cast<int64_t>(losses.size()); ++sample) {
-    parts_.data.eval->read({.index = sample}, input_.data(), target_.data());
+    context_.data.eval->read({.index = sample}, input_.data(), target_.data());
     const auto* const targets = reinterpret_cast<const int32_t*>(target_.data());
     const auto* const documents = reinterpret_cast<const int32_t*>(input_.data()) + tokens_;
     for (int64_t t = 0; t < tokens_; ++t) {

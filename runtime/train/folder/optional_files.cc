@@ -23,7 +23,7 @@ void OptionalFiles::write(const std::filesystem::path& path, const std::string& 
   } catch (const IoError& error) {
     if (!may_pass(error.error_number())) throw;
     if (!unwritten_.contains(path))
-      log_warn("{}; the run goes on, and tries '{}' again", error.what(), path.string());
+      log_warn("{}; the run continues, and will try '{}' again", error.what(), path.string());
     unwritten_[path] = text;
   }
 }

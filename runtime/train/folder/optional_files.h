@@ -1,5 +1,5 @@
 #pragma once
-// Small files of a run folder that a run can do without, each written whole.
+// Small files of a run folder that a run can do without. Each is replaced as a whole.
 
 #include <filesystem>
 #include <map>
@@ -7,19 +7,19 @@
 
 namespace lockstep {
 
-// A file that cannot be written, because the disk is full or does not answer, does not end the run:
-// a warning is logged once, its text stays in memory, and each retry() tries again.
+// If a file cannot be written, because the disk is full or does not answer, the run continues: a
+// warning is logged once, the text stays in memory, and each retry() tries again.
 class OptionalFiles {
  public:
   OptionalFiles() = default;
   OptionalFiles(const OptionalFiles&) = delete;
   OptionalFiles& operator=(const OptionalFiles&) = delete;
 
-  // Replaces a file, or keeps `text`. Throws IoError if waiting would not help, and CheckpointError
-  // if a later generation counts in the folder.
+  // Replaces a file. If that fails for now, keeps `text`. Throws IoError if waiting would not help,
+  // and CheckpointError if a later generation owns the folder.
   void write(const std::filesystem::path& path, const std::string& text);
   void retry() noexcept;
-  // The last retry: logs which files are missing.
+  // Tries one last time, and logs which files are missing.
   void finish() noexcept;
 
  private:

@@ -18,12 +18,11 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kFile = "end.json";
-constexpr size_t kMostBytes = 65536;
-// The run is done, and whoever started it must learn that: a disk that is full for some seconds is
-// waited for.
+constexpr size_t kMaxBytes = 65536;
+// Whoever started the run must learn that it is done, so a disk that is full is given some seconds.
 constexpr double kPatienceMs = 30'000;
 constexpr std::chrono::milliseconds kPause{500};
-// By RunEnd::Reason.
+// Indexed by RunEnd::Reason.
 constexpr std::array<const char*, 4> kReasons = {
     "last step", "max steps", "early stopping", "preempted"};
 
@@ -77,7 +76,7 @@ void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end) {
 
 std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir) {
   try {
-    const Json json = Json::parse(read_file(run_dir / kFile, kMostBytes));
+    const Json json = Json::parse(read_file(run_dir / kFile, kMaxBytes));
     const auto reason = reason_of(json.at("ended").get<std::string>());
     if (!reason) return std::nullopt;
     RunEnd end{*reason,

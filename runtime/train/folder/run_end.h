@@ -1,7 +1,7 @@
 #pragma once
-// RUN_DIR/end.json: how a run has ended, written by itself once its last checkpoint is on the disk.
-// What starts runs asks for it, since a launcher's exit code does not tell whether a run was ever
-// begun.
+// RUN_DIR/end.json: how a run has ended. The run writes it after its last checkpoint is on the
+// disk. Programs that start runs read it, because a launcher's exit code does not show whether a
+// run has ever begun.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,12 +14,12 @@ namespace lockstep {
 struct RunEnd {
   enum class Reason { kLastStep, kMaxSteps, kEarlyStopping, kPreempted };
   Reason reason = Reason::kLastStep;
-  int64_t step = 0;                 // reached
+  int64_t step = 0;                 // the step reached
   int64_t steps = 0;                // of the whole run
   std::string weights_hash;         // 16 hexadecimal digits
-  std::vector<int> signalled = {};  // if preempted: the ranks that got a signal, not the others
+  std::vector<int> signalled = {};  // if preempted: the ranks that received the signal themselves
 
-  // Nothing was left to do.
+  // Whether nothing is left to do.
   bool done() const { return reason != Reason::kPreempted; }
 };
 
@@ -29,11 +29,11 @@ std::string text_of(const RunEnd& end);
 // Throws IoError.
 void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end);
 
-// Nothing where the newest start has not come to an end of its own, or the file is none of
+// Returns nothing if the latest start has not ended by itself, or if the file was not written by
 // write_run_end().
 std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir);
 
-// A start begins. Throws IoError.
+// Call when a start begins. Throws IoError.
 void remove_run_end(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep

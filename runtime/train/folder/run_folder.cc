@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// Opens the folder, and makes it where needed.
+// Opens the folder; creates it if needed.
 int open_folder(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
@@ -25,13 +25,14 @@ int open_folder(const std::filesystem::path& path) {
   return fd;
 }
 
-// Told before the first step, and before a file of that name is opened.
+// Checked before the first step and before such a file is opened.
 void refuse_links(const std::filesystem::path& folder) {
   for (const char* name : {"metrics.jsonl", "log.txt"}) {
     std::error_code error;
     if (std::filesystem::is_symlink(folder / name, error))
       throw CheckpointError(
-          "'{}' is a link, and a run writes through none; remove it, or give another --run-dir",
+          "'{}' is a link, and a run does not write through links; remove it, or give "
+          "another --run-dir",
           (folder / name).string());
   }
   const std::filesystem::path checkpoints = folder / "checkpoints";
@@ -42,8 +43,8 @@ void refuse_links(const std::filesystem::path& folder) {
         checkpoints.string());
 }
 
-// Copies of a folder that share its files (cp -al, snapshots) keep what they have: files that a run
-// goes on with become its own.
+// Replaces the files to which the run appends by copies, if they have other links. So a copy of the
+// folder that shares its files (cp -al, snapshots) keeps its contents.
 void separate_files(const std::filesystem::path& folder) {
   for (const char* name : {"metrics.jsonl", "log.txt"}) {
     const std::filesystem::path path = folder / name;
@@ -52,9 +53,9 @@ void separate_files(const std::filesystem::path& folder) {
       continue;
     replace_file(path, [&](const std::filesystem::path& unfinished) {
       const MappedFile shared(path);
-      FileWriter own(unfinished);
-      own.write(shared.bytes().data(), shared.bytes().size());
-      own.finish();
+      FileWriter copy(unfinished);
+      copy.write(shared.bytes().data(), shared.bytes().size());
+      copy.finish();
     });
   }
 }
@@ -71,7 +72,7 @@ RunFolder::RunFolder(const std::filesystem::path& path, const WriterLockOptions&
   device_ = status.st_dev;
   inode_ = status.st_ino;
   refuse_links(path);
-  // The lock is this process's: nobody else raises the number now but its own `launch`.
+  // This process has the lock, so only its own `launch` can raise the number now.
   check_generation(path, generation_);
   if (generation_.number > 0) write_generation(path, generation_);
   separate_files(path);
@@ -90,7 +91,8 @@ void RunFolder::check() {
         path_.string());
   if (!answered) return;
   try {
-    check_generation(path_, generation_);  // before the lock, which a later one has made anew
+    // before the lock, which a later generation has made again
+    check_generation(path_, generation_);
     lock_.check();
   } catch (const IoError& error) {
     if (!may_pass(error.error_number())) throw;

@@ -1,5 +1,5 @@
 #pragma once
-// The run folder, as the one process that writes there has it.
+// The run folder, as seen by the one process that writes there.
 
 #include <sys/types.h>
 
@@ -13,16 +13,16 @@ namespace lockstep {
 
 class RunFolder {
  public:
-  // Makes the folder if needed, takes its writer.lock, notes its generation there, and removes what
-  // writers that died have left in its checkpoints/. The folder itself, and its checkpoints/, may be
-  // links; files that a run appends to may not. Throws CheckpointError, IoError.
+  // Creates the folder if needed, takes its writer.lock, records its generation there, and removes
+  // leftovers of writers that died from its checkpoints/. The folder and its checkpoints/ may be
+  // symbolic links; files to which a run appends may not. Throws CheckpointError, IoError.
   explicit RunFolder(const std::filesystem::path& path,
                      const WriterLockOptions& options = WriterLockOptions::from_environment());
 
   const std::filesystem::path& path() const { return path_; }
-  // Throws CheckpointError where the path does not lead to the folder that was opened any more
-  // (removed, moved, replaced), another process has its lock, or a later generation counts there.
-  // What cannot be found out, because the disk or its server does not answer, is no reason to end.
+  // Throws CheckpointError if the path no longer leads to the folder that was opened (removed,
+  // moved, replaced), another process has its lock, or a later generation owns it. If this cannot
+  // be determined, because the disk or its server does not answer, the run continues.
   void check();
 
   // Files that the run can do without.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kFile = "generation";
 constexpr size_t kMaxBytes = 4096;
-constexpr int64_t kMaxStarts = int64_t{1} << 60;  // it can still be raised
+constexpr int64_t kMaxStarts = int64_t{1} << 60;  // leaves room to raise it
 
 int64_t number_in(std::string_view text) {
   int64_t number = 0;
@@ -78,7 +78,7 @@ void check_generation(const std::filesystem::path& run_dir, const RunGeneration&
   const RunGeneration newest = read_generation(run_dir);
   if (newest.number <= own.number) return;
   throw CheckpointError(
-      "run folder '{}' belongs to generation {} of its starts now: lockstep launch has given up "
+      "run folder '{}' now belongs to generation {} of its starts: lockstep launch has given up "
       "generation {}, to which this process belongs; it writes nothing",
       run_dir.string(),
       newest.number,

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kSpans = 65536;  // ops, and as many others: 6.5 MiB each
 
-// A name for a span, without memory of its own.
+// A name for a span, without a memory allocation.
 class Name {
  public:
   template <typename... Args>
@@ -30,7 +30,7 @@ class Name {
 
 double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-// Between whom a level of the topology exchanges.
+// Which ranks exchange on a level of the topology.
 const char* title_of_level(const Topology& topology, size_t level) {
   if (topology.nodes == 1) return topology.shares_memory ? "in the node" : "all ranks";
   return topology.per_node > 1 && level == 0 ? "in the node" : "between nodes";
@@ -38,17 +38,17 @@ const char* title_of_level(const Topology& topology, size_t level) {
 
 }  // namespace
 
-std::unique_ptr<RunTimeline> RunTimeline::make(const RunParts& parts) {
-  return parts.config.output.timeline ? std::make_unique<RunTimeline>(parts) : nullptr;
+std::unique_ptr<RunTimeline> RunTimeline::make(const RunContext& context) {
+  return context.config.output.timeline ? std::make_unique<RunTimeline>(context) : nullptr;
 }
 
-RunTimeline::RunTimeline(const RunParts& parts)
-    : parts_(parts),
-      queued_(parts.backend.ops().separate_memory),
-      groups_(parts.plan.topology.groups_of(parts.communicator.rank())),
+RunTimeline::RunTimeline(const RunContext& context)
+    : context_(context),
+      queued_(context.backend.ops().separate_memory),
+      groups_(context.plan.topology.groups_of(context.communicator.rank())),
       timeline_(kSpans),
       start_ms_(now_ms()) {
-  for (const Op& op : parts.training.ops) {
+  for (const Op& op : context.training.ops) {
     const char* const kind = name_of(op.kind);
     op_names_.push_back(op.name == kind ? op.name : fmt::format("{} {}", kind, op.name));
   }
@@ -70,7 +70,7 @@ void RunTimeline::exchanged(
   const Name name("bucket {}, {:.3g} MiB, {}",
                   bucket,
                   mebibytes(bytes),
-                  title_of_level(parts_.plan.topology, level));
+                  title_of_level(context_.plan.topology, level));
   const RankGroup& group = groups_[level];
   timeline_.record(
       name.text(), "exchange", Track::kExchanges, start_ms, end_ms, {group.first, group.count});
@@ -80,7 +80,7 @@ void RunTimeline::gathered(int bucket, size_t bytes, double start_ms, double end
   if (queued_) return;
   const Name name("bucket {}, {:.3g} MiB", bucket, mebibytes(bytes));
   timeline_.record(
-      name.text(), "gather", Track::kGathers, start_ms, end_ms, {0, parts_.communicator.size()});
+      name.text(), "gather", Track::kGathers, start_ms, end_ms, {0, context_.communicator.size()});
 }
 
 void RunTimeline::ran(size_t op, double start_ms, double end_ms) {
@@ -89,10 +89,10 @@ void RunTimeline::ran(size_t op, double start_ms, double end_ms) {
 }
 
 void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) {
-  const auto record = [&](const char* name, MeetingGroup group = {}) {
+  const auto record = [&](const char* name, CollectiveGroup group = {}) {
     timeline_.record(name, "wait", Track::kSteps, start_ms, end_ms, group);
   };
-  const MeetingGroup all = {0, parts_.communicator.size()};
+  const CollectiveGroup all = {0, context_.communicator.size()};
   if (queued_ && what != Wait::kTotals && what != Wait::kNorms) return;
   switch (what) {
     case Wait::kExchange: record(Name("wait for gradients of bucket {}", bucket).text()); break;
@@ -104,14 +104,15 @@ void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) 
   }
 }
 
-// Has rank 0 say how far the file can be trusted.
-void RunTimeline::tell(const ClockOffset& offset, const std::vector<std::string>& hosts) const {
+// Rank 0 logs how far the file can be trusted.
+void RunTimeline::log_quality(const ClockOffset& offset,
+                              const std::vector<std::string>& hosts) const {
   struct OfRank {
     double within_ms;
     uint64_t dropped, dropped_ops;
   };
   std::vector<OfRank> ranks(hosts.size());
-  Communicator& communicator = parts_.communicator;
+  Communicator& communicator = context_.communicator;
   ranks[static_cast<size_t>(communicator.rank())] = {
       offset.within_ms, timeline_.dropped(), timeline_.dropped_ops()};
   communicator.all_gather(reinterpret_cast<std::byte*>(ranks.data()), sizeof(OfRank));
@@ -125,59 +126,60 @@ void RunTimeline::tell(const ClockOffset& offset, const std::vector<std::string>
              ranks[clock].within_ms,
              clock,
              hosts[clock]);
-  const auto tell_dropped = [&](uint64_t OfRank::*count, const char* what) {
+  const auto log_dropped = [&](uint64_t OfRank::*count, const char* what) {
     const size_t full = worst(count);
     if (ranks[full].*count > 0)
-      log_info("timeline: begins late: the oldest {} {} of rank {} on {} were not kept",
+      log_info("timeline: incomplete: the oldest {} {} of rank {} on {} were dropped",
                ranks[full].*count,
                what,
                full,
                hosts[full]);
   };
-  tell_dropped(&OfRank::dropped, "spans");
-  tell_dropped(&OfRank::dropped_ops, "ops");
+  log_dropped(&OfRank::dropped, "spans");
+  log_dropped(&OfRank::dropped_ops, "ops");
 }
 
-// What this rank's spans need to know of the others': one rank after the other tells when it came.
-Meetings RunTimeline::meetings(double add_ms) const {
-  Communicator& communicator = parts_.communicator;
-  const std::vector<MeetingArrival> mine = timeline_.arrivals(add_ms);
-  Meetings meetings(mine);
+// Gathers what this rank's spans need from the others: one rank after the other sends its arrival
+// times.
+CollectiveArrivals RunTimeline::collective_arrivals(double add_ms) const {
+  Communicator& communicator = context_.communicator;
+  const std::vector<CollectiveArrival> mine = timeline_.arrivals(add_ms);
+  CollectiveArrivals collective_arrivals(mine);
   for (int rank = 0; rank < communicator.size(); ++rank) {
     uint64_t count = mine.size();
     communicator.broadcast(reinterpret_cast<std::byte*>(&count), sizeof(count), rank);
-    std::vector<MeetingArrival> arrivals = mine;
+    std::vector<CollectiveArrival> arrivals = mine;
     arrivals.resize(count);
     communicator.broadcast(
-        reinterpret_cast<std::byte*>(arrivals.data()), count * sizeof(MeetingArrival), rank);
-    meetings.add(rank, arrivals);
+        reinterpret_cast<std::byte*>(arrivals.data()), count * sizeof(CollectiveArrival), rank);
+    collective_arrivals.add(rank, arrivals);
   }
-  return meetings;
+  return collective_arrivals;
 }
 
-// The clocks are compared now, at the end, since the newest spans are those that are kept.
+// Measures the clock offset here, at the end of the run, because only the newest spans are kept.
 void RunTimeline::write(const std::vector<std::string>& hosts) const {
-  Communicator& communicator = parts_.communicator;
+  Communicator& communicator = context_.communicator;
   const ClockOffset offset = measure_clock_offset(communicator);
-  tell(offset, hosts);
+  log_quality(offset, hosts);
   double start_ms = start_ms_;  // of rank 0, for all
   communicator.broadcast(reinterpret_cast<std::byte*>(&start_ms), sizeof(start_ms), 0);
   const int rank = communicator.rank();
   const double add_ms = offset.add_ms - start_ms;
-  const std::string mine =
-      timeline_.events_text(rank, hosts[static_cast<size_t>(rank)], add_ms, meetings(add_ms));
-  // One after the other, since each may have some MiB: only rank 0 keeps all.
+  const std::string mine = timeline_.events_text(
+      rank, hosts[static_cast<size_t>(rank)], add_ms, collective_arrivals(add_ms));
+  // Collects the texts one by one, because each may have some MiB and only rank 0 keeps all.
   std::vector<std::string> events;
   for (int r = 0; r < communicator.size(); ++r) {
     std::string text = broadcast_text(communicator, mine, r);
     if (rank == 0) events.push_back(std::move(text));
   }
   run_on_root(communicator, [&] {
-    parts_.check_folder();
+    context_.require_folder();
     try {
-      write_timeline(parts_.run_dir / "timeline.json", events);
+      write_timeline(context_.run_dir / "timeline.json", events);
     } catch (const IoError& error) {
-      log_warn("{}; the run ends without its timeline", error.what());
+      log_warn("{}; the run ends without a timeline", error.what());
     }
   });
 }

@@ -6,13 +6,13 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostSkipped = 10;
+constexpr int64_t kMaxSkipped = 10;
 
 constexpr size_t kMeanCount = std::size(kRankMeans);
 
 }  // namespace
 
-RunTimes::RunTimes(int64_t steps) : to_skip_(std::min(steps / 4, kMostSkipped)) {}
+RunTimes::RunTimes(int64_t steps) : to_skip_(std::min(steps / 4, kMaxSkipped)) {}
 
 void RunTimes::add(const StepRecord& record) {
   if (to_skip_ > 0) {

@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of a run went, per rank: what scaling reports split.
+// How a run's time is spent on each rank; scaling reports use it.
 
 #include <string>
 #include <vector>
@@ -9,20 +9,20 @@
 
 namespace lockstep {
 
-// Where the time of one rank's steps went, on average.
+// Averages over one rank's steps.
 struct RankTimes {
   int rank = 0;
   std::string host;
-  int64_t steps = 0;  // that these are the means of
+  int64_t steps = 0;  // number of steps averaged
   double step_ms = 0;
   double compute_ms = 0;
   double data_wait_ms = 0;
-  double comm_exposed_ms = 0;  // waits for other ranks,
-  double straggler_ms = 0;     // and what of them slower ones explain
+  double comm_exposed_ms = 0;  // waits for other ranks
+  double straggler_ms = 0;     // the part of these waits caused by slower ranks
   double optimizer_ms = 0;
 };
 
-// Those that are means, by the names of the result's JSON.
+// The averages, with their names in the result's JSON.
 struct RankMean {
   const char* name;
   double RankTimes::*value;
@@ -34,13 +34,13 @@ inline constexpr RankMean kRankMeans[] = {{"step_ms", &RankTimes::step_ms},
                                           {"straggler_ms", &RankTimes::straggler_ms},
                                           {"optimizer_ms", &RankTimes::optimizer_ms}};
 
-// Adds up a rank's steps, without the first ones, in which caches and clocks warm up.
+// Adds up a rank's steps, except the first ones, in which caches and clocks warm up.
 class RunTimes {
  public:
-  // `steps` that are about to follow.
+  // `steps`: the number of steps that will follow.
   explicit RunTimes(int64_t steps);
   void add(const StepRecord& record);
-  // Of every rank, by rank, as `hosts`. All ranks together.
+  // Returns the averages of every rank, by rank; `hosts`: by rank. Collective.
   std::vector<RankTimes> gather(Communicator& communicator,
                                 const std::vector<std::string>& hosts) const;
 

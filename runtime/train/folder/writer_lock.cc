@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kFile = "writer.lock";
 constexpr std::chrono::milliseconds kPoll{200};
-constexpr size_t kMostText = 4096;
+constexpr size_t kMaxText = 4096;
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -87,7 +87,7 @@ WriterLock::~WriterLock() {
 void WriterLock::acquire() {
   const double deadline_ms = now_ms() + options_.patience_s * 1000;
   take_from_given_up();
-  for (bool told = false;; told = true) {
+  for (bool logged = false;; logged = true) {
     if (attempt() == Attempt::kHeld) return;
     if (take_from_given_up()) continue;
     const WriterInfo other = holder();
@@ -99,9 +99,10 @@ void WriterLock::acquire() {
           "it, or give another --run-dir",
           path_,
           who);
-    if (!told)
+    if (!logged)
       log_info(
-          "run folder '{}' is in use by {}: waiting up to {} s for it to end, as this job is requeued",
+          "run folder '{}' is in use by {}: waiting up to {} s for it to end, because this job was "
+          "requeued",
           path_,
           who,
           options_.patience_s);
@@ -109,8 +110,8 @@ void WriterLock::acquire() {
   }
 }
 
-// Removes the file of a start that `launch` has given up or seen end, or whose writer can only end,
-// so that it can be made anew.
+// Removes the file of a start that `launch` has given up or seen end, or whose writer is being
+// killed, so that the file can be made again.
 bool WriterLock::take_from_given_up() {
   const RunGeneration& own = options_.generation;
   if (own.number == 0) return false;
@@ -120,7 +121,7 @@ bool WriterLock::take_from_given_up() {
   if (!earlier) return false;
   const bool given_up =
       theirs.launch == own.launch || theirs.number < read_generation(path_).number;
-  // Its launch may have been killed too, before it could give the start up.
+  // The writer's `launch` may have been killed too, before it could give up the start.
   if (!given_up && (other.host != host_name() || !is_ending(std::atoi(other.pid.c_str()))))
     return false;
   if (::unlinkat(folder_, kFile, 0) != 0 && errno != ENOENT)
@@ -135,7 +136,7 @@ WriterLock::Attempt WriterLock::attempt() {
     options_.system_locks = false;
     log_warn(
         "run folder '{}': its file system has no locks; writer.lock has a heartbeat instead, and "
-        "counts as left behind after {} s without one",
+        "counts as abandoned after {} s without one",
         path_,
         options_.silence_s);
   }
@@ -145,10 +146,10 @@ WriterLock::Attempt WriterLock::attempt() {
 WriterLock::Attempt WriterLock::try_system_lock() {
   while (true) {
     file_.emplace(open_to_write(folder_, kFile, path_ + "/" + kFile, O_RDWR | O_CREAT));
-    struct flock whole {};
-    whole.l_type = F_WRLCK;
-    whole.l_whence = SEEK_SET;
-    if (uninterrupted([&] { return ::fcntl(file_->fd, F_OFD_SETLK, &whole); }) != 0) {
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    if (uninterrupted([&] { return ::fcntl(file_->fd, F_OFD_SETLK, &lock); }) != 0) {
       const int error = errno;
       file_.reset();
       if (error == EAGAIN || error == EACCES) return Attempt::kOther;
@@ -158,16 +159,16 @@ WriterLock::Attempt WriterLock::try_system_lock() {
       }
       throw IoError("lock", path_ + "/" + kFile, error);
     }
-    // The one before may have removed the file between the two calls.
+    // The previous holder may have removed the file between the two calls.
     if (!names(*file_)) continue;
-    // A copy of the folder that shares its files (cp -al) keeps what it has.
+    // Copies of the folder that share this file (cp -al) keep its contents.
     struct stat status {};
     if (::fstat(file_->fd, &status) != 0 || status.st_nlink == 1) break;
     if (::unlinkat(folder_, kFile, 0) != 0) throw IoError("remove", path_ + "/" + kFile, errno);
   }
   try {
     hold(-1);
-  } catch (const IoError& error) {  // the text is for messages alone
+  } catch (const IoError& error) {  // the text is only for messages
     if (!may_pass(error.error_number())) throw;
   }
   return Attempt::kHeld;
@@ -185,17 +186,18 @@ bool WriterLock::try_heartbeat() {
   };
   if (!create()) {
     if (is_silent()) ::unlinkat(folder_, kFile, 0);
-    if (!create()) return false;  // it may have gone by itself
+    if (!create()) return false;  // the holder may have removed it by itself
   }
   hold(0);
   heart_ = std::thread([this] { keep_beating(); });
   return true;
 }
 
-// Whether the file's text stays the same for as long as a dead holder's would.
+// Whether the file's text does not change for as long as it takes to be sure that its holder is
+// dead.
 bool WriterLock::is_silent() const {
   const std::string before = text();
-  log_info("run folder '{}' has a writer.lock of {}: watching for up to {} s whether it lives",
+  log_info("run folder '{}' has a writer.lock of {}: watching it for up to {} s for signs of life",
            path_,
            words_for(holder()),
            options_.silence_s);
@@ -208,7 +210,7 @@ bool WriterLock::is_silent() const {
   return true;
 }
 
-// Whether the folder's file of that name is the one that is open here.
+// Whether the folder's writer.lock is the file that is open here.
 bool WriterLock::names(const Descriptor& file) const {
   struct stat open {};
   struct stat named {};
@@ -216,7 +218,7 @@ bool WriterLock::names(const Descriptor& file) const {
          open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
-// Writes who holds the file and, where `beat` is not negative, how often it has said so.
+// Writes who holds the file and, unless `beat` is negative, the count of the heartbeat.
 void WriterLock::hold(int64_t beat) {
   std::string text = info_;
   if (beat >= 0) text += fmt::format("beat {:010}\n", beat);
@@ -235,7 +237,7 @@ void WriterLock::keep_beating() {
     try {
       hold(beat);
     } catch (const IoError&) {
-      // Others take the folder after a while, and check() says so.
+      // Other processes will take over the folder after a while, and check() reports it.
     }
   }
 }
@@ -255,20 +257,20 @@ void WriterLock::check() {
   if (names(*file_)) return;
   stop_beating();
   if (attempt() == Attempt::kHeld) {
-    log_warn("run folder '{}': somebody removed its writer.lock, which is there again", path_);
+    log_warn("run folder '{}': writer.lock had been removed; it was created again", path_);
     return;
   }
   throw CheckpointError(
-      "run folder '{}' was taken over by {}: somebody removed this run's writer.lock",
+      "run folder '{}' was taken over by {}, after this run's writer.lock was removed",
       path_,
       words_for(holder()));
 }
 
 std::string WriterLock::text() const {
-  // Opened anew: NFS then asks the server.
+  // Opens the file again, because NFS asks the server only on opening.
   const Descriptor file(
       uninterrupted([&] { return ::openat(folder_, kFile, O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
-  char buffer[kMostText];
+  char buffer[kMaxText];
   const ssize_t bytes =
       file.fd < 0 ? 0 : uninterrupted([&] { return ::read(file.fd, buffer, sizeof(buffer)); });
   return std::string(buffer, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));

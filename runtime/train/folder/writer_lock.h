@@ -1,5 +1,5 @@
 #pragma once
-// The lock by which a run folder has one writer.
+// The lock that gives a run folder one writer.
 
 #include <condition_variable>
 #include <cstdint>
@@ -14,53 +14,55 @@
 
 namespace lockstep {
 
-// What writer.lock says of the process that holds it, one "name value" a line; empty where it says
-// nothing.
+// The contents of writer.lock, which describe the process that holds it, one "name value" per line.
+// Empty if a line is missing.
 struct WriterInfo {
-  std::string host, pid, since, job;  // `since`: UTC; `job`: Slurm's number, if there is one
+  std::string host, pid, since, job;  // `since`: UTC; `job`: Slurm's job id, if any
   RunGeneration generation;
 };
 
 struct WriterLockOptions {
   std::string job{};           // of this process
-  bool requeued = false;       // it follows an earlier process of the same job
-  double patience_s = 60;      // how long a requeued one waits for the earlier one to end
-  bool system_locks = true;    // false: as if the file system had none
-  double beat_s = 10;          // without system locks: how often the holder says that it lives,
-  double silence_s = 60;       // and after how long without that it counts as dead
+  bool requeued = false;       // whether it follows an earlier process of the same job
+  double patience_s = 60;      // how long a requeued process waits for the earlier one to end
+  bool system_locks = true;    // false: behave as if the file system had no locks
+  double beat_s = 10;          // without system locks: interval of the heartbeat,
+  double silence_s = 60;       // and silence after which the holder counts as dead
   RunGeneration generation{};  // of this process
 
-  // Job and requeued as SLURM_JOB_ID and SLURM_RESTART_COUNT say; this process's generation.
+  // Job and requeued from SLURM_JOB_ID and SLURM_RESTART_COUNT; the generation of this process.
   static WriterLockOptions from_environment();
 };
 
-// Holds the file writer.lock of a folder with an open file description lock, which ends with the
-// process however that ends, on this host or, on NFS, another. A file that a dead process has left
-// is taken over. Where the file system has no locks the holder counts up a heartbeat in the file
-// instead, from a thread of its own: then a start that finds a file watches it for silence_s before
-// it takes it over, and of two that do so at once the later wins and the earlier ends at its next
-// check(). Children do not inherit the lock: what they exec has no descriptor of it.
+// Holds the file writer.lock of a folder with an open file description lock. Such a lock ends with
+// the process, however it ends, on this host or, on NFS, on another one. A file left by a dead
+// process is taken over. Children do not inherit the lock, because the descriptor is closed on
+// exec.
 //
-// A holder that `launch` has given up may live on. Its generation is noted in the file, and a later
-// start of the same `launch`, or any start of one if the folder's generation is a later one, takes
-// the lock by making the file anew. The former holder finds out by check_generation().
+// If the file system has no locks, the holder counts up a heartbeat in the file instead, from a
+// thread of its own. A start that finds such a file watches it for silence_s before it takes it
+// over. If two do so at once, the later one wins, and the earlier one ends at its next check().
+// A holder that `launch` has given up may still run. Its generation is in the file; a later start
+// of the same `launch`, or of any `launch` if the folder's generation is later, takes the lock by
+// making the file again. The former holder finds out in check_generation().
 class WriterLock {
  public:
-  // Takes the lock in the folder that `folder`, a descriptor that stays open, stands for; `path` is
-  // its name in messages. Where another process holds it a requeued job waits, and says so; then,
-  // or else at once, throws CheckpointError with the holder's host, pid and start. Throws IoError.
+  // Takes the lock in the folder of the descriptor `folder`, which stays open; `path` is its name
+  // in messages. If another process holds the lock, a requeued job waits and logs that. After that,
+  // or at once otherwise, throws CheckpointError with the holder's host, pid and start time. Throws
+  // IoError.
   WriterLock(int folder, const std::filesystem::path& path, const WriterLockOptions& options);
   WriterLock(const WriterLock&) = delete;
   WriterLock& operator=(const WriterLock&) = delete;
-  // Removes the file and gives the lock back.
+  // Removes the file and releases the lock.
   ~WriterLock();
 
-  // Throws CheckpointError where another process has taken the lock meanwhile. Where somebody has
-  // removed the file it is made again, with a warning.
+  // Throws CheckpointError if another process has taken the lock meanwhile. If the file was
+  // removed, it is made again, with a warning.
   void check();
 
  private:
-  // The file as this process has it open, or nothing where another one holds it.
+  // Result of an attempt: the lock is held, another process has it, or there are no locks.
   enum class Attempt { kHeld, kOther, kNoLocks };
   Attempt attempt();
   Attempt try_system_lock();

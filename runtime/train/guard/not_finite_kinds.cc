@@ -52,7 +52,7 @@ NotFiniteKinds kinds_of_constants(const Op& op) {
   if (op.kind == OpKind::kPointwise)
     for (const PointwiseInstruction& each : op.as<PointwiseAttributes>().program.instructions())
       if (each.function == PointwiseFunction::kConstant) add_number(each.constant, &kinds);
-  // It computes nothing: what it has beside its input's elements is what it pads with.
+  // It computes nothing: apart from its input's elements, it only writes its padding value.
   if (op.kind == OpKind::kRearrange) kinds = {true, true, true};
   return kinds;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// What of a tensor is not finite. Infinities may be meant, as masks have them; NaN never is.
+// Kinds of numbers in a tensor that are not finite. Infinities may be intended, as in masks; NaN
+// never is.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,14 +17,14 @@ struct NotFiniteKinds {
   bool any() const { return nan || infinity || negative_infinity; }
   bool only_negative() const { return negative_infinity && !nan && !infinity; }
   void add(const NotFiniteKinds& other);
-  // Those that `known` has not.
+  // The kinds that `known` does not have.
   NotFiniteKinds without(const NotFiniteKinds& known) const;
 };
 
-// The kinds among elements of type f32, bf16 or f16, in the host's memory.
+// The kinds among elements of type f32, bf16 or f16 in host memory.
 NotFiniteKinds kinds_of(std::span<const std::byte> elements, DType dtype);
 
-// Infinities that the op itself writes, as its constants are.
+// Infinities that the op itself writes, such as its constants.
 NotFiniteKinds kinds_of_constants(const Op& op);
 
 }  // namespace lockstep

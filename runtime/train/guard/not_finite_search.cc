@@ -11,17 +11,17 @@ namespace {
 
 constexpr size_t kElementsBytes = size_t{1} << 16;
 constexpr char kOtherMask[] =
-    "a mask that leaves something of each row, or in ONNX files with the node Attention, which gives "
-    "0 for such a row";
+    "a mask that leaves at least one element of each row, or, in an ONNX file, the node Attention, "
+    "which returns 0 for such a row";
 constexpr char kFiniteData[] = "data that are finite";
 
 }  // namespace
 
-NotFiniteSearch::NotFiniteSearch(const RunParts& parts, TrainingStep& step)
-    : parts_(parts),
+NotFiniteSearch::NotFiniteSearch(const RunContext& context, TrainingStep& step)
+    : context_(context),
       step_(step),
-      hash_(parts.backend.host_array<ContentHash>(1)),
-      elements_(parts.backend.host_array<std::byte>(kElementsBytes)) {}
+      hash_(context.backend.host_array<ContentHash>(1)),
+      elements_(context.backend.host_array<std::byte>(kElementsBytes)) {}
 
 NotFiniteKinds NotFiniteSearch::kinds_in(const Tensor& tensor, const std::byte* data) {
   NotFiniteKinds kinds;
@@ -29,17 +29,17 @@ NotFiniteKinds NotFiniteSearch::kinds_in(const Tensor& tensor, const std::byte* 
   if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) return kinds;
   const int64_t rows = tensor.padded_columns > 0 ? tensor.shape.rows() : 1;
   const int64_t elements = tensor.shape.elements() / std::max<int64_t>(rows, 1);
-  for (int64_t row = 0; row < rows; ++row) {  // padding holds anything
+  for (int64_t row = 0; row < rows; ++row) {  // padding may hold anything
     const std::byte* const at =
         data + static_cast<size_t>(row * tensor.padded_columns) * size_of(dtype);
-    parts_.backend.hash(at, dtype, elements, 0, hash_.data());
-    parts_.backend.synchronize();
+    context_.backend.hash(at, dtype, elements, 0, hash_.data());
+    context_.backend.synchronize();
     if (hash_[0].not_finite == 0) continue;
     const size_t all = static_cast<size_t>(elements) * size_of(dtype);
     for (size_t begin = 0; begin < all; begin += kElementsBytes) {
       const size_t bytes = std::min(kElementsBytes, all - begin);
-      parts_.backend.copy(at + begin, elements_.data(), bytes);
-      parts_.backend.synchronize();
+      context_.backend.copy(at + begin, elements_.data(), bytes);
+      context_.backend.synchronize();
       kinds.add(kinds_of(elements_.first(bytes), dtype));
     }
   }
@@ -52,7 +52,7 @@ void NotFiniteSearch::wrote(const Graph& graph,
                             std::span<std::byte* const> tensors) {
   const auto number = static_cast<int64_t>(op);
   if (number >= first_.op) return;
-  parts_.backend.synchronize();
+  context_.backend.synchronize();
   kinds_.resize(tensors.size());
   const Op& of = graph.ops[op];
   NotFiniteKinds read = kinds_of_constants(of);
@@ -83,9 +83,9 @@ void NotFiniteSearch::wrote(const Graph& graph,
 }
 
 std::pair<size_t, NotFiniteSearch::Found> NotFiniteSearch::first_of_ranks(const Found& mine) {
-  std::vector<Found> all(static_cast<size_t>(parts_.communicator.size()));
-  all[static_cast<size_t>(parts_.communicator.rank())] = mine;
-  parts_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Found));
+  std::vector<Found> all(static_cast<size_t>(context_.communicator.size()));
+  all[static_cast<size_t>(context_.communicator.rank())] = mine;
+  context_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Found));
   const auto first = std::ranges::min_element(
       all, {}, [](const Found& found) { return std::pair(found.op, found.lane); });
   return {static_cast<size_t>(first - all.begin()), *first};
@@ -102,8 +102,8 @@ NotFiniteCause NotFiniteSearch::describe() {
 }
 
 NotFiniteCause NotFiniteSearch::cause(size_t rank, const Found& found) {
-  const std::vector<std::string> hosts = gather_texts(parts_.communicator, host_name());
-  const bool of_data = parts_.training[found.tensor].role == Role::kInput;
+  const std::vector<std::string> hosts = gather_texts(context_.communicator, host_name());
+  const bool of_data = context_.training[found.tensor].role == Role::kInput;
   return {fmt::format("rank {} on {}, lane {}: {}", rank, hosts[rank], found.lane, text_of(found)),
           found.of_mask ? kOtherMask
           : of_data     ? kFiniteData
@@ -111,7 +111,7 @@ NotFiniteCause NotFiniteSearch::cause(size_t rank, const Found& found) {
 }
 
 std::string NotFiniteSearch::text_of(const Found& found) const {
-  const Graph& graph = parts_.training;
+  const Graph& graph = context_.training;
   const Op& op = graph.ops[static_cast<size_t>(found.op)];
   const Tensor& tensor = graph[found.tensor];
   const std::string of_op = fmt::format("the {} '{}'", name_of(op.kind), op.name);
@@ -122,11 +122,11 @@ std::string NotFiniteSearch::text_of(const Found& found) const {
       return fmt::format("the parameter {}, which {} reads, is not finite", tensor.name, of_op);
     case Role::kParameterGradient:
       return fmt::format(
-          "the gradient {} that {} gives is the first that is not finite", tensor.name, of_op);
+          "the gradient {} of {} is the first that is not finite", tensor.name, of_op);
     case Role::kConstant:
       return fmt::format("the constant {}, which {} reads, is not a number", tensor.name, of_op);
     default:
-      return fmt::format("the {} {} that {} gives is the first that is not {}",
+      return fmt::format("the {} {} of {} is the first that is not {}",
                          static_cast<size_t>(found.op) < graph.forward_ops
                              ? "activation"
                              : "activation's gradient",
@@ -134,29 +134,30 @@ std::string NotFiniteSearch::text_of(const Found& found) const {
                          of_op,
                          !found.of_mask ? "finite"
                          : op.kind == OpKind::kSoftmax
-                             ? "a number: a row of its input is -infinity throughout, as a mask "
-                               "hides all of it"
-                             : "a number: it is made of -infinity, which a mask has");
+                             ? "a number: all elements of a row of its input are -infinity, "
+                               "because a mask hides the whole row"
+                             : "a number: it comes from -infinity in a mask");
   }
 }
 
-// Every lane's numbers are finite: their sums are not.
+// The numbers of every lane are finite, but their sum is not.
 std::string NotFiniteSearch::overflowing_sum() {
   std::string mine;
   for (const StatePiece& piece : step_.optimizer().pieces()) {
     const OwnedFloats& sums = step_.reducer().sums();
-    parts_.backend.hash(reinterpret_cast<const std::byte*>(sums.at(piece.range.begin, piece.local)),
-                        DType::kF32,
-                        piece.range.size(),
-                        0,
-                        hash_.data());
-    parts_.backend.synchronize();
+    context_.backend.hash(
+        reinterpret_cast<const std::byte*>(sums.at(piece.range.begin, piece.local)),
+        DType::kF32,
+        piece.range.size(),
+        0,
+        hash_.data());
+    context_.backend.synchronize();
     if (hash_[0].not_finite == 0) continue;
     mine = fmt::format("the sum over all lanes of the gradient of {} is not finite",
-                       parts_.plan.layout.slots[piece.slot].name);
+                       context_.plan.layout.slots[piece.slot].name);
     break;
   }
-  for (const std::string& text : gather_texts(parts_.communicator, mine)) {
+  for (const std::string& text : gather_texts(context_.communicator, mine)) {
     if (!text.empty()) return text;
   }
   return "every number of every lane is finite when the step is computed again";

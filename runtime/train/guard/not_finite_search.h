@@ -1,6 +1,6 @@
 #pragma once
-// Where numbers that are not finite come from: the step is computed again, and after each op its
-// tensors are looked through.
+// Finds the op that produced the first number that is not finite: the step is computed again, and
+// the tensors of each op are searched after it has run.
 
 #include <cstdint>
 #include <optional>
@@ -11,12 +11,12 @@
 
 #include "runtime/exec/op_observer.h"
 #include "runtime/train/guard/not_finite_kinds.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 #include "runtime/train/step/training_step.h"
 
 namespace lockstep {
 
-// Where the first number comes from that is not finite, and what helps against it.
+// Where the first number that is not finite comes from, and the remedy.
 struct NotFiniteCause {
   std::string text, remedy;
 };
@@ -24,12 +24,13 @@ struct NotFiniteCause {
 class NotFiniteSearch final : public OpObserver {
  public:
   // Both are borrowed.
-  NotFiniteSearch(const RunParts& parts, TrainingStep& step);
+  NotFiniteSearch(const RunContext& context, TrainingStep& step);
 
-  // Of the step that has just been found not finite, and has updated nothing: the first op that
-  // makes a number that is not finite out of others, or that reads one of the data or the parameters,
-  // as "rank 1 on host, lane 3: ...". The infinities of a mask are no such number: constants, or
-  // logarithms of 0, as long as nothing else is found. The same on every rank. All ranks together.
+  // Explains the step that has just been found not finite and has updated nothing. Names the first
+  // op that makes a number that is not finite from finite ones, or that reads one from the data or
+  // the parameters, as "rank 1 on host, lane 3: ...". Infinities of masks (constants, or logarithms
+  // of 0) are ignored unless nothing else is found. The same text on every rank. Collective: all
+  // ranks call it together.
   NotFiniteCause describe();
 
   void wrote(const Graph& graph,
@@ -38,24 +39,24 @@ class NotFiniteSearch final : public OpObserver {
              std::span<std::byte* const> tensors) override;
 
  private:
-  // Of this rank; travels between ranks as it is.
+  // This rank's finding; sent between ranks as bytes.
   struct Found {
     int64_t op = INT64_MAX;
     int64_t lane = 0;
     TensorId tensor = kNoTensor;
-    bool of_mask = false;  // NaN, of nothing worse than -infinity
+    bool of_mask = false;  // NaN that comes from -infinity only
   };
   NotFiniteKinds kinds_in(const Tensor& tensor, const std::byte* data);
-  // That of the first op of all ranks; without a tensor if none has found any.
+  // The finding of the first op on all ranks; without a tensor if no rank has found any.
   std::pair<size_t, Found> first_of_ranks(const Found& mine);
   NotFiniteCause cause(size_t rank, const Found& found);
   std::string text_of(const Found& found) const;
   std::string overflowing_sum();
 
-  const RunParts& parts_;
+  const RunContext& context_;
   TrainingStep& step_;
-  std::span<ContentHash> hash_;        // one, of a tensor
-  std::span<std::byte> elements_;      // of a part of a tensor
+  std::span<ContentHash> hash_;        // of a tensor; one element
+  std::span<std::byte> elements_;      // a part of a tensor
   std::vector<NotFiniteKinds> kinds_;  // by tensor, as the op that wrote it last has left it
   Found first_, first_logarithm_;
 };

@@ -5,12 +5,12 @@
 
 namespace lockstep {
 
-// What helps if training has diverged.
+// The remedy if training has diverged.
 inline constexpr char kSmallerUpdates[] =
     "a lower schedule.lr, more warmup_steps, or optimizer.clip_norm";
 
-// Bits have changed by themselves, or numbers are not finite: of code kNumeric, thrown on all ranks
-// alike. `policy` is what the config says to do about it.
+// Bits have changed by themselves, or numbers are not finite. Has the code kNumeric and is thrown
+// on all ranks alike. `policy`: the config's policy for such faults.
 class NumericFault : public AgreedError {
  public:
   NumericFault(FaultPolicy policy, const std::string& what)

@@ -1,11 +1,11 @@
 #pragma once
-// Finds bits that changed by themselves in what a run keeps, and names rank, host and tensor.
+// Finds bits that changed by themselves in a run's state, and names rank, host and tensor.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 #include "runtime/train/step/training_step.h"
 
 namespace lockstep {
@@ -13,13 +13,13 @@ namespace lockstep {
 class StateGuard {
  public:
   // Both are borrowed.
-  StateGuard(const RunParts& parts, TrainingStep& step);
+  StateGuard(const RunContext& context, TrainingStep& step);
 
-  // What is damaged, where a step after `done` completed ones came out so. The same text on every
-  // rank. All ranks together.
+  // Describes the damage that a step after `done` completed ones has reported. The same text on
+  // every rank. Collective: all ranks call it together.
   std::string describe(int64_t done);
-  // The same for what lies in memory after `done` steps; empty where it is as it should be. All
-  // ranks together.
+  // Checks what is in memory after `done` steps, and describes the damage; empty if there is none.
+  // Collective.
   std::string examine(int64_t done);
 
  private:
@@ -31,7 +31,7 @@ class StateGuard {
                              std::optional<uint32_t> right,
                              const std::string& of_tensor) const;
 
-  const RunParts& parts_;
+  const RunContext& context_;
   TrainingStep& step_;
 };
 

@@ -4,18 +4,18 @@
 
 namespace lockstep {
 
-WeightsAgreement::WeightsAgreement(const RunParts& parts, const RunMemory& memory)
-    : parts_(parts), memory_(memory), weights_hash_(parts, memory) {}
+WeightsAgreement::WeightsAgreement(const RunContext& context, const RunMemory& memory)
+    : context_(context), memory_(memory), weights_hash_(context, memory) {}
 
 uint64_t WeightsAgreement::hash(int64_t step) {
   const WeightsHash::Result mine = weights_hash_.take();
-  std::vector<uint64_t> replicas(static_cast<size_t>(parts_.communicator.size()));
-  replicas[static_cast<size_t>(parts_.communicator.rank())] = mine.replica;
-  parts_.communicator.all_gather(reinterpret_cast<std::byte*>(replicas.data()), sizeof(uint64_t));
+  std::vector<uint64_t> replicas(static_cast<size_t>(context_.communicator.size()));
+  replicas[static_cast<size_t>(context_.communicator.rank())] = mine.replica;
+  context_.communicator.all_gather(reinterpret_cast<std::byte*>(replicas.data()), sizeof(uint64_t));
   for (size_t r = 1; r < replicas.size(); ++r) {
     if (replicas[r] == replicas[0]) continue;
     throw NumericFault(
-        parts_.config.guard.on_damage,
+        context_.config.guard.on_damage,
         fmt::format("step {}: the weights of rank {} hash to {:016x}, those of rank 0 to {:016x}: "
                     "the replicas have diverged (memory or network corruption?); resume from the "
                     "last checkpoint",
@@ -26,19 +26,19 @@ uint64_t WeightsAgreement::hash(int64_t step) {
   }
   if (frozen_.value_or(mine.frozen) != mine.frozen)
     throw NumericFault(
-        parts_.config.guard.on_damage,
+        context_.config.guard.on_damage,
         fmt::format(
-            "step {}: frozen parameters hash to {:016x}, at first they did to {:016x}: they "
+            "step {}: frozen parameters hash to {:016x}, but to {:016x} at the start: they "
             "have changed by themselves (memory corruption?); resume from the last checkpoint",
             step,
             mine.frozen,
             *frozen_));
   frozen_ = mine.frozen;
   if (!mine.finite) {
-    HostWeights weights(parts_, memory_);
+    HostWeights weights(context_, memory_);
     refuse_not_finite(
         step,
-        fmt::format("{} is not finite", first_not_finite(parts_.plan.layout, weights.read())));
+        fmt::format("{} is not finite", first_not_finite(context_.plan.layout, weights.read())));
   }
   return mine.weights;
 }
@@ -47,7 +47,7 @@ void WeightsAgreement::refuse_not_finite(int64_t step,
                                          const std::string& what,
                                          const std::string& remedy) const {
   throw NumericFault(
-      parts_.config.guard.on_not_finite,
+      context_.config.guard.on_not_finite,
       good_checkpoint_
           ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it with {}",
                         step,
@@ -62,7 +62,7 @@ void WeightsAgreement::refuse_not_finite(int64_t step,
 
 void WeightsAgreement::refuse_damage(const std::string& what) const {
   throw NumericFault(
-      parts_.config.guard.on_damage,
+      context_.config.guard.on_damage,
       good_checkpoint_
           ? fmt::format(
                 "{}; the checkpoint of step {} is good: resume from it", what, *good_checkpoint_)

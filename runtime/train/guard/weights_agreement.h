@@ -1,6 +1,6 @@
 #pragma once
-// That the weights of all ranks are the same, and numbers: a run with others ends on every rank,
-// and says what to resume from.
+// Checks that the weights of all ranks are equal and finite. Otherwise the run ends on every rank,
+// with an error that names the checkpoint to resume from.
 
 #include <cstdint>
 #include <optional>
@@ -8,21 +8,21 @@
 
 #include "runtime/train/checkpoints/weights.h"
 #include "runtime/train/guard/numeric_fault.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 
 namespace lockstep {
 
 class WeightsAgreement {
  public:
   // Both are borrowed.
-  WeightsAgreement(const RunParts& parts, const RunMemory& memory);
+  WeightsAgreement(const RunContext& context, const RunMemory& memory);
 
-  // The hash of the weights after `step` steps, of which every rank has all or its part. All ranks
-  // together. Throws NumericFault where replicas differ, a weight is not finite, or frozen weights are
-  // not what they were at the first call.
+  // Returns the hash of the weights after `step` steps, of which every rank has all or its part.
+  // Throws NumericFault if replicas differ, a weight is not finite, or frozen weights differ from
+  // those at the first call. Collective: all ranks call it together.
   uint64_t hash(int64_t step);
-  // Throw NumericFault. To be called on all ranks, of what every one of them has seen. `remedy`: with
-  // what the run may go on.
+  // Throw NumericFault. Call them on all ranks, about something that every rank has seen. `remedy`:
+  // the change that lets the run continue.
   [[noreturn]] void refuse_not_finite(int64_t step,
                                       const std::string& what,
                                       const std::string& remedy = kSmallerUpdates) const;
@@ -31,7 +31,7 @@ class WeightsAgreement {
   void checkpoint_done(int64_t step) { good_checkpoint_ = step; }
 
  private:
-  const RunParts& parts_;
+  const RunContext& context_;
   const RunMemory& memory_;
   WeightsHash weights_hash_;
   std::optional<uint64_t> frozen_;          // hash of the frozen weights

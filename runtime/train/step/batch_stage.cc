@@ -14,13 +14,13 @@ size_t aligned(size_t bytes) {
 
 size_t input_bytes(const Graph& graph, size_t index) { return graph[graph.inputs[index]].bytes(); }
 
-// One lane's input and target.
+// Bytes of one lane's input and target.
 size_t lane_bytes(const Graph& graph) {
   return aligned(input_bytes(graph, 0)) + aligned(input_bytes(graph, 1));
 }
 
-// Tokens of the longest sample up to where its padding begins. Samples (R, T) have in row 1 the
-// number of each token's document, -1: padding (see packed_tokens.h).
+// Tokens of the longest sample, without the padding at its end. In samples (R, T), row 1 has the
+// number of each token's document, -1 for padding (see packed_tokens.h).
 int64_t longest_sample(const LaneBatch& batch, const Shape& samples) {
   const int64_t rows = samples[1], columns = samples[2];
   int64_t longest = 0;
@@ -58,7 +58,7 @@ LaneBatch BatchStage::measured(LaneBatch batch) const {
   return batch;
 }
 
-LaneBatch BatchStage::place(size_t lane, const LaneBatch& batch) {
+LaneBatch BatchStage::copy_lane(size_t lane, const LaneBatch& batch) {
   if (device_ == nullptr) return measured(batch);
   std::byte *const input = input_of(lane), *const target = input + target_offset_;
   backend_.copy(batch.input, input, input_bytes_);
@@ -67,7 +67,7 @@ LaneBatch BatchStage::place(size_t lane, const LaneBatch& batch) {
 }
 
 void BatchStage::load(Loader& loader) {
-  backend_.uploads().finish();  // the loader fills anew what they read
+  backend_.uploads().finish();  // the loader is about to overwrite their sources
   const LaneBatch* const batches = loader.next();
   for (size_t lane = 0; lane < lanes_; ++lane) batches_[lane] = measured(batches[lane]);
   loaded_ = true;

@@ -1,5 +1,5 @@
 #pragma once
-// The last part of the way of the data: from the loader to the ops.
+// The last stage of the data's way: from the loader to the ops.
 
 #include <vector>
 
@@ -8,33 +8,34 @@
 
 namespace lockstep {
 
-// Copies the batches of a rank's lanes to where the backend's ops read them: each lane always to
-// the same place, and tells how long its samples are. A backend with memory of its own has room for a second batch of each lane, which
-// comes while the first is in use. Without memory of its own it reads them where the loader put
-// them.
+// Copies the batches of a rank's lanes to where the backend's ops read them, each lane always to
+// the same address, and measures how long its samples are. On a backend with memory of its own,
+// there is room for a second batch of each lane, which is copied while the first is in use.
+// Otherwise the ops read the loader's memory directly.
 class BatchStage {
  public:
-  // Device bytes that `lanes` lanes' inputs and targets take.
+  // Device bytes for the inputs and targets of `lanes` lanes.
   static size_t device_bytes(const Graph& graph, size_t lanes);
 
-  // `device`: device_bytes(); null where the backend reads host memory. Borrowed.
+  // `device`: device_bytes(), borrowed; null if the backend reads host memory.
   BatchStage(const Graph& graph, Backend& backend, std::byte* device, size_t lanes);
 
-  // Queues the copy of lane `lane`'s batch; returns where it will be.
-  LaneBatch place(size_t lane, const LaneBatch& batch);
+  // Queues the copy of lane `lane`'s batch; returns its destination.
+  LaneBatch copy_lane(size_t lane, const LaneBatch& batch);
 
   // The same for the loader's next batch of all lanes, in two halves. load() may be called while
-  // queued work uses the batches taken before.
+  // queued work still uses the batches taken before.
   void load(Loader& loader);
   bool loaded() const { return loaded_; }
-  // What is loaded is not taken: its loader goes. Waits for the copies.
-  void forget() {
+  // Drops what was loaded but not taken, because its loader is being replaced. Waits for the
+  // copies.
+  void drop_loaded() {
     backend_.uploads().finish();
     loaded_ = false;
   }
-  // Whether copying ahead is of use.
+  // Whether loading ahead overlaps with computation.
   bool ahead() const { return device_ != nullptr; }
-  // Where the batches of all lanes will be once the work queued so far is done.
+  // Returns where the batches of all lanes will be once the work queued so far is done.
   const std::vector<LaneBatch>& take();
 
  private:
@@ -43,7 +44,7 @@ class BatchStage {
 
   Backend& backend_;
   std::byte* device_;
-  Shape samples_;  // of tokens: (B, T), or (B, R, T) where they have documents
+  Shape samples_;  // of tokens: (B, T), or (B, R, T) if samples are packed from documents
   size_t lanes_;
   size_t input_bytes_, target_bytes_, lane_bytes_, target_offset_;
   bool loaded_ = false;

@@ -17,7 +17,7 @@ void LossScale::step_done(bool finite) {
     state_.value /= 2;
     state_.good_steps = 0;
   } else if (++state_.good_steps >= growth_steps_) {
-    state_.value = std::min(state_.value * 2, kMost);
+    state_.value = std::min(state_.value * 2, kMax);
     state_.good_steps = 0;
   }
 }

@@ -11,11 +11,11 @@ namespace {
 // Uniform in (0, 1).
 double uniform(uint32_t word) { return (word + 0.5) * 0x1p-32; }
 
-// The logarithm of a number from Gamma(shape), shape > 0: for a small shape most such numbers are
-// too small for a double. Marsaglia and Tsang, "A simple method for generating gamma variables"
-// (2000): d v, with v = (1 + c x)^3 of a normal x, has density times a constant below the normal's,
-// and is accepted with their quotient as the probability. A shape below 1 takes Gamma(shape + 1)
-// times u^(1 / shape). Attempt k reads block 2 k + `which` of the stream.
+// The logarithm of a sample of Gamma(shape), shape > 0; for a small shape, most samples are too
+// small for a double. Marsaglia and Tsang, "A simple method for generating gamma variables" (2000):
+// the density of d v, with v = (1 + c x)^3 of a normal x, is at most a constant times the normal's,
+// and x is accepted with their quotient as the probability. For a shape below 1, it is Gamma(shape
+// + 1) times u^(1 / shape). Attempt k reads block 2 k + `which` of the stream.
 double log_gamma_variate(double shape, const RngStream& stream, uint64_t which) {
   const bool boosted = shape < 1;
   const double d = (boosted ? shape + 1 : shape) - 1.0 / 3, c = 1 / std::sqrt(9 * d);
@@ -33,7 +33,7 @@ double log_gamma_variate(double shape, const RngStream& stream, uint64_t which) 
 
 }  // namespace
 
-// Of two variates of Gamma(alpha) the first's share in their sum is of Beta(alpha, alpha).
+// If x and y are samples of Gamma(alpha), then x / (x + y) is one of Beta(alpha, alpha).
 float draw_mix(float alpha, uint64_t seed, uint32_t step, uint32_t lane) {
   const RngStream stream{seed, step, lane, kRngMixup};
   const double distance = log_gamma_variate(alpha, stream, 0) - log_gamma_variate(alpha, stream, 1);

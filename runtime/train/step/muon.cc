@@ -5,15 +5,15 @@
 namespace lockstep {
 namespace {
 
-// What a rank owns of a matrix.
+// The part of a matrix that a rank owns in one bucket.
 struct Piece {
   Range range;        // of the flat buffer
-  int64_t local = 0;  // of its beginning, among what the rank updates
+  int64_t local = 0;  // index of its first element among those that the rank updates
 };
 
-// Floats by which a matrix begins behind an address that vectors may use: in the flat buffer, and
-// where it is put together. A backend may choose products by that, and all ranks are to get the same
-// bits.
+// The offset of a matrix from an address aligned for vectors. It is the same in the flat buffer and
+// in the memory where it is assembled. A backend may choose its matrix product by alignment, and
+// all ranks must get the same bits.
 int64_t shift_of(const MuonMatrix& matrix) {
   constexpr int64_t kVector = 4;  // 16 bytes
   return matrix.range.begin % kVector;
@@ -25,7 +25,8 @@ std::vector<Piece> pieces_of(const Plan& plan, const Range& matrix, int rank) {
     const Range owned =
         part_of(plan.buckets[bucket], plan.topology.part_of(rank), plan.topology.ranks());
     const Range part = {std::max(owned.begin, matrix.begin), std::min(owned.end, matrix.end)};
-    if (part.begin < part.end) pieces.push_back({part, plan.place_of(rank, bucket, part.begin)});
+    if (part.begin < part.end)
+      pieces.push_back({part, plan.owned_index_of(rank, bucket, part.begin)});
   }
   return pieces;
 }
@@ -60,7 +61,8 @@ MuonDirections::Round MuonDirections::make_round(const MuonRound& planned) const
   for (size_t i = planned.first; i < planned.first + planned.count; ++i) {
     const MuonMatrix& matrix = layout_.matrices[i];
     const bool mine = matrix.owner == communicator_.rank();
-    // Whole where slices are not owned: there what is owned is all, in the flat order.
+    // If slices are not owned, a rank owns everything, in the flat order, so the matrix is
+    // contiguous.
     float* const in_place = layout_.sharded ? matrix_ + shift_of(matrix)
                                             : gradients_.at(matrix.range.begin, matrix.range.begin);
     if (mine) {
@@ -79,7 +81,7 @@ MuonDirections::Round MuonDirections::make_round(const MuonRound& planned) const
   return round;
 }
 
-// Of a matrix of the round: from its owners to the rank that takes it, and back.
+// Adds the copies of a matrix of the round: from its owners to the rank that takes it, and back.
 void MuonDirections::add_copies(const MuonMatrix& matrix, Round& round) const {
   const int me = communicator_.rank();
   const auto slot = static_cast<int64_t>(round.slot_bytes / sizeof(float));
@@ -100,16 +102,17 @@ void MuonDirections::add_copies(const MuonMatrix& matrix, Round& round) const {
     float* sent = send_ + slot * rank;
     float* received = receive + slot * rank;
     for (const Piece& piece : pieces_of(plan_, matrix.range, rank)) {
-      float* const place = matrix_ + shift_of(matrix) + (piece.range.begin - matrix.range.begin);
+      float* const destination =
+          matrix_ + shift_of(matrix) + (piece.range.begin - matrix.range.begin);
       const int64_t elements = piece.range.size();
       if (rank == me) {
         float* const mine = gradients_.at(piece.range.begin, piece.local);
-        round.received.push_back({mine, place, elements});
-        round.received_back.push_back({place, mine, elements});
+        round.received.push_back({mine, destination, elements});
+        round.received_back.push_back({destination, mine, elements});
         continue;
       }
-      round.received.push_back({received, place, elements});
-      round.sent_back.push_back({place, sent, elements});
+      round.received.push_back({received, destination, elements});
+      round.sent_back.push_back({destination, sent, elements});
       sent += elements;
       received += elements;
     }
@@ -151,7 +154,7 @@ void MuonDirections::exchange(size_t slot_bytes) {
   waits_.wait(pieces, ExchangeObserver::Wait::kDirections, -1);
 }
 
-// A part of all matrices of the round at a time.
+// Gathers one part of each matrix of the round at a time.
 void MuonDirections::gather(const Round& round) {
   auto* const slots = reinterpret_cast<std::byte*>(receive_);
   const auto slot = static_cast<int64_t>(round.slot_bytes / sizeof(float));
@@ -171,9 +174,9 @@ void MuonDirections::gather(const Round& round) {
     };
     each(true,
          [&](std::byte* matrix, std::byte* at, size_t bytes) { backend_.copy(matrix, at, bytes); });
-    const Arrival parts = {.handle = communicator_.start_all_gather(
-                               slots, round.slot_bytes, communicator_.everyone())};
-    waits_.wait(parts, ExchangeObserver::Wait::kDirections, -1);
+    const Arrival arrival = {.handle = communicator_.start_all_gather(
+                                 slots, round.slot_bytes, communicator_.everyone())};
+    waits_.wait(arrival, ExchangeObserver::Wait::kDirections, -1);
     each(false,
          [&](std::byte* matrix, std::byte* at, size_t bytes) { backend_.copy(at, matrix, bytes); });
   }

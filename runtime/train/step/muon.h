@@ -1,10 +1,10 @@
 #pragma once
-// Muon's matrices made orthogonal, between the momentum's update and that of the weights.
+// Orthogonalizes Muon's matrices, between the update of the momentum and that of the weights.
 //
-// What the momentum leaves in the gradients' place lies in slices that ranks own. For each round of
-// the plan (plan/muon_layout.h) their pieces of a matrix travel to the rank that takes it; that makes
-// it orthogonal; and the pieces of the direction travel back. Where every rank has all of the
-// gradients nothing needs to be brought, and the directions are gathered.
+// The update of the momentum overwrites the gradients, of which each rank owns slices. In each
+// round of the plan (plan/muon_layout.h) the owners send their pieces of a matrix to the rank that
+// takes it. That rank orthogonalizes it, and sends the pieces of the direction back. If every rank
+// holds all gradients, the pieces need not be sent, and the directions are gathered.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,28 +20,29 @@ namespace lockstep {
 
 class MuonDirections {
  public:
-  // `gradients`: what holds the momentum of this rank's ranges and is to hold their directions;
-  // `memory`: MuonLayout::bytes(). `communicator`: of memory of the backend. All borrowed.
+  // `gradients`: holds the momentum of this rank's ranges, and receives their directions. `memory`:
+  // MuonLayout::bytes(). `communicator`: for memory of the backend. All borrowed.
   MuonDirections(const Plan& plan,
                  Communicator& communicator,
                  Backend& backend,
                  const OwnedFloats& gradients,
                  std::byte* memory);
 
-  // Queues it: always the same work on the same memory. All ranks together.
+  // Queues all rounds: always the same work on the same memory. Collective: all ranks call it
+  // together.
   void run();
 
-  // The matrices' parameters, by number, increasing.
+  // The indices of the matrices' parameters, increasing.
   const std::vector<size_t>& slots() const { return slots_; }
 
-  // Reports to it, borrowed, from now on; null: to none.
+  // Reports waits to the borrowed observer from now on; null: to none.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
   // Milliseconds that the host spent waiting for other ranks since begin_step().
   void begin_step() { waits_.clear(); }
   double exposed_ms() const { return waits_.ms(); }
 
  private:
-  // Floats that follow each other in both places.
+  // Floats that are contiguous at both ends.
   struct Copy {
     const float* from;
     float* to;
@@ -50,11 +51,11 @@ class MuonDirections {
   struct Round {
     std::vector<Copy> sent, received;            // of the momentum
     NewtonSchulz shape;                          // of the matrix that this rank takes
-    float* matrix = nullptr;                     // null: it takes none
+    float* matrix = nullptr;                     // null: this rank takes none
     std::vector<Copy> sent_back, received_back;  // of the direction
-    size_t slot_bytes = 0;                       // that each rank sends each other one
-    std::vector<float*> gathered;                // by matrix, where every rank has all
-    size_t first = 0;                            // matrix of the plan
+    size_t slot_bytes = 0;                       // that each rank sends to each other one
+    std::vector<float*> gathered;                // by matrix, if every rank holds everything
+    size_t first = 0;                            // index of the first matrix in the plan
   };
 
   Round make_round(const MuonRound& planned) const;
@@ -69,8 +70,8 @@ class MuonDirections {
   TimedWaits waits_;
   Backend& backend_;
   OwnedFloats gradients_;
-  float* matrix_;           // where pieces are put together
-  float *send_, *receive_;  // (ranks, slot), where slices are owned; else receive_ for all
+  float* matrix_;           // where the pieces are assembled
+  float *send_, *receive_;  // (ranks, slot); without owned slices only receive_, for the gather
   std::byte* scratch_;
   std::vector<size_t> slots_;
   std::vector<Round> rounds_;

@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-// The update of an elementwise optimizer with this config; none for a layer-wise one.
+// The update of an elementwise optimizer with this config; void for a layer-wise one.
 template <typename Config>
 struct UpdateOf {
   using Type = void;
@@ -46,15 +46,14 @@ std::vector<std::string> layer_wise_moments(const LarsConfig& lars) {
 }
 std::vector<std::string> layer_wise_moments(const LambConfig&) { return {"exp_avg", "exp_avg_sq"}; }
 
-// Muon's momentum is where AdamW, which the other parameters take, has its average of gradients;
-// there is no second moment of a matrix.
+// Muon's momentum is stored in place of AdamW's average of gradients, which the other parameters
+// have. A matrix has no second moment.
 std::vector<std::string> layer_wise_moments(const MuonConfig&) { return {"exp_avg", "exp_avg_sq"}; }
 
-// The second half of a layer-wise step, which follows once each tensor's rate is known: SGD.
-// `trust` multiplies the rate.
+// The elementwise update of a layer-wise optimizer, for a tensor whose trust ratio is known: LARS
+// and LAMB end with SGD.
 //
-// LARS moves its moment by the whole step, rate included, as the paper has it: so SGD runs with a
-// rate of 1.
+// As in the paper, the moment of LARS includes the rate, so SGD runs with a rate of 1.
 SgdUpdate layer_wise_update(const LarsConfig& lars, const UpdateStep& step, double trust) {
   const double rate = step.lr * trust;
   return {.lr = 1,
@@ -63,7 +62,7 @@ SgdUpdate layer_wise_update(const LarsConfig& lars, const UpdateStep& step, doub
           .grad_scale = static_cast<float>(rate * step.gradient_scale),
           .nesterov = false};
 }
-// LAMB's directions take the rate alone.
+// LAMB's directions already include weight decay, and are only multiplied by the rate.
 SgdUpdate layer_wise_update(const LambConfig&, const UpdateStep& step, double trust) {
   return {.lr = static_cast<float>(step.lr * trust),
           .momentum = 0,
@@ -72,7 +71,7 @@ SgdUpdate layer_wise_update(const LambConfig&, const UpdateStep& step, double tr
           .nesterov = false};
 }
 
-// What is no matrix of Muon's.
+// Muon's parameters that are not matrices.
 AdamwUpdate layer_wise_update(const MuonConfig& muon, UpdateStep step, double) {
   step.lr *= muon.adamw_lr_scale;
   return AdamwUpdate::make(muon, step);
@@ -113,7 +112,8 @@ bool is_layer_wise(const OptimizerConfig& config) {
 
 namespace {
 
-// The lanes' gradients of a running statistic are summed: `weight` makes their mean of it.
+// Gradients of a running statistic are summed over the lanes; `weight` turns the sum into their
+// mean.
 MovingAverage moving_average(const UpdateGroup& group, int lanes) {
   const auto momentum = static_cast<double>(group.running_momentum);
   return {.keep = static_cast<float>(1 - momentum), .weight = static_cast<float>(momentum / lanes)};
@@ -157,7 +157,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   for (size_t g = 0; g < updates_.size(); ++g)
     if (groups_.groups[g].statistics())
       updates_[g] = moving_average(groups_.groups[g], layout.lanes);
-  prepare(0, 0, 1);  // the kind of each is known from here on
+  prepare(0, 0, 1);  // fixes the kind of each update from here on
   cut_pieces(layout);
   prepare_updates(layout);
 }
@@ -176,8 +176,8 @@ size_t Optimizer::moment_begin(size_t index) const {
   return static_cast<size_t>(elements) * size_of(moment_dtype_);
 }
 
-// Of a piece's first element, among those of a moment that it has.
-int64_t Optimizer::place_of(const StatePiece& piece, size_t moment) const {
+// The index of a piece's first element in a moment.
+int64_t Optimizer::moment_index(const StatePiece& piece, size_t moment) const {
   const std::vector<KeptRange>& all = kept(moment);
   const auto found = std::ranges::find_if(all, [&](const KeptRange& part) {
     return part.range.begin <= piece.range.begin && piece.range.end <= part.range.end;
@@ -187,7 +187,7 @@ int64_t Optimizer::place_of(const StatePiece& piece, size_t moment) const {
 }
 
 void Optimizer::cut_pieces(const ParameterLayout& layout) {
-  // Parameters by place in the flat buffer; padding belongs to the parameter before it.
+  // Parameters by offset in the flat buffer. Padding belongs to the parameter before it.
   std::vector<size_t> slots(layout.slots.size());
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = i;
   const auto offset_of = [&](size_t slot) { return layout.slots[slot].offset; };
@@ -210,8 +210,8 @@ void Optimizer::cut_pieces(const ParameterLayout& layout) {
   }
 }
 
-// Whether an update of the group is along a direction that is found before: of all but running
-// statistics under LAMB, and of Muon's matrices.
+// Whether the group is updated along a direction that is computed first: Muon's matrices, and under
+// LAMB everything except running statistics.
 bool Optimizer::has_direction(const UpdateGroup& group) const {
   return group.matrix || (is_lamb(config_) && !group.statistics());
 }
@@ -236,11 +236,11 @@ void Optimizer::prepare_updates(const ParameterLayout& layout) {
     directions.back().group = number;
     directed.push_back(i);
   }
-  if (memory_.summed) {
-    state_sums_ = std::make_unique<StateSums>(backend_, pieces_);
-    if (!directions.empty()) state_sums_->watch(directions, directed, {});
-    state_sums_->watch(slices, updated, {});
-    state_sums_->watch(along, directed, {.sums_gradients = !is_muon(config_)});
+  if (memory_.checksummed) {
+    state_checksums_ = std::make_unique<StateChecksums>(backend_, pieces_);
+    if (!directions.empty()) state_checksums_->watch(directions, directed, {});
+    state_checksums_->watch(slices, updated, {});
+    state_checksums_->watch(along, directed, {.checks_gradients = !is_muon(config_)});
   }
   slices.insert(slices.end(), along.begin(), along.end());
   update_ = backend_.flat_update(updates_, std::move(slices));
@@ -257,7 +257,7 @@ OptimizerSlice Optimizer::slice_of(const ParameterLayout& layout,
   slice.gradients = memory_.gradients.at(piece.range.begin, piece.local);
   const auto moment = [&](size_t index) {
     return static_cast<std::byte*>(memory_.moments) + moment_begin(index) +
-           static_cast<size_t>(place_of(piece, index)) * size_of(moment_dtype_);
+           static_cast<size_t>(moment_index(piece, index)) * size_of(moment_dtype_);
   };
   if (moments > 0) slice.first_moment = moment(0);
   if (moments > 1) slice.second_moment = moment(1);
@@ -314,7 +314,7 @@ void Optimizer::adapt() {
   }
 }
 
-// Queues what finds the norms of the weights and of what they move along.
+// Queues the norms of the weights and of their gradients or directions.
 void Optimizer::measure() {
   if (directions_) directions_->run();
   for (const TensorNorms::Piece& piece : memory_.norms->owned())
@@ -328,7 +328,7 @@ double Optimizer::trust_ratio(const UpdateGroup& group, const TensorNorms::Squar
   if (weights == 0 || directions == 0) return 1;
   const auto* lars = std::get_if<LarsConfig>(&config_.kind);
   if (lars == nullptr) return weights / directions;
-  // LARS measures the gradient itself, before it is scaled.
+  // LARS takes the norm of the unscaled gradient.
   const double gradient = directions * std::abs(step_.gradient_scale);
   return lars->trust_coefficient * weights /
          (gradient + group.of(step_).decay_of(lars->weight_decay) * weights + lars->epsilon);

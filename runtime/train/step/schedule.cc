@@ -13,7 +13,7 @@ double half_cosine(double first, double last, double x) {
   return last + (first - last) * 0.5 * (1 + std::cos(std::numbers::pi * x));
 }
 
-// Smith and Topin 2019, with the numbers of PyTorch's OneCycleLR; its last step has `floor`.
+// Smith and Topin 2019, with the constants of PyTorch's OneCycleLR. The last step has rate `floor`.
 double one_cycle(double lr, double floor, int64_t step, int64_t steps) {
   constexpr double kRise = 0.3, kBelow = 25;
   const auto at = static_cast<double>(step), all = static_cast<double>(steps);
@@ -34,7 +34,7 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
   }
   const int64_t warmup = schedule.warmup_steps;
   if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
-  // Part of the way from the end of warm-up to the end of the run, in [0, 1].
+  // Progress from the end of warm-up to the end of the run, in [0, 1].
   const double x = std::clamp(static_cast<double>(step - warmup) /
                                   static_cast<double>(std::max<int64_t>(steps - warmup, 1)),
                               0.0,
@@ -55,7 +55,7 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
     case Kind::kOneCycle: return one_cycle(lr, floor, step, steps);
     case Kind::kCosineRestarts: {
       if (step >= steps) return floor;
-      // In whole numbers: a cycle begins with the very step.
+      // In integers, so that a cycle begins exactly at its step.
       const int64_t span = steps - warmup, along = (step - warmup) * schedule.cycles % span;
       return half_cosine(lr, floor, static_cast<double>(along) / static_cast<double>(span));
     }
@@ -70,7 +70,8 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
 }
 
 double clip_factor(double norm, double limit) {
-  constexpr double kEpsilon = 1e-6;  // as elsewhere, so that losses can be compared
+  // the usual value, so that losses can be compared with other frameworks
+  constexpr double kEpsilon = 1e-6;
   return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
 }
 

@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-// Learning rate of step `step` (from 0) in a run of `steps`; formulas at ScheduleConfig. `falls`: of
-// the kind PLATEAU, how often the rate has fallen.
+// Learning rate of step `step` (from 0) in a run of `steps` steps; formulas at ScheduleConfig.
+// `falls`: for the kind PLATEAU, how often the rate has been reduced.
 double learning_rate(const ScheduleConfig& schedule,
                      int64_t step,
                      int64_t steps,
                      int64_t falls = 0);
 
-// Scale that makes the clipped global norm at most `limit`; 1 without a limit, which is 0.
+// The factor that limits the global norm to `limit`; 1 if limit is 0 (no limit).
 double clip_factor(double norm, double limit);
 
 }  // namespace lockstep

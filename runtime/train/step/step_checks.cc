@@ -10,24 +10,25 @@
 namespace lockstep {
 namespace {
 
-constexpr double kShare = 0.005;   // of a step's time that checks of transfers may take on average
-constexpr int64_t kTimedStep = 3;  // since the start: caches and clocks are warm
-constexpr int64_t kEveryOnDevice = 64;  // what the checks cost a device the host does not see
+constexpr double kShare = 0.005;  // of a step's time that checks of transfers may take on average
+// steps since the start until checks are timed: caches and clocks are warm
+constexpr int64_t kTimedStep = 3;
+constexpr int64_t kEveryOnDevice = 64;  // the host cannot time checks that run on a device
 
 }  // namespace
 
-StepChecks::StepChecks(const RunParts& parts, const RunMemory& memory, StateSums* state)
-    : parts_(parts), state_(state) {
-  const Plan& plan = parts.plan;
+StepChecks::StepChecks(const RunContext& context, const RunMemory& memory, StateChecksums* state)
+    : context_(context), state_(state) {
+  const Plan& plan = context.plan;
   if (state == nullptr) return;
-  every_ = parts.config.guard.every;
-  if (every_ == 0 && parts.backend.ops().separate_memory) every_ = kEveryOnDevice;
-  if (parts.communicator.size() == 1) return;
-  if (parts.config.comm.order == CommConfig::Order::kTree && !plan.power_sgd)
+  every_ = context.config.guard.every;
+  if (every_ == 0 && context.backend.ops().separate_memory) every_ = kEveryOnDevice;
+  if (context.communicator.size() == 1) return;
+  if (context.config.comm.order == CommConfig::Order::kTree && !plan.power_sgd)
     sent_.emplace(
-        parts.communicator, parts.backend, plan.topology, plan.buckets, plan.layout.begins());
+        context.communicator, context.backend, plan.topology, plan.buckets, plan.layout.begins());
   if (plan.shards_optimizer && (!plan.shares_parameters() || plan.topology.nodes > 1))
-    gathered_.emplace(parts, memory, *state);
+    gathered_.emplace(context, memory, *state);
 }
 
 void StepChecks::begin() {
@@ -37,19 +38,19 @@ void StepChecks::begin() {
 
 void StepChecks::begin_step(int64_t done) {
   ++steps_;
-  const bool sums_memory = state_ != nullptr && !state_->by_updates();
-  due_ = (sent_ || gathered_ || sums_memory) &&
+  const bool checksums_memory = state_ != nullptr && !state_->by_updates();
+  due_ = (sent_ || gathered_ || checksums_memory) &&
          (every_ > 0 ? done % every_ == 0 : steps_ == kTimedStep);
-  if (due_ && sums_memory) state_->begin();
+  if (due_ && checksums_memory) state_->begin();
 }
 
-bool StepChecks::note(const std::optional<StateSums::Damage>& damage) {
+bool StepChecks::note(const std::optional<StateChecksums::Damage>& damage) {
   found_in_state_.clear();
   if (!damage) return true;
   const size_t slot = state_->pieces()[damage->piece].slot;
   found_in_state_ = fmt::format("the {} of {} changed by itself",
                                 name_of(damage->array),
-                                parts_.plan.layout.slots[slot].name);
+                                context_.plan.layout.slots[slot].name);
   return false;
 }
 
@@ -79,50 +80,50 @@ bool StepChecks::examine_memory() {
 }
 
 void StepChecks::examine_transfers() {
-  const ParameterLayout& layout = parts_.plan.layout;
+  const ParameterLayout& layout = context_.plan.layout;
   if (gathered_) {
-    const std::optional<GatheredSums::Damage> damage = gathered_->compare();
+    const std::optional<GatheredChecksums::Damage> damage = gathered_->compare();
     if (damage && found_in_transfers_.empty())
-      found_in_transfers_ = fmt::format("its copy of the parameter {} is not what rank {} has",
+      found_in_transfers_ = fmt::format("its copy of the parameter {} differs from that of rank {}",
                                         layout.slots[damage->slot].name,
                                         damage->owner);
   }
   if (sent_) {
-    const std::optional<TransferSums::Damage> damage = sent_->compare();
+    const std::optional<TransferChecksums::Damage> damage = sent_->compare();
     if (damage && found_in_transfers_.empty())
       found_in_transfers_ =
-          fmt::format("the gradient of {} that came from rank {} is not what that gave",
+          fmt::format("the gradient of {} received from rank {} differs from what that rank sent",
                       layout.slots[layout.slot_at(damage->flat)].name,
                       damage->from);
   }
 }
 
-// By the slowest check and the fastest step of all ranks.
+// Uses the slowest check and the fastest step of all ranks.
 void StepChecks::choose_interval(double step_ms) {
   struct Times {
     double check_ms, step_ms;
   };
   const double check_ms = (sent_ ? sent_->take_ms() : 0) + (gathered_ ? gathered_->take_ms() : 0);
-  std::vector<Times> all(static_cast<size_t>(parts_.communicator.size()));
-  all[static_cast<size_t>(parts_.communicator.rank())] = {check_ms, step_ms - check_ms};
-  parts_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Times));
+  std::vector<Times> all(static_cast<size_t>(context_.communicator.size()));
+  all[static_cast<size_t>(context_.communicator.rank())] = {check_ms, step_ms - check_ms};
+  context_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Times));
   Times worst = all[0];
   for (const Times& times : all)
     worst = {std::max(worst.check_ms, times.check_ms), std::min(worst.step_ms, times.step_ms)};
   const double steps = worst.check_ms / (kShare * std::max(worst.step_ms, 1e-3));
   every_ = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps)));
-  if (parts_.communicator.rank() == 0)
-    log_info("guard: what ranks send is held against checksums every {} step{}",
+  if (context_.communicator.rank() == 0)
+    log_info("guard: transfers between ranks are checked every {} step{}",
              every_,
              every_ == 1 ? "" : "s");
 }
 
 std::string StepChecks::name_of(StateArray array) const {
-  const std::vector<std::string> moments = moment_names(parts_.config.optimizer);
+  const std::vector<std::string> moments = moment_names(context_.config.optimizer);
   switch (array) {
     case StateArray::kGradient: return "summed gradient";
     case StateArray::kWeight:
-      return parts_.plan.compute == DType::kF32 ? "parameter" : "master weight";
+      return context_.plan.compute == DType::kF32 ? "parameter" : "master weight";
     case StateArray::kFirstMoment: return "moment " + moments.at(0);
     case StateArray::kSecondMoment: return "moment " + moments.at(1);
     case StateArray::kAverage: return "average";

@@ -1,22 +1,22 @@
 #pragma once
-// Where the time of a step goes, on this rank.
+// Time accounting of a step on this rank.
 
 #include "runtime/base/time.h"
 
 namespace lockstep {
 
 struct StepClock {
-  // Milliseconds of the step under way. Stragglers are part of the exchange.
+  // Milliseconds of the current step. Stragglers are part of the exchange.
   struct Phases {
     double data = 0, compute = 0, exchange = 0, stragglers = 0, optimizer = 0;
   };
   Phases phases;
-  double start_ms = 0;  // what the time of the step under way counts from
-  double met_ms = 0;    // when the ranks last left an exchange together
+  double start_ms = 0;  // when the current step began
+  double met_ms = 0;    // when the ranks last left a collective together
 
-  // The time of the next step counts from now.
+  // The next step begins now.
   void start_step() { start_ms = now_ms(); }
-  // The ranks have just left an exchange together.
+  // The ranks have just left a collective together.
   void ranks_met() { met_ms = now_ms(); }
 };
 

@@ -20,7 +20,7 @@ TensorNorms::TensorNorms(const Plan& plan,
       const int64_t begin = std::max(part.begin, slot.offset),
                     end = std::min(part.end, slot.offset + slot.elements);
       if (begin < end)
-        owned_.push_back({tensor, begin, plan.place_of(rank, b, begin), end - begin});
+        owned_.push_back({tensor, begin, plan.owned_index_of(rank, b, begin), end - begin});
     }
   }
   const auto shares = static_cast<size_t>(ranks);

@@ -12,37 +12,37 @@
 
 namespace lockstep {
 
-// Sums of squares of whole tensors that lie in the flat buffers of which every rank owns parts.
-// They are exact (exact_sum.h): the bits depend neither on ranks and nodes nor on buckets.
+// Sums of squares of whole tensors in flat buffers of which every rank owns parts. They are exact
+// (exact_sum.h), so the bits do not depend on ranks, nodes or buckets.
 class TensorNorms {
  public:
-  // Of the tensors in `slots`, numbers of parameters in the layout; all borrowed.
+  // Measures the tensors in `slots`, indices of parameters in the layout. All borrowed.
   TensorNorms(const Plan& plan,
               const std::vector<size_t>& slots,
               Communicator& communicator,
               Backend& backend);
 
-  // What a rank has of a tensor in one of its parts: element `local` is that which stands at `flat`
-  // in the whole buffer.
+  // A rank's part of a tensor in one bucket. Element `local` of the rank's memory is element `flat`
+  // of the flat buffer.
   struct Piece {
-    size_t tensor;  // place in `slots`
+    size_t tensor;  // index in `slots`
     int64_t flat;
-    int64_t local;  // among those that the rank updates, one range after the other
+    int64_t local;  // among the elements that the rank updates, which are packed
     int64_t elements;
   };
   const std::vector<Piece>& owned() const { return owned_; }
 
-  // Of one tensor.
+  // Sums of squares of one tensor.
   struct Squares {
     double parameters = 0, directions = 0;
   };
   // Queues both sums of a piece of owned(). The pointers are to the piece.
   void measure(const Piece& piece, const float* parameters, const float* directions);
-  // Waits for the device and adds the pieces of all ranks; by place in `slots`. Then it begins
-  // anew. All ranks together.
+  // Waits for the device, adds up the pieces of all ranks, and starts from zero again. Returns the
+  // sums by index in `slots`. Collective: all ranks call it together.
   std::span<const Squares> sum();
 
-  // Reports to it, borrowed, from now on; null: to none.
+  // Reports waits to the borrowed observer from now on; null: to none.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
   // Milliseconds that the host spent waiting for other ranks since begin_step().
   void begin_step() { waits_.clear(); }
@@ -56,11 +56,12 @@ class TensorNorms {
   TimedWaits waits_;
   Backend& backend_;
   std::vector<Piece> owned_;
-  // Every rank adds up the sums of a share of the tensors for all. The tensors are padded to shares
-  // of one size.
+  // Every rank adds up the sums of a share of the tensors for all ranks. The number of tensors is
+  // padded, so that all shares have one size.
   size_t share_ = 0;
-  std::span<Sums> mine_;         // (ranks, share_) of my pieces, in memory of allocate_host()
-  std::vector<Sums> received_;   // (ranks, share_) of my share
+  // (ranks, share_): sums of this rank's pieces, in memory of allocate_host()
+  std::span<Sums> mine_;
+  std::vector<Sums> received_;   // (ranks, share_): all ranks' sums of this rank's share
   std::vector<Squares> totals_;  // (ranks, share_)
 };
 

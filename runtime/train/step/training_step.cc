@@ -1,3 +1,27 @@
+// One training step, and what overlaps with what.
+//
+//   computation  [forward and backward of each lane in turn .........]          [update slice]
+//   exchange     [gather parameters][... reduce bucket 0, 1, 2 ...    ][totals]
+//   loader       [read the next step's batches, and copy them to the device]
+//
+// Gather. An update changes only this rank's slice. The other slices are gathered during the next
+// forward pass: each op waits only for the buckets that it reads (plan/gathers.cc). So a step
+// begins before its parameters have arrived.
+// Reduce. When an op of the backward pass completes a bucket, the executor hands it to the reducer,
+// which exchanges it while earlier layers are still being differentiated. Sums over the rank's own
+// lanes come first, so with ZeRO 0 and 1 buckets are exchanged during the last lane only, with ZeRO
+// 2 and 3 during every lane. reducer_.reduce() waits for the rest; that wait is exposed.
+// Totals. Loss, gradient norm, flags and digests of all ranks. This collective is never hidden,
+// because what follows depends on it: clipping, a skipped step, damage, a stop. All ranks see the
+// same totals and so take the same branch.
+//
+// Invariants. Weights, moments and loss scale do not change before the totals, so a damaged or
+// diverged step has updated nothing and can be computed again. Only the residuals of compressed
+// gradients change earlier. flags() is called before the update and waits until a checkpoint has
+// copied the state. The work queued by queue_gradients() and by the update may be recorded once and
+// replayed (RepeatedWork): values that change from step to step must be read from a host_array().
+// Times. Waits for other ranks and for data are subtracted from the compute phase, so that the
+// phases of a step add up.
 #include "runtime/train/step/training_step.h"
 
 #include <algorithm>
@@ -13,28 +37,28 @@
 namespace lockstep {
 namespace {
 
-// Of a step: ranks that others wait for so long are named.
-constexpr double kWorthNaming = 0.05;
+// Ranks that make others wait for this share of a step are named in the record.
+constexpr double kReportThreshold = 0.05;
 
 using Span = Timeline::Span;
 
-// What the sum of losses is divided by: rows, or their weights.
+// The divisor of the sum of losses: rows, or their weights.
 double counted(const StepTotals& totals) { return totals.valid_count > 0 ? totals.valid_count : 1; }
 
-// Tokens of a training sample without padding, on average; 0: samples are no texts.
-double tokens_per_sample(const RunParts& parts) {
-  if (parts.model.input != ModelInput::kTokens) return 0;
-  const Dataset& dataset = *parts.data.train;
+// Tokens of a training sample on average, without padding; 0 if samples are not texts.
+double tokens_per_sample(const RunContext& context) {
+  if (context.model.input != ModelInput::kTokens) return 0;
+  const Dataset& dataset = *context.data.train;
   int64_t tokens = 0;
   for (int64_t i = 0; i < dataset.samples(); ++i) {
     const int64_t length = dataset.length(i);
-    if (length == 0) return static_cast<double>(parts.model.context);  // no sample is padded
+    if (length == 0) return static_cast<double>(context.model.context);  // no sample is padded
     tokens += length;
   }
   return static_cast<double>(tokens) / static_cast<double>(dataset.samples());
 }
 
-// A phase of the step: its milliseconds, and a span in the timeline when one is kept.
+// A phase of the step: adds its milliseconds, and records a span if there is a timeline.
 struct Phase {
   PhaseTimer timer;
   Timeline::Span span;
@@ -44,61 +68,61 @@ struct Phase {
 
 }  // namespace
 
-TrainingStep::TrainingStep(const RunParts& parts, const RunMemory& memory)
-    : parts_(parts),
-      power_sgd_(make_power_sgd(parts, memory)),
-      reducer_({parts.slices, parts.communicator, parts.node},
-               parts.backend,
-               reducer_options(parts, memory, power_sgd_.get()),
+TrainingStep::TrainingStep(const RunContext& context, const RunMemory& memory)
+    : context_(context),
+      power_sgd_(make_power_sgd(context, memory)),
+      reducer_({context.slices, context.communicator, context.node},
+               context.backend,
+               reducer_options(context, memory, power_sgd_.get()),
                memory.gradients,
                memory.staging),
-      parameter_gather_({parts.slices, parts.communicator, parts.parameters_node()},
-                        parts.backend,
-                        parts.plan.topology,
-                        parts.plan.all_buckets(),
-                        gather_memory(parts.plan, memory)),
-      sum_gather_({parts.slices, parts.communicator},
-                  parts.backend,
-                  parts.plan.topology,
-                  parts.plan.buckets,
-                  sum_all_gather_memory(parts.plan, memory)),
-      executors_({parts.training, parts.plan.training},
-                 parts.shorter.training,
-                 parts.plan.shorter_training,
-                 parts.plan.layout,
-                 parts.backend,
+      parameter_gather_({context.slices, context.communicator, context.parameters_node()},
+                        context.backend,
+                        context.plan.topology,
+                        context.plan.all_buckets(),
+                        gather_memory(context.plan, memory)),
+      sum_gather_({context.slices, context.communicator},
+                  context.backend,
+                  context.plan.topology,
+                  context.plan.buckets,
+                  sum_all_gather_memory(context.plan, memory)),
+      executors_({context.training, context.plan.training},
+                 context.length_buckets.training,
+                 context.plan.length_bucket_training,
+                 context.plan.layout,
+                 context.backend,
                  {.arena = memory.arena,
                   .parameters = memory.gathered,
                   .gather = &parameter_gather_,
                   .constants = memory.constants},
-                 parts.plan.lanes_together ? parts.local_lanes() : 1),
-      tensor_norms_(make_tensor_norms(parts)),
-      muon_(make_muon(parts, memory, reducer_.sums())),
-      optimizer_(parts.config.optimizer,
-                 parts.plan.layout,
-                 parts.updated(),
-                 parts.backend,
-                 {.weights = weights_of(parts, memory),
+                 context.plan.interleaved_lanes ? context.local_lanes() : 1),
+      tensor_norms_(make_tensor_norms(context)),
+      muon_(make_muon(context, memory, reducer_.sums())),
+      optimizer_(context.config.optimizer,
+                 context.plan.layout,
+                 context.updated(),
+                 context.backend,
+                 {.weights = weights_of(context, memory),
                   .gradients = reducer_.sums(),
                   .moments = memory.moments,
                   .norms = tensor_norms_.get(),
                   .muon = muon_.get(),
-                  .summed = parts.config.guard.enabled,
-                  .seed = parts.config.seed}),
-      average_(make_average(parts, memory, optimizer_)),
-      checks_(parts, memory, optimizer_.state_sums()),
-      loss_scale_(parts.config),
-      gradient_work_(make_recordings(parts.backend, executors_.size(), parts.local_lanes())),
-      update_work_(parts.backend.repeated_work()),
-      lanes_(parts.backend.host_array<LaneContext>(static_cast<size_t>(parts.local_lanes()))),
-      statistics_(parts.backend.host_array<LaneStatistics>(lanes_.size())),
+                  .checksummed = context.config.guard.enabled,
+                  .seed = context.config.seed}),
+      average_(make_average(context, memory, optimizer_)),
+      checks_(context, memory, optimizer_.state_checksums()),
+      loss_scale_(context.config),
+      gradient_work_(make_recordings(context.backend, executors_.size(), context.local_lanes())),
+      update_work_(context.backend.repeated_work()),
+      lanes_(context.backend.host_array<LaneContext>(static_cast<size_t>(context.local_lanes()))),
+      statistics_(context.backend.host_array<LaneStatistics>(lanes_.size())),
       train_batches_(memory.train_batches),
-      stage_(parts.training, parts.backend, memory.device_batches, lanes_.size()),
+      stage_(context.training, context.backend, memory.device_batches, lanes_.size()),
       batches_(lanes_.size()),
       lane_runs_(lanes_.size()),
-      peak_flops_(parts.backend.peak_flops() * parts.communicator.size()),
-      sample_tokens_(tokens_per_sample(parts)),
-      gradient_sums_(reducer_.bit_sums().size()) {}
+      peak_flops_(context.backend.peak_flops() * context.communicator.size()),
+      sample_tokens_(tokens_per_sample(context)),
+      gradient_checksums_(reducer_.bit_checksums().size()) {}
 
 // ---------------------------------------------------------------- the training step --------------
 TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_t()>& flags) {
@@ -135,21 +159,21 @@ void TrainingStep::load_batches() {
 
 LaneContext TrainingStep::lane_context(int64_t done, int local_lane, const LaneBatch& batch) const {
   LaneContext lane;
-  lane.seed = parts_.config.seed;
+  lane.seed = context_.config.seed;
   lane.step = static_cast<uint32_t>(done);
   lane.lane = static_cast<uint32_t>(reducer_.lanes()[local_lane]);
   lane.valid_rows =
       batch.valid_samples * executors_.planned(batch.tokens).graph.loss_rows_per_sample;
-  lane.first_sample = lane.lane * parts_.geometry().lane_batch;
+  lane.first_sample = lane.lane * context_.geometry().lane_batch;
   lane.gradient_scale = static_cast<float>(
-      loss_scale_.value() /
-      static_cast<double>(parts_.config.train.global_batch * parts_.training.loss_rows_per_sample));
-  const float mixup = parts_.config.train.mixup;
+      loss_scale_.value() / static_cast<double>(context_.config.train.global_batch *
+                                                context_.training.loss_rows_per_sample));
+  const float mixup = context_.config.train.mixup;
   if (mixup > 0) lane.mix = draw_mix(mixup, lane.seed, lane.step, lane.lane);
   return lane;
 }
 
-void TrainingStep::begin_exchanges(TransferSums* checked) {
+void TrainingStep::begin_exchanges(TransferChecksums* checked) {
   reducer_.begin_step(checked);
   parameter_gather_.begin_step();
   sum_gather_.begin_step();
@@ -168,15 +192,15 @@ void TrainingStep::forward_backward() {
       queue_gradients();
     }
     if (stage_.ahead() && loader_->ready()) load_batches();  // the next step's
-    parts_.backend.synchronize();
+    context_.backend.synchronize();
     if (timeline_ != nullptr && queued_exchange())
-      timeline_->device_reduced(parts_.backend.reduce_ms());
+      timeline_->device_reduced(context_.backend.reduce_ms());
   }
   phases.compute -= exposed_ms() + phases.data - data_ms;
 }
 
-// The record of a step whose lanes have these lengths; null where there is none, or where the work
-// is not always the same.
+// The recording for these lengths of the lanes; null if there is none, or if this step's work is
+// not the usual one.
 RepeatedWork* TrainingStep::recorded_gradients() {
   if (checks_.checks_transfers() || gradient_work_.empty()) return nullptr;
   size_t number = 0;
@@ -185,37 +209,37 @@ RepeatedWork* TrainingStep::recorded_gradients() {
   return gradient_work_[number].get();
 }
 
-// The last step's parameters are gathered while the forward pass already runs. Leaves the gradient
-// of the global batch in the reducer and each lane's statistics.
+// The last update's parameters are gathered while the forward pass already runs. Leaves the
+// gradient of the global batch in the reducer, and each lane's statistics in statistics_.
 void TrainingStep::queue_gradients() {
-  GatheredSums* const gathered = checks_.gathered();
-  const bool in_place = !parts_.plan.training.gathers_each_run;
+  GatheredChecksums* const gathered = checks_.gathered();
+  const bool in_place = !context_.plan.training.gathers_each_run;
   if (gathered != nullptr && !in_place)
     parameter_gather_.on_arrival(
         [=](int bucket, const std::byte* at) { gathered->add(bucket, at); });
   start_gather();
-  parts_.plan.lanes_together ? run_lanes_together() : run_lanes();
+  context_.plan.interleaved_lanes ? run_interleaved_lanes() : run_lanes();
   Span span(spans(), "reduce gradients", "step");
-  parts_.backend.mark(Backend::Mark::kBackwardDone);
+  context_.backend.mark(Backend::Mark::kBackwardDone);
   reducer_.reduce();
-  if (!parts_.plan.gradient_gathers.empty()) {
-    parameter_gather_.start(parts_.plan.gradient_gathers);
+  if (!context_.plan.gradient_gathers.empty()) {
+    parameter_gather_.start(context_.plan.gradient_gathers);
     parameter_gather_.finish();
   }
-  if (!parts_.plan.rounded_gathers.empty()) sum_gather_.run(parts_.plan.rounded_gathers);
+  if (!context_.plan.rounded_gathers.empty()) sum_gather_.run(context_.plan.rounded_gathers);
   if (gathered != nullptr && in_place) gathered->add_all();
   parameter_gather_.on_arrival(nullptr);
-  parts_.backend.mark(Backend::Mark::kReduced);
+  context_.backend.mark(Backend::Mark::kReduced);
 }
 
-// Where the work is not recorded what is there already is not gathered again: nobody writes then
-// what a checkpoint is being copied from.
+// Unless the work is recorded, parameters that are already there are not gathered again. So nothing
+// writes to memory from which a checkpoint is being copied.
 void TrainingStep::start_gather() {
-  if (parts_.plan.training.gathers_each_run) return;
-  if (parameters_gathered_ && !parts_.backend.ops().separate_memory) {
-    parameter_gather_.skip(parts_.plan.training.gathers);
+  if (context_.plan.training.gathers_each_run) return;
+  if (parameters_gathered_ && !context_.backend.ops().separate_memory) {
+    parameter_gather_.skip(context_.plan.training.gathers);
   } else {
-    parameter_gather_.start(parts_.plan.training.gathers);
+    parameter_gather_.start(context_.plan.training.gathers);
   }
 }
 
@@ -233,19 +257,19 @@ void TrainingStep::run_lanes() {
   }
 }
 
-void TrainingStep::run_lanes_together() {
+void TrainingStep::run_interleaved_lanes() {
   Span span(spans(), "forward and backward", "step");
   for (size_t i = 0; i < lanes_.size(); ++i)
     lane_runs_[i] = {&lanes_[i],
                      batches_[i].input,
                      batches_[i].target,
                      reinterpret_cast<std::byte*>(&statistics_[i])};
-  executors_.whole().run_together(lane_runs_, reducer_);
+  executors_.full_context().run_together(lane_runs_, reducer_);
   reducer_.end_lane();
 }
 
-// Ends the exchange. A rank that worked less than the slowest one would have waited as much less
-// for it, whatever else it waited for.
+// Ends the exchange. If this rank was less busy than the slowest one, it spent the difference
+// waiting for it, whatever else it waited for.
 StepTotals TrainingStep::exchange_totals(int64_t flags) {
   const double busy_ms = now_ms() - clock_.met_ms - exposed_ms();
   if (!checks_.examine(now_ms() - clock_.start_ms)) flags |= kDamaged;
@@ -257,21 +281,23 @@ StepTotals TrainingStep::exchange_totals(int64_t flags) {
   return totals;
 }
 
-// Ranks that all update everything must have the same.
+// Ranks that all update everything must have the same state.
 bool TrainingStep::damaged(const StepTotals& totals) const {
-  return (totals.flags & kDamaged) != 0 || (!parts_.plan.shards_optimizer && totals.digests_differ);
+  return (totals.flags & kDamaged) != 0 ||
+         (!context_.plan.shards_optimizer && totals.digests_differ);
 }
 
 TrainingStep::Update TrainingStep::plan_update(int64_t done, const StepTotals& totals) const {
-  const TrainConfig& train = parts_.config.train;
-  const auto rows = static_cast<double>(train.global_batch * parts_.training.loss_rows_per_sample);
-  // The gradients are of the loss sum over `rows`, times the loss scale.
+  const TrainConfig& train = context_.config.train;
+  const auto rows =
+      static_cast<double>(train.global_batch * context_.training.loss_rows_per_sample);
+  // The gradients are of the loss sum divided by `rows`, times the loss scale.
   const double mean_scale = rows / counted(totals) / loss_scale_.value();
   Update update;
-  update.lr = learning_rate(parts_.config.schedule, done, train.steps, rate_falls_);
+  update.lr = learning_rate(context_.config.schedule, done, train.steps, rate_falls_);
   update.gradient_norm = std::sqrt(totals.squared_norm) * mean_scale;
   update.gradient_scale =
-      mean_scale * clip_factor(update.gradient_norm, parts_.config.optimizer.clip_norm);
+      mean_scale * clip_factor(update.gradient_norm, context_.config.optimizer.clip_norm);
   update.finite = std::isfinite(totals.loss_sum) && std::isfinite(update.gradient_norm);
   update.number = done - loss_scale_.state().skipped + 1;
   return update;
@@ -281,10 +307,10 @@ void TrainingStep::update_my_slice(const Update& update) {
   Phase phase(clock_.phases.optimizer, spans(), "update my slice");
   parameters_gathered_ = false;
   optimizer_.prepare(update.lr, update.gradient_scale, update.number);
-  if (StateSums* sums = checks_.state()) {
-    std::ranges::copy(reducer_.bit_sums(), gradient_sums_.begin());
-    const bool summed_here = parts_.plan.shards_optimizer || parts_.communicator.size() == 1;
-    sums->update_follows(summed_here ? gradient_sums_ : std::span<const uint32_t>());
+  if (StateChecksums* checksums = checks_.state()) {
+    std::ranges::copy(reducer_.bit_checksums(), gradient_checksums_.begin());
+    const bool summed_here = context_.plan.shards_optimizer || context_.communicator.size() == 1;
+    checksums->update_follows(summed_here ? gradient_checksums_ : std::span<const uint32_t>());
   }
   adapt_update();
   update_work_->run([this] {
@@ -310,12 +336,12 @@ StepRecord TrainingStep::make_record(int64_t step,
                                      const StepTotals& totals,
                                      const Update& update) const {
   const double step_ms = now_ms() - clock_.start_ms;
-  const double batch = static_cast<double>(parts_.config.train.global_batch);
+  const double batch = static_cast<double>(context_.config.train.global_batch);
   StepRecord record;
   record.step = step;
-  record.samples = step * parts_.config.train.global_batch;
+  record.samples = step * context_.config.train.global_batch;
   record.epoch =
-      static_cast<double>(record.samples) / static_cast<double>(parts_.data.train->samples());
+      static_cast<double>(record.samples) / static_cast<double>(context_.data.train->samples());
   record.loss = totals.loss_sum / counted(totals);
   record.lr = update.lr;
   record.grad_norm = update.gradient_norm;
@@ -324,7 +350,7 @@ StepRecord TrainingStep::make_record(int64_t step,
   record.comm_exposed_ms = clock_.phases.exchange;
   record.straggler_ms = clock_.phases.stragglers;
   const double slower_ms = totals.slowest_ms - totals.fastest_ms;
-  if (slower_ms > kWorthNaming * step_ms)
+  if (slower_ms > kReportThreshold * step_ms)
     record.slowest = SlowestRank{
         totals.slowest_rank, hosts_[static_cast<size_t>(totals.slowest_rank)].c_str(), slower_ms};
   record.data_wait_ms = clock_.phases.data;
@@ -332,47 +358,47 @@ StepRecord TrainingStep::make_record(int64_t step,
   record.samples_per_s = batch / step_ms * 1000;
   if (sample_tokens_ > 0) record.tokens_per_s = record.samples_per_s * sample_tokens_;
   if (peak_flops_ > 0)
-    record.mfu = computed_share() * parts_.flops_per_sample * record.samples_per_s / peak_flops_;
+    record.mfu = computed_share() * context_.flops_per_sample * record.samples_per_s / peak_flops_;
   if (loss_scale_.dynamic()) record.loss_scale = loss_scale_.value();
   record.skipped_steps = loss_scale_.state().skipped;
   if (checks_.digest())
-    record.state_digest = parts_.plan.shards_optimizer ? totals.digest_sum : totals.digest;
+    record.state_digest = context_.plan.shards_optimizer ? totals.digest_sum : totals.digest;
   return record;
 }
 
-// Of the work on whole samples: the lengths of this rank's lanes stand for those of all.
+// The share of the full-length work that was computed. This rank's lanes stand for all lanes.
 double TrainingStep::computed_share() const {
   double flops = 0;
   for (const LaneBatch& batch : batches_)
     flops += static_cast<double>(executors_.planned(batch.tokens).plan.flops);
   return flops / static_cast<double>(batches_.size()) /
-         static_cast<double>(parts_.plan.training.flops);
+         static_cast<double>(context_.plan.training.flops);
 }
 
-// What of the exchange nothing has hidden so far: the waits that the host has seen and, where the
-// device works from a queue, what it did after the backward pass.
+// The part of the exchange that is not hidden so far: the host's waits and, on a device that works
+// from a queue, the device's time after the backward pass.
 double TrainingStep::exposed_ms() const {
   return reducer_.exposed_ms() + parameter_gather_.exposed_ms() + sum_gather_.exposed_ms() +
          (power_sgd_ ? power_sgd_->exposed_ms() : 0) +
-         (queued_exchange() ? parts_.backend.reduce_ms() : 0);
+         (queued_exchange() ? context_.backend.reduce_ms() : 0);
 }
 
 bool TrainingStep::queued_exchange() const {
-  return parts_.backend.ops().separate_memory && parts_.communicator.size() > 1;
+  return context_.backend.ops().separate_memory && context_.communicator.size() > 1;
 }
 
 void TrainingStep::start(int64_t done, std::span<const std::string> hosts, RunTimeline* timeline) {
   LoaderOptions loader;
-  loader.geometry = parts_.geometry();
-  loader.seed = parts_.config.seed;
-  loader.shuffle = parts_.config.data.shuffle;
+  loader.geometry = context_.geometry();
+  loader.seed = context_.config.seed;
+  loader.shuffle = context_.config.data.shuffle;
   loader.first_step = done;
-  loader.ring_batches = parts_.train_ring_batches;
+  loader.ring_batches = context_.train_ring_batches;
   loader.threads = choose_loader_threads(
-      *parts_.data.train, parts_.config.data.decode_threads, compute_threads());
-  loader_.reset();  // that of a start before, which writes to the same memory
-  stage_.forget();
-  loader_ = std::make_unique<Loader>(*parts_.data.train, loader, train_batches_);
+      *context_.data.train, context_.config.data.decode_threads, compute_threads());
+  loader_.reset();  // the previous one writes to the same memory
+  stage_.drop_loaded();
+  loader_ = std::make_unique<Loader>(*context_.data.train, loader, train_batches_);
   hosts_ = hosts;
   timeline_ = timeline;
   parameters_gathered_ = false;
@@ -385,8 +411,8 @@ void TrainingStep::start(int64_t done, std::span<const std::string> hosts, RunTi
 }
 
 void TrainingStep::gather_parameters() {
-  if (parts_.plan.training.gathers_each_run) return;  // nobody has all
-  parameter_gather_.start(parts_.plan.training.gathers);
+  if (context_.plan.training.gathers_each_run) return;  // no rank holds all
+  parameter_gather_.start(context_.plan.training.gathers);
   parameter_gather_.finish();
   parameters_gathered_ = true;
 }
@@ -395,7 +421,7 @@ void TrainingStep::compute_again(OpObserver& observer) {
   executors_.observe(&observer);
   begin_exchanges(nullptr);
   queue_gradients();
-  parts_.backend.synchronize();
+  context_.backend.synchronize();
   executors_.observe(timeline_);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// One training step of this rank: the batches of its lanes, their gradients, the sum of these with
-// those of all ranks, and the update of the slice that this rank owns.
+// One training step of this rank: the batches of its lanes, their gradients, the sum of the
+// gradients over all ranks, and the update of this rank's slice.
 
 #include <functional>
 #include <memory>
@@ -11,10 +11,10 @@
 #include "collectives/gather/sum_all_gather.h"
 #include "collectives/power_sgd/power_sgd.h"
 #include "runtime/data/loader.h"
-#include "runtime/exec/length_executors.h"
+#include "runtime/exec/length_bucket_executors.h"
 #include "runtime/metrics/step_record.h"
 #include "runtime/train/folder/run_timeline.h"
-#include "runtime/train/run_parts.h"
+#include "runtime/train/run_context.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/loss_scale.h"
 #include "runtime/train/step/muon.h"
@@ -27,59 +27,59 @@ namespace lockstep {
 
 class TrainingStep {
  public:
-  // `memory`: of allocate_run(). Both are borrowed.
-  TrainingStep(const RunParts& parts, const RunMemory& memory);
+  // `memory`: from allocate_run(). Both are borrowed.
+  TrainingStep(const RunContext& context, const RunMemory& memory);
 
-  // The state is that after `done` steps, all of it in memory: goes on from there, with the batches
-  // of the step that follows. `hosts`: by rank; `timeline`: null without. Both are borrowed. May be
-  // called again, between steps.
+  // Starts from the state after `done` steps, which must be in memory, with the batches of the next
+  // step. `hosts`: by rank; `timeline`: may be null. Both are borrowed. May be called again between
+  // steps.
   void start(int64_t done, std::span<const std::string> hosts, RunTimeline* timeline);
 
-  // What a rank tells all others with a step; bits of a number.
+  // What a rank reports to all others with a step; bits of a number.
   enum Flag : int64_t {
     kStop = 1,      // it has been asked to stop
-    kFailed = 2,    // it cannot go on
-    kSaving = 4,    // its part of the checkpoint under way is still to be done
-    kSaveDue = 8,   // it is time for a checkpoint
-    kDamaged = 16,  // what it has is not what it should be: see StepChecks
+    kFailed = 2,    // it cannot continue
+    kSaving = 4,    // its part of the checkpoint in progress is not finished
+    kSaveDue = 8,   // a checkpoint is due
+    kDamaged = 16,  // its state or received data are damaged: see StepChecks
   };
   struct Outcome {
-    StepRecord record{};  // without what an evaluation adds
+    StepRecord record{};  // without the fields of an evaluation
     int64_t flags = 0;    // of all ranks
     // Loss or gradient is not finite, and no smaller loss scale would help.
     bool diverged = false;
-    // What some rank has is not what it should be (StepChecks::found_in_state() and
-    // found_in_transfers()): nothing has been updated. Of the rest only the flags count.
+    // Some rank's state or received data are damaged (StepChecks::found_in_state() and
+    // found_in_transfers()), and nothing was updated. Only `flags` is valid then.
     bool damaged = false;
   };
-  // How often an evaluation has made the rate fall (schedule PLATEAU), for the steps that follow.
+  // For the schedule PLATEAU: how often evaluations have reduced the rate, for the steps that
+  // follow.
   void set_rate_falls(int64_t falls) { rate_falls_ = falls; }
-  // The step after `done` completed ones. `flags` is called once, before anything of the run
-  // changes, for what this rank tells. All ranks together. The new parameters are gathered under the
-  // next step's forward pass, or by gather_parameters().
+  // Runs the step after `done` completed ones. `flags` returns this rank's flags; it is called
+  // once, before anything of the run's state changes. The new parameters are gathered during the
+  // next step's forward pass, or by gather_parameters(). Collective: all ranks call it together.
   Outcome run(int64_t done, const std::function<int64_t()>& flags);
 
-  // Gives every rank what the others have updated last, where no step follows that would. All ranks
-  // together.
+  // Gathers the latest parameters on every rank, if no step follows that would do so. Collective.
   void gather_parameters();
-  // Gives every rank the average of the weights in their place, and by a second call the weights
-  // back. Nothing without an average. All ranks together.
+  // Swaps the weights and their average on every rank; a second call swaps them back. Does nothing
+  // without an average. Collective.
   void swap_average();
 
-  // Computes the gradients of the step that was run last once more, where it has updated nothing,
-  // and tells `observer` of every op. All ranks together.
+  // Computes the gradients of the latest step again, if that step has updated nothing, and reports
+  // every op to `observer`. Collective.
   void compute_again(OpObserver& observer);
 
-  // What others share with the step.
+  // Components that others share with the step.
   Reducer& reducer() { return reducer_; }
   BucketAllGather& parameter_gather() { return parameter_gather_; }
   Optimizer& optimizer() { return optimizer_; }
-  WeightAverage* average() { return average_.get(); }  // null without
+  WeightAverage* average() { return average_.get(); }  // null without an average
   LossScale& loss_scale() { return loss_scale_; }
   StepChecks& checks() { return checks_; }
-  // By pieces of this rank's parts of the buckets: the sums of the bits of the gradients that the
-  // last update was to apply, as they were summed.
-  std::span<const uint32_t> gradient_sums() const { return gradient_sums_; }
+  // The checksums of the gradients of the last update, taken where they were summed, by pieces of
+  // this rank's parts of the buckets.
+  std::span<const uint32_t> gradient_checksums() const { return gradient_checksums_; }
   StepClock& clock() { return clock_; }
 
  private:
@@ -88,7 +88,7 @@ class TrainingStep {
     double lr = 0;
     double gradient_norm = 0;   // of the mean gradient, before clipping
     double gradient_scale = 1;  // makes the sum a mean, and clips it
-    bool finite = true;         // loss and gradient; else there is nothing to apply
+    bool finite = true;         // loss and gradient; if false, nothing is applied
     int64_t number = 1;         // of the update, without the steps that were skipped
   };
 
@@ -96,12 +96,12 @@ class TrainingStep {
   void load_batches();
   LaneContext lane_context(int64_t done, int local_lane, const LaneBatch& batch) const;
   void forward_backward();
-  void begin_exchanges(TransferSums* checked);
+  void begin_exchanges(TransferChecksums* checked);
   RepeatedWork* recorded_gradients();
   void queue_gradients();
   void start_gather();
   void run_lanes();
-  void run_lanes_together();
+  void run_interleaved_lanes();
   StepTotals exchange_totals(int64_t flags);
   bool damaged(const StepTotals& totals) const;
   Update plan_update(int64_t done, const StepTotals& totals) const;
@@ -114,35 +114,35 @@ class TrainingStep {
   double computed_share() const;
   bool queued_exchange() const;
 
-  const RunParts& parts_;
-  std::unique_ptr<PowerSgd> power_sgd_;  // null without
+  const RunContext& context_;
+  std::unique_ptr<PowerSgd> power_sgd_;  // null without PowerSGD
   Reducer reducer_;
   BucketAllGather parameter_gather_;
   SumAllGather sum_gather_;
-  LengthExecutors executors_;
-  std::unique_ptr<TensorNorms> tensor_norms_;  // null without
-  std::unique_ptr<MuonDirections> muon_;       // null without
+  LengthBucketExecutors executors_;
+  std::unique_ptr<TensorNorms> tensor_norms_;  // null unless layer-wise
+  std::unique_ptr<MuonDirections> muon_;       // null without Muon
   Optimizer optimizer_;
-  std::unique_ptr<WeightAverage> average_;  // null without
+  std::unique_ptr<WeightAverage> average_;  // null without an average
   StepChecks checks_;
   LossScale loss_scale_;
   int64_t rate_falls_ = 0;
-  bool parameters_gathered_ = false;                          // since they were last updated
+  bool parameters_gathered_ = false;                          // since the last update
   std::vector<std::unique_ptr<RepeatedWork>> gradient_work_;  // see recorded_gradients()
   std::unique_ptr<RepeatedWork> update_work_;
   std::span<LaneContext> lanes_;          // by local lane
   std::span<LaneStatistics> statistics_;  // by local lane
   std::span<std::byte> train_batches_;    // memory of the loader
   BatchStage stage_;
-  std::vector<LaneBatch> batches_;            // of the step under way, by local lane
-  std::vector<Executor::LaneRun> lane_runs_;  // the same for lanes that run together
+  std::vector<LaneBatch> batches_;            // of the current step, by local lane
+  std::vector<Executor::LaneRun> lane_runs_;  // the same, if lanes run together
   double peak_flops_ = 0;                     // of all ranks
-  double sample_tokens_ = 0;                  // of a text on average, without padding; else 0
+  double sample_tokens_ = 0;                  // of a text on average, without padding; otherwise 0
   std::unique_ptr<Loader> loader_;
   std::span<const std::string> hosts_;
-  RunTimeline* timeline_ = nullptr;  // null without
+  RunTimeline* timeline_ = nullptr;  // may be null
   StepClock clock_;
-  std::vector<uint32_t> gradient_sums_;
+  std::vector<uint32_t> gradient_checksums_;
 };
 
 }  // namespace lockstep

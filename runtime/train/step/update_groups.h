@@ -1,5 +1,5 @@
 #pragma once
-// The parameters that are updated alike: with the same constants.
+// Groups of parameters that are updated with the same constants.
 
 #include <cstddef>
 #include <string>
@@ -13,27 +13,28 @@ namespace lockstep {
 
 // "adamw", as checkpoints name it.
 std::string optimizer_name(const OptimizerConfig& config);
-// Whether every tensor has a rate of its own: LARS and LAMB. Muon is neither this nor elementwise.
+// Whether every tensor has a rate of its own: LARS and LAMB. Muon is neither layer-wise nor
+// elementwise.
 bool is_layer_wise(const OptimizerConfig& config);
-// Whether weight decay touches the parameter: its own, where it has one, else the optimizer's.
+// Whether the parameter has weight decay: its own, if it is set, otherwise the optimizer's.
 bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot);
-// The parameters that have a rate of their own, by number: those that learn with weight decay.
+// The indices of parameters that have a rate of their own: trained ones with weight decay.
 std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout);
 
 // What the parameters of a group have in common.
 struct UpdateGroup {
   static constexpr size_t kNotAdapted = static_cast<size_t>(-1);
 
-  float running_momentum = 0;    // above 0: running statistics, which no optimizer moves
-  bool decays = false;           // weight decay touches them
+  float running_momentum = 0;    // above 0: running statistics, which no optimizer updates
+  bool decays = false;           // whether they have weight decay
   float lr_scale = 1;            // multiplies the rate
-  float weight_decay = -1;       // -1: as the optimizer says
-  bool matrix = false;           // Muon makes directions of matrices for them
-  size_t adapted = kNotAdapted;  // place among adapted_slots(), of a group of one tensor
+  float weight_decay = -1;       // -1: the optimizer's
+  bool matrix = false;           // Muon orthogonalizes their matrices
+  size_t adapted = kNotAdapted;  // index in adapted_slots(), for a group of one tensor
 
   bool operator==(const UpdateGroup&) const = default;
   bool statistics() const { return running_momentum > 0; }
-  // The step of these parameters, where that of all is `step`.
+  // The step of these parameters if that of all is `step`.
   UpdateStep of(UpdateStep step) const {
     step.lr *= lr_scale;
     step.decays = decays;
@@ -44,7 +45,7 @@ struct UpdateGroup {
 
 struct UpdateGroups {
   std::vector<UpdateGroup> groups;
-  // The place of its group, by number of the parameter; frozen ones are of none.
+  // Index of a parameter's group, by parameter index; frozen parameters have none.
   std::vector<size_t> of_slot;
 
   UpdateGroups(const OptimizerConfig& config, const ParameterLayout& layout);

@@ -15,14 +15,14 @@ WeightAverage::WeightAverage(float decay,
                              Backend& backend,
                              const FlatWeights& weights,
                              float* average,
-                             StateSums* sums)
+                             StateChecksums* checksums)
     : backend_(backend) {
   const auto moving = backend.host_array<OptimizerUpdate>(1),
              exchanging = backend.host_array<OptimizerUpdate>(1);
   moving[0] =
       MovingAverage{.keep = decay, .weight = static_cast<float>(1 - static_cast<double>(decay))};
   exchanging[0] = Exchange();
-  // Gradients are, to the one, the weights that it averages; to the other, the average.
+  // The "gradients" are, for the average, the weights; for the exchange, the average.
   std::vector<OptimizerSlice> moved, exchanged;
   std::vector<size_t> numbers;
   for (const StatePiece& piece : pieces) {
@@ -34,8 +34,8 @@ WeightAverage::WeightAverage(float decay,
     moved.push_back(
         {.elements = slice.elements, .parameters = slice.gradients, .gradients = slice.parameters});
   }
-  if (sums != nullptr)
-    sums->watch(
+  if (checksums != nullptr)
+    checksums->watch(
         moved, numbers, {.gradients = StateArray::kWeight, .parameters = StateArray::kAverage});
   update_ = backend.flat_update(moving, std::move(moved));
   exchange_ = backend.flat_update(exchanging, std::move(exchanged));

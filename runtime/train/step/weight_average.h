@@ -15,31 +15,32 @@
 namespace lockstep {
 
 // Names of all arrays of floats that a rank keeps for its owned ranges: the optimizer's moments
-// and, last, the average of the weights where the config asks for one.
+// and, last, the average of the weights if the config asks for one.
 std::vector<std::string> kept_arrays(const RunConfig& config);
 
 // Moving average of the weights of this rank's owned ranges, e <- decay e + (1 - decay) w, in fp32.
-// What its methods do is queued.
+// Its methods queue work.
 class WeightAverage {
  public:
-  // `average`: the owned ranges, which the pieces are of, one after the other, in memory of the
-  // backend; borrowed. `sums`, unless null, watch it.
+  // `average`: the packed owned ranges, in memory of the backend; borrowed. `pieces` are the parts
+  // of these ranges. `checksums` watches the average; may be null.
   WeightAverage(float decay,
                 std::span<const StatePiece> pieces,
                 Backend& backend,
                 const FlatWeights& weights,
                 float* average,
-                StateSums* sums);
+                StateChecksums* checksums);
 
-  // The average begins with the weights.
+  // Sets the average to the weights.
   void begin();
   // One step of the average.
   void update() { update_->run(); }
-  // Exchanges average and weights, bit for bit; what the ops read of these follows.
+  // Swaps average and weights, bit for bit, and rounds the new weights to the type that the ops
+  // read.
   void swap() { exchange_->run(); }
 
  private:
-  // Weights and their average.
+  // A piece of the weights and of their average.
   struct Piece {
     const float* weights;
     float* average;

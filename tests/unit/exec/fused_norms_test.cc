@@ -13,6 +13,7 @@
 #include "runtime/plan/layout.h"
 #include "runtime/train/checkpoints/initialize.h"
 #include "tests/reference/models.h"
+#include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
 
 namespace lockstep {
@@ -72,7 +73,7 @@ void compare(const ModelConfig& model, int64_t side, bool bf16x3) {
   io.height = io.width = side;
   GraphOptions options(Purpose::kInference);
   options.bf16x3 = bf16x3;
-  const Graph apart = build_model(resolve_model(model, io), io, kImages, options);
+  const Graph apart = build_model(testing::resolved(model, io), io, kImages, options);
   Graph fused = apart;
   const std::unique_ptr<Backend> backend = cpu::make_backend();
   fuse_batch_norms(fused,
@@ -81,7 +82,7 @@ void compare(const ModelConfig& model, int64_t side, bool bf16x3) {
   EXPECT_EQ(count(fused, OpKind::kConv2dBatchNorm), count(apart, OpKind::kBatchNorm));
   ASSERT_GT(count(apart, OpKind::kBatchNorm), 0);
   const ParameterLayout layout =
-      make_layout(build_model(resolve_model(model, io), io, kImages, Purpose::kTraining), 1);
+      make_layout(build_model(testing::resolved(model, io), io, kImages, Purpose::kTraining), 1);
   const Outcome expected = run(apart, layout), actual = run(fused, layout);
   // The same roundings in the same order.
   EXPECT_EQ(actual.logits, expected.logits);

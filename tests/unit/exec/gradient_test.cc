@@ -12,6 +12,7 @@
 #include "runtime/plan/layout.h"
 #include "runtime/train/checkpoints/initialize.h"
 #include "tests/reference/models.h"
+#include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
 
 namespace lockstep {
@@ -117,7 +118,7 @@ class WholeModelGradient : public ::testing::TestWithParam<Case> {};
 // and may be off by more: thousands of ReLUs and maxima have their kinks nearby.
 TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   if (std::holds_alternative<ResnetConfig>(GetParam().model)) LOCKSTEP_SKIP_WITH_SANITIZERS();
-  const bool tokens = traits_of(GetParam().model).input == ModelInput::kTokens;
+  const bool tokens = testing::traits_of(GetParam().model).input == ModelInput::kTokens;
   const auto* mlp = std::get_if<MlpConfig>(&GetParam().model);
   ModelIo io = testing::small_mlp_io();
   if (tokens) io = {.features = 0, .classes = 29, .target_columns = 0};

@@ -10,11 +10,12 @@
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/file_form.h"
+#include "runtime/checkpoint/file_layout.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/layout.h"
 #include "runtime/train/checkpoints/initialize.h"
+#include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
 
 namespace lockstep {
@@ -85,7 +86,7 @@ void compare(const Golden& of, bool bf16x3) {
   SCOPED_TRACE(bf16x3 ? "bf16x3" : "floats");
   const std::filesystem::path folder = LOCKSTEP_GOLDEN;
   const Json golden = Json::parse(read_file(folder / (std::string(of.name) + ".json"), 1 << 20));
-  const ModelConfig model = resolve_model(of.model, image_io());
+  const ModelConfig model = testing::resolved(of.model, image_io());
   GraphOptions options(Purpose::kTraining);
   options.bf16x3 = bf16x3;
   const Graph graph = build_model(model, image_io(), kImages, options);

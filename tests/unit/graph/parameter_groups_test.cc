@@ -90,19 +90,19 @@ TEST(ParameterGroups, MatricesBeginAnewAsAskedFor) {
   using Initialize = GroupConfig::Initialize;
   using Kind = Initializer::Kind;
   EXPECT_EQ(initializer(Initialize::kKeep, "weight").kind, Kind::kGiven);
-  EXPECT_FALSE(initializer(Initialize::kKeep, "weight").anew);
+  EXPECT_FALSE(initializer(Initialize::kKeep, "weight").overrides_weights);
   EXPECT_EQ(initializer(Initialize::kKaiming, "weight").kind, Kind::kNormal);
   EXPECT_NEAR(initializer(Initialize::kKaiming, "weight").value, std::sqrt(2.0 / 6), 1e-6);
   EXPECT_EQ(initializer(Initialize::kXavier, "weight").kind, Kind::kUniform);
   EXPECT_NEAR(initializer(Initialize::kXavier, "weight").value, std::sqrt(6.0 / 9), 1e-6);
   EXPECT_EQ(initializer(Initialize::kNormal, "weight").value, 0.02f);
   for (const Initialize how : {Initialize::kKaiming, Initialize::kXavier, Initialize::kNormal}) {
-    EXPECT_TRUE(initializer(how, "weight").anew);
+    EXPECT_TRUE(initializer(how, "weight").overrides_weights);
     EXPECT_EQ(initializer(how, "bias").kind, Kind::kGiven);
   }
   EXPECT_EQ(initializer(Initialize::kOnes, "bias").value, 1);
   EXPECT_EQ(initializer(Initialize::kZeros, "bias").value, 0);
-  EXPECT_TRUE(initializer(Initialize::kZeros, "bias").anew);
+  EXPECT_TRUE(initializer(Initialize::kZeros, "bias").overrides_weights);
 }
 
 TEST(ParameterGroups, WhatBeginsAnewIsDrawnAsItLies) {

@@ -83,14 +83,14 @@ TEST(PointwiseProgramTest, AProducerTakesThePlaceOfAnInput) {
 TEST(PointwiseProgramTest, WhatKernelsCannotRunDoesNotFit) {
   PointwiseProgram many;
   int sum = many.input(0);
-  for (int k = 1; k <= PointwiseProgram::kMostInputs; ++k)
+  for (int k = 1; k <= PointwiseProgram::kMaxInputs; ++k)
     sum = many.append(F::kAdd, sum, many.input(k));
   EXPECT_FALSE(many.fits());
   EXPECT_FALSE(fuse(many, many, 0).has_value());
 
   PointwiseProgram lengthy;
   int x = lengthy.input(0);
-  for (int k = 0; k < PointwiseCode::kMostSteps; ++k) x = lengthy.append(F::kSin, x);
+  for (int k = 0; k < PointwiseCode::kMaxSteps; ++k) x = lengthy.append(F::kSin, x);
   EXPECT_TRUE(compile_pointwise(lengthy).has_value());
   EXPECT_FALSE(lengthy.fits());  // because of its derivative
 }

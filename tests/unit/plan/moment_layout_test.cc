@@ -74,7 +74,7 @@ TEST(MomentLayout, TheMostIsCountedElementByElement) {
       most = std::max(most, count);
       least = std::min(least, count);
     }
-    EXPECT_EQ(most_outside(buckets, holes, parts), most);
+    EXPECT_EQ(max_outside(buckets, holes, parts), most);
     if (parts == 4) {
       EXPECT_LT(least, most) << "the test has parts that differ";
     }

@@ -140,11 +140,11 @@ TEST(Plan, SumsGoEverywhereInSharedMemory) {
   options.lanes = 8;
   options.zero_stage = 0;
   const Plan sent = make_plan(graph, nullptr, options, none);
-  EXPECT_FALSE(sent.sums_everywhere());
+  EXPECT_FALSE(sent.replicated_sums());
   EXPECT_EQ(sent.gradient_gathers.size(), sent.buckets.size());
   options.topology.shares_memory = true;
   const Plan plan = make_plan(graph, nullptr, options, none);
-  EXPECT_TRUE(plan.sums_everywhere());
+  EXPECT_TRUE(plan.replicated_sums());
   EXPECT_EQ(plan.gradient_gathers.size(), 0u);
   EXPECT_EQ(plan.wire_bytes, 0);
   EXPECT_EQ(plan.host_bytes(4), 4 * plan.memory_bytes());
@@ -164,7 +164,7 @@ TEST(Plan, CountsTheCopyOfTheWeights) {
     plan.compute = compute;
     const size_t rows = plan.memory_bytes() - plan.device_bytes();
     EXPECT_EQ(plan.host_bytes(2), 2 * (rows + plan.weights_copy_bytes()));
-    const bool told = memory_table(plan).find("for a while on the host") != std::string::npos;
+    const bool told = memory_table(plan).find("temporarily on the host") != std::string::npos;
     EXPECT_EQ(told, plan.weights_copy_bytes() > 0);
     return plan.weights_copy_bytes() / static_cast<size_t>(plan.layout.elements);
   };

@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/checkpoint/reader.h"
+#include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
 namespace lockstep {
@@ -55,11 +56,11 @@ INSTANTIATE_TEST_SUITE_P(Optimizers,
                          ::testing::Values("sgd", "adam", "adamw", "lion", "lars", "lamb"),
                          [](const auto& info) { return info.param; });
 
-Assembly assembled(const std::vector<std::string>& overrides) {
-  return assemble(parse_config(testing::gpt_config(), "test", overrides),
-                  Topology::flat(1),
-                  RunPurpose::kTrain,
-                  cpu::make_backend()->ops());
+PreparedRun assembled(const std::vector<std::string>& overrides) {
+  return testing::prepare(parse_config(testing::gpt_config(), "test", overrides),
+                          Topology::flat(1),
+                          RunPurpose::kTrain,
+                          cpu::make_backend()->ops());
 }
 
 TEST(HalfMomentsMemory, RowsAreHalfOfFloats) {

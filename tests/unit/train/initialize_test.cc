@@ -50,8 +50,8 @@ TEST(Initialize, WhatBeginsAnewGoesBeforeWeightsThatWereRead) {
   ParameterLayout layout = layout_of(50'000);
   std::vector<float> values(static_cast<size_t>(layout.elements), 7.0f), fresh = values;
   initialize_parameters(layout, 3, fresh.data());
-  layout.slots[1].initializer.anew = true;
-  initialize_anew(layout, 3, values.data());
+  layout.slots[1].initializer.overrides_weights = true;
+  initialize_overrides(layout, 3, values.data());
   EXPECT_EQ(values[0], 7);
   EXPECT_EQ(values[60'000], fresh[60'000]);
   EXPECT_EQ(values[90'000], 7);

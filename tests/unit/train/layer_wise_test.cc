@@ -10,6 +10,7 @@
 #include "runtime/train/step/optimizer.h"
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/optimizers.h"
+#include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
 namespace lockstep {
@@ -268,17 +269,17 @@ TEST_P(LayerWiseTraining, IsRefusedWhereADeviceHasTooFewGroups) {
   OpSet small = cpu::make_backend()->ops();
   small.device = "small";
   const RunConfig config = parse_config(testing::mlp_config(), "test", changes(GetParam()));
-  small.most_update_groups = 4;  // that of biases and those of three weight matrices
-  assemble(config, Topology::flat(1), RunPurpose::kTrain, small);
-  small.most_update_groups = 3;
+  small.max_update_groups = 4;  // that of biases and those of three weight matrices
+  testing::prepare(config, Topology::flat(1), RunPurpose::kTrain, small);
+  small.max_update_groups = 3;
   try {
-    assemble(config, Topology::flat(1), RunPurpose::kTrain, small);
+    testing::prepare(config, Topology::flat(1), RunPurpose::kTrain, small);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     EXPECT_EQ(std::string(error.what()),
               "optimizer." + GetParam() +
-                  ": the model has 3 tensors with a rate of their own; allowed on small: up to 2, "
-                  "or --device cpu");
+                  ": the model has 3 tensors with a learning rate of their own; allowed on "
+                  "small: up to 2, or --device cpu");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "runtime/base/flight_recorder.h"
+#include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 #include "tests/reference/tcp_ranks.h"
 #include "tests/unit/train/onnx_configs.h"
@@ -139,15 +140,16 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
       RunConfig config = parse_config(GetParam(), "test", overrides);
       config.output.run_dir = folder.path();
       const std::unique_ptr<Backend> backend = cpu::make_backend();
-      const Assembly assembly =
-          assemble(std::move(config), topology, RunPurpose::kTrain, backend->ops());
-      const auto node = testing::share_memory(communicator, assembly.plan);
-      const RunParts parts = parts_of(assembly, communicator, communicator, *backend, node.get());
+      const PreparedRun prepared =
+          testing::prepare(std::move(config), topology, RunPurpose::kTrain, backend->ops());
+      const auto node = testing::share_memory(communicator, prepared.plan);
+      const RunContext parts =
+          context_of(prepared, communicator, communicator, *backend, node.get());
       const auto expect_planned = [&] {
         EXPECT_EQ(
             backend->allocated_bytes() + (node ? node->allocated_bytes() : 0),
-            assembly.plan.memory_bytes() - assembly.plan.row_bytes(kDatasetRow) -
-                (communicator.rank() == 0 ? 0 : assembly.plan.row_bytes(kWeightsSnapshotRow)));
+            prepared.plan.memory_bytes() - prepared.plan.row_bytes(kDatasetRow) -
+                (communicator.rank() == 0 ? 0 : prepared.plan.row_bytes(kWeightsSnapshotRow)));
       };
       Trainer trainer(parts);
       expect_planned();

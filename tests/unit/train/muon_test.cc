@@ -13,6 +13,7 @@
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/newton_schulz.h"
 #include "tests/reference/optimizers.h"
+#include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
 namespace lockstep {
@@ -231,19 +232,19 @@ TEST(MuonTraining, ResumesToTheSameBits) {
   }
 }
 
-Assembly assembled(const std::vector<std::string>& overrides, const Topology& topology) {
+PreparedRun assembled(const std::vector<std::string>& overrides, const Topology& topology) {
   const auto backend = cpu::make_backend();
-  return assemble(parse_config(testing::gpt_config(), "test", overrides),
-                  topology,
-                  RunPurpose::kTrain,
-                  backend->ops());
+  return testing::prepare(parse_config(testing::gpt_config(), "test", overrides),
+                          topology,
+                          RunPurpose::kTrain,
+                          backend->ops());
 }
 
 // Of each element of the flat buffer, whether it is a matrix's.
-std::vector<bool> in_matrices(const Assembly& assembly) {
-  const ParameterLayout& layout = assembly.plan.layout;
+std::vector<bool> in_matrices(const PreparedRun& prepared) {
+  const ParameterLayout& layout = prepared.plan.layout;
   const std::vector<size_t> slots =
-      muon_slots(std::get<MuonConfig>(assembly.config.optimizer.kind), layout);
+      muon_slots(std::get<MuonConfig>(prepared.config.optimizer.kind), layout);
   std::vector<bool> in(static_cast<size_t>(layout.elements));
   for (size_t i = 0; i < in.size(); ++i)
     in[i] = std::ranges::binary_search(slots, layout.slot_at(static_cast<int64_t>(i)));
@@ -255,11 +256,11 @@ TEST(MuonTraining, PlansNoSecondMomentOfMatrices) {
   for (const int ranks : {1, 2, 4}) {
     for (const std::string stage : {"0", "1", "2", "3"}) {
       for (const std::string type : {"FP32", "BF16"}) {
-        const Assembly assembly =
+        const PreparedRun prepared =
             assembled(changes({"comm.zero_stage=" + stage, "optimizer.moments=" + type}),
                       Topology::flat(ranks));
-        const Plan& plan = assembly.plan;
-        const std::vector<bool> matrix = in_matrices(assembly);
+        const Plan& plan = prepared.plan;
+        const std::vector<bool> matrix = in_matrices(prepared);
         const size_t bytes = type == "FP32" ? 4 : 2;
         const int parts = plan.shards_optimizer ? ranks : 1;
         size_t most = 0, matrices = 0;
@@ -324,10 +325,10 @@ TEST(MuonTraining, GoesOnFromCheckpointsWithSecondMomentsOfAll) {
 std::string refusal(const std::vector<std::string>& overrides, const std::string& config) {
   try {
     const auto backend = cpu::make_backend();
-    assemble(parse_config(config, "test", overrides),
-             Topology::flat(1),
-             RunPurpose::kTrain,
-             backend->ops());
+    testing::prepare(parse_config(config, "test", overrides),
+                     Topology::flat(1),
+                     RunPurpose::kTrain,
+                     backend->ops());
   } catch (const ConfigError& error) {
     return error.what();
   }

@@ -41,7 +41,9 @@ TEST(RunPolicy, EvaluatesWhenDueAndAtTheEnd) {
 TEST(RunPolicy, SavesAndHashesWhenDueAndWhenTheProcessEnds) {
   const RunConfig config = config_of(50);
   const RunPolicy policy(config, false);
-  const auto next = [&](const RunPolicy::Place& place) { return policy.next(place, false, {}); };
+  const auto next = [&](const RunPolicy::Position& position) {
+    return policy.next(position, false, {});
+  };
   EXPECT_FALSE(next({.step = 19}).save || next({.step = 19}).hash || next({.step = 19}).end);
   EXPECT_TRUE(next({.step = 20}).save && next({.step = 20}).hash);
   EXPECT_FALSE(next({.step = 20}).end);
@@ -69,9 +71,9 @@ TEST(RunPolicy, TheBestIsSavedAndPatienceRunsOut) {
   const RunPolicy policy(config, true);
   Progression progression;
   const auto judge = [&](int64_t step, double loss, bool last = false) {
-    const RunPolicy::Place place = {.step = step, .last = last};
-    policy.judge(with_loss(loss), place, progression);
-    return policy.next(place, true, progression);
+    const RunPolicy::Position position = {.step = step, .last = last};
+    policy.judge(with_loss(loss), position, progression);
+    return policy.next(position, true, progression);
   };
   EXPECT_TRUE(judge(10, 3.0).save);
   EXPECT_FALSE(judge(30, 3.5).save);

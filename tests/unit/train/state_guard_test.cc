@@ -45,7 +45,7 @@ struct Place {
   int64_t flat = 0, local = 0;
 };
 Place place_of(const RankUnderTest& rank) {
-  const Plan& plan = rank.assembly.plan;
+  const Plan& plan = rank.prepared.plan;
   int64_t local = 0;
   for (const Range& bucket : plan.buckets) {
     const Range owned = plan.shards_optimizer
@@ -75,7 +75,7 @@ std::byte* summed_gradients(const RankUnderTest& rank, const Place& place, int64
 }
 
 void strike(const RankUnderTest& rank, Fault fault) {
-  const Plan& plan = rank.assembly.plan;
+  const Plan& plan = rank.prepared.plan;
   const Place place = place_of(rank);
   ASSERT_NE(place.tensor, "");
   const int64_t owned = plan.layout.elements / (plan.shards_optimizer ? plan.topology.ranks() : 1);
@@ -212,7 +212,7 @@ TEST(StateGuard, FindsGradientsThatArriveOtherwiseThanTheyWereSent) {
     };
     for (int ranks : {2, 4})
       expect_parts(fault_of(training({stage, false, ranks, Fault::kSummedGradient}, meddle)),
-                   {"rank 1 on ", ": the gradient of ", " that came from rank 0 is not what"});
+                   {"rank 1 on ", ": the gradient of ", " received from rank 0 differs"});
   }
 }
 
@@ -221,11 +221,11 @@ TEST(StateGuard, FindsGradientsThatChangeInSharedMemoryBeforeTheyAreRead) {
     std::barrier all(2);
     const auto meddle = [&](const RankUnderTest& rank) {
       const auto step = follow(rank);
-      const Range last = rank.assembly.plan.buckets.back();
+      const Range last = rank.prepared.plan.buckets.back();
       std::byte* const own = rank.node->own();
-      const int64_t at = rank.assembly.plan.bucket_offsets.empty()
+      const int64_t at = rank.prepared.plan.bucket_offsets.empty()
                              ? last.begin
-                             : rank.assembly.plan.bucket_offsets.back();
+                             : rank.prepared.plan.bucket_offsets.back();
       rank.backend.on_mark = [=, &all, bad = rank.communicator.rank() == kBad](Backend::Mark mark) {
         if (*step != kStep || mark != Backend::Mark::kBackwardDone) return;
         all.arrive_and_wait();  // all have offered, and nobody has taken the last bucket
@@ -234,7 +234,7 @@ TEST(StateGuard, FindsGradientsThatChangeInSharedMemoryBeforeTheyAreRead) {
       };
     };
     expect_parts(fault_of(training({stage, true, 2, Fault::kSummedGradient}, meddle)),
-                 {"rank 0 on ", ": the gradient of ", " that came from rank 1 is not what"});
+                 {"rank 0 on ", ": the gradient of ", " received from rank 1 differs"});
   }
 }
 
@@ -270,7 +270,7 @@ TEST(StateGuard, FindsWhatArrivesOtherwiseAtANode) {
         };
       };
       expect_parts(fault_of(training({stage, true, 4, Fault::kParameter, 2}, meddle)),
-                   {"rank 1 on ", gathered ? "its copy of" : "that came from rank 3"});
+                   {"rank 1 on ", gathered ? "its copy of" : "received from rank 3"});
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/train/checkpoints/initialize.h"
+#include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
 namespace lockstep {
@@ -43,12 +44,13 @@ TEST(WeightAverage, FollowsTheFormulaFromTheFirstWeightsOn) {
   const std::vector<std::string> changes = {
       "train.ema_decay=0.75", "train.steps=6", "checkpoint.every=1", "checkpoint.keep_last=9"};
   train_in(folder.path(), {testing::mlp_config(), 2, testing::whole(), changes});
-  const Assembly assembly = assemble(parse_config(testing::mlp_config(), "test", changes),
-                                     Topology::flat(2),
-                                     RunPurpose::kTrain,
-                                     cpu::make_backend()->ops());
-  std::vector<float> first(static_cast<size_t>(assembly.plan.layout.elements));
-  initialize_parameters(assembly.plan.layout, assembly.config.seed, first.data());
+  const PreparedRun prepared =
+      testing::prepare(parse_config(testing::mlp_config(), "test", changes),
+                       Topology::flat(2),
+                       RunPurpose::kTrain,
+                       cpu::make_backend()->ops());
+  std::vector<float> first(static_cast<size_t>(prepared.plan.layout.elements));
+  initialize_parameters(prepared.plan.layout, prepared.config.seed, first.data());
   std::vector<double> expected(first.begin(), first.end());
   for (int64_t step = 1; step <= 6; ++step) {
     const Saved saved = read(folder.path() / step_folder(step));

@@ -1,4 +1,4 @@
-#include "runtime/train/step/state_sums.h"
+#include "runtime/train/step/state_checksums.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr StateArray kKept[] = {
 
 }  // namespace
 
-StateSums::StateSums(Backend& backend, std::vector<StatePiece> pieces)
+StateChecksums::StateChecksums(Backend& backend, std::vector<StatePiece> pieces)
     : backend_(backend), by_updates_(!backend.ops().separate_memory), pieces_(std::move(pieces)) {
   for (const StateArray array : kKept) {
     for (const StatePiece& piece : pieces_)  // both halves are odd
@@ -22,36 +22,40 @@ StateSums::StateSums(Backend& backend, std::vector<StatePiece> pieces)
   }
 }
 
-void StateSums::watch(std::span<OptimizerSlice> slices,
-                      std::span<const size_t> pieces,
-                      const Roles& roles) {
+void StateChecksums::watch(std::span<OptimizerSlice> slices,
+                           std::span<const size_t> pieces,
+                           const Roles& roles) {
   LOCKSTEP_CHECK(slices.size() == pieces.size());
-  const std::span<SliceSums> sums = backend_.host_array<SliceSums>(slices.size());
+  const std::span<SliceChecksums> checksums = backend_.host_array<SliceChecksums>(slices.size());
   for (size_t i = 0; i < slices.size(); ++i) {
-    if (by_updates_) slices[i].sums = &sums[i];
+    if (by_updates_) slices[i].checksums = &checksums[i];
     WatchedSlice& watched = slices_.emplace_back(WatchedSlice{slices[i], pieces[i], {}});
     const auto add = [&](const void* data,
-                         ArraySums SliceSums::*member,
+                         ArrayChecksums SliceChecksums::*member,
                          StateArray array,
                          DType dtype = DType::kF32) {
       if (data == nullptr) return;
       watched.arrays.push_back({data, dtype, member, array});
-      sums_[static_cast<size_t>(array)].resize(pieces_.size());
+      checksums_[static_cast<size_t>(array)].resize(pieces_.size());
     };
-    if (roles.sums_gradients) add(slices[i].gradients, &SliceSums::gradients, roles.gradients);
-    add(slices[i].parameters, &SliceSums::parameters, roles.parameters);
+    if (roles.checks_gradients)
+      add(slices[i].gradients, &SliceChecksums::gradients, roles.gradients);
+    add(slices[i].parameters, &SliceChecksums::parameters, roles.parameters);
     const DType moments = slices[i].moment_dtype;
-    add(slices[i].first_moment, &SliceSums::first_moment, StateArray::kFirstMoment, moments);
-    add(slices[i].second_moment, &SliceSums::second_moment, StateArray::kSecondMoment, moments);
+    add(slices[i].first_moment, &SliceChecksums::first_moment, StateArray::kFirstMoment, moments);
+    add(slices[i].second_moment,
+        &SliceChecksums::second_moment,
+        StateArray::kSecondMoment,
+        moments);
   }
   size_t arrays = 0;
   for (const WatchedSlice& slice : slices_) arrays += slice.arrays.size();
-  memory_sums_ = backend_.host_array<uint32_t>(arrays);
+  memory_checksums_ = backend_.host_array<uint32_t>(arrays);
 }
 
-// One sum for each array of each slice, in their order; gradients are passed over.
-void StateSums::sum_memory(std::span<uint32_t> sums) {
-  std::ranges::fill(sums, 0u);
+// One checksum for each array of each slice, in order; gradients are skipped.
+void StateChecksums::checksum_memory(std::span<uint32_t> checksums) {
+  std::ranges::fill(checksums, 0u);
   size_t number = 0;
   for (const WatchedSlice& slice : slices_) {
     for (const Watched& watched : slice.arrays) {
@@ -59,42 +63,42 @@ void StateSums::sum_memory(std::span<uint32_t> sums) {
         backend_.add_bits(static_cast<const std::byte*>(watched.data),
                           watched.dtype,
                           slice.slice.elements,
-                          &sums[number]);
+                          &checksums[number]);
       ++number;
     }
   }
   backend_.synchronize();
 }
 
-void StateSums::begin() {
+void StateChecksums::begin() {
   updated_ = false;
   current_ = true;
-  sum_memory(memory_sums_);
+  checksum_memory(memory_checksums_);
   size_t number = 0;
   for (const WatchedSlice& slice : slices_) {
     for (const Watched& watched : slice.arrays)
-      sums_[static_cast<size_t>(watched.array)][slice.piece] = memory_sums_[number++];
+      checksums_[static_cast<size_t>(watched.array)][slice.piece] = memory_checksums_[number++];
   }
 }
 
-void StateSums::update_follows(std::span<const uint32_t> gradients) {
+void StateChecksums::update_follows(std::span<const uint32_t> gradients) {
   current_ = by_updates_;
   if (!by_updates_) return;
   LOCKSTEP_CHECK(!updated_ && (gradients.empty() || gradients.size() == pieces_.size()));
   updated_ = true;
   gradients_known_ = !gradients.empty();
-  std::ranges::copy(gradients, sums_[static_cast<size_t>(StateArray::kGradient)].begin());
+  std::ranges::copy(gradients, checksums_[static_cast<size_t>(StateArray::kGradient)].begin());
 }
 
-// Holds sums against what they should be, and takes what they are now; sum_of() gives both.
+// Compares checksums with the expected ones, and stores the new ones; checksums_of() returns both.
 template <typename F>
-std::optional<StateSums::Damage> StateSums::compare(F sum_of) {
+std::optional<StateChecksums::Damage> StateChecksums::compare(F checksums_of) {
   std::optional<Damage> first;
   size_t number = 0;
   for (const WatchedSlice& slice : slices_) {
     for (const Watched& watched : slice.arrays) {
-      const ArraySums found = sum_of(slice, watched, number++);
-      uint32_t& sum = sums_[static_cast<size_t>(watched.array)][slice.piece];
+      const ArrayChecksums found = checksums_of(slice, watched, number++);
+      uint32_t& sum = checksums_[static_cast<size_t>(watched.array)][slice.piece];
       const bool known = watched.array != StateArray::kGradient || gradients_known_;
       if (known && found.read != sum && !first) first = Damage{watched.array, slice.piece};
       sum = found.written;
@@ -103,27 +107,27 @@ std::optional<StateSums::Damage> StateSums::compare(F sum_of) {
   return first;
 }
 
-std::optional<StateSums::Damage> StateSums::examine() {
+std::optional<StateChecksums::Damage> StateChecksums::examine() {
   if (!updated_) return std::nullopt;
   updated_ = false;
   return compare([](const WatchedSlice& slice, const Watched& watched, size_t) {
-    return slice.slice.sums->*watched.sums;
+    return slice.slice.checksums->*watched.checksums;
   });
 }
 
-std::optional<StateSums::Damage> StateSums::examine_memory() {
+std::optional<StateChecksums::Damage> StateChecksums::examine_memory() {
   if (!current_) return std::nullopt;
   backend_.synchronize();
   if (const std::optional<Damage> damage = examine()) return damage;
-  sum_memory(memory_sums_);
+  checksum_memory(memory_checksums_);
   return compare([&](const WatchedSlice& slice, const Watched& watched, size_t number) {
     const uint32_t sum = watched.array == StateArray::kGradient ? of(watched.array)[slice.piece]
-                                                                : memory_sums_[number];
-    return ArraySums{sum, sum};
+                                                                : memory_checksums_[number];
+    return ArrayChecksums{sum, sum};
   });
 }
 
-uint64_t StateSums::digest() const {
+uint64_t StateChecksums::digest() const {
   uint32_t low = 0, high = 0;
   for (const StateArray array : kKept) {
     if (!has(array)) continue;

@@ -1,0 +1,41 @@
+#include "runtime/plan/length_bucket_programs.h"
+
+#include "runtime/base/error.h"
+
+namespace lockstep {
+
+ProgramPlan plan_length_bucket(const Graph& graph,
+                               const Graph& full_graph,
+                               const ProgramPlan& full_plan,
+                               const WorkspaceBytes& workspace_bytes) {
+  LOCKSTEP_CHECK(graph.ops.size() == full_graph.ops.size() &&
+                 graph.forward_ops == full_graph.forward_ops &&
+                 graph.parameters == full_graph.parameters && graph.inputs == full_graph.inputs);
+  for (size_t i = 0; i < full_graph.ops.size(); ++i) {
+    const Op &op = graph.ops[i], &other = full_graph.ops[i];
+    LOCKSTEP_CHECK(
+        op.kind == other.kind && op.inputs == other.inputs && op.outputs == other.outputs,
+        "op {} '{}' differs from that of the whole context ",
+        i,
+        op.name);
+  }
+  const ProgramPlan placed = plan_program(graph, workspace_bytes);
+  ProgramPlan plan = full_plan;
+  plan.placements = placed.placements;
+  plan.tensor_offsets = placed.tensor_offsets;
+  plan.workspace_offsets = placed.workspace_offsets;
+  plan.arena_bytes = placed.arena_bytes;
+  plan.constants = placed.constants;
+  plan.constant_bytes = placed.constant_bytes;
+  plan.flops = placed.flops;
+  return plan;
+}
+
+size_t max_arena_bytes(const ProgramPlan& full_plan,
+                       const std::vector<ProgramPlan>& length_buckets) {
+  size_t max_bytes = full_plan.arena_bytes;
+  for (const ProgramPlan& plan : length_buckets) max_bytes = std::max(max_bytes, plan.arena_bytes);
+  return max_bytes;
+}
+
+}  // namespace lockstep
