@@ -20,8 +20,8 @@
 namespace lockstep {
 namespace {
 
-// What an option allows, for the parser: these words are told where a value is not among them, and
-// the last ones in --help.
+// Converts the values that an option allows to the parser's type. An error lists what is allowed;
+// --help shows the last argument.
 CLI::Validator validator_of(const AnyValue&) { return {}; }
 
 CLI::Validator validator_of(const OneOf& allowed) { return CLI::IsMember(allowed.words); }
@@ -46,13 +46,13 @@ CLI::Validator validator_of(const Between& allowed) {
       [allowed](std::string& text) -> std::string {
         double value = 0;
         const bool number = CLI::detail::lexical_cast(text, value);
-        if (number && value >= allowed.low && value <= allowed.high) return "";  // NaN is neither
+        if (number && value >= allowed.low && value <= allowed.high) return "";  // false for NaN
         return fmt::format("value is {}; allowed: {} to {}", text, allowed.low, allowed.high);
       },
       fmt::format("{}..{}", allowed.low, allowed.high));
 }
 
-// The library takes -1 for 2^64 - 1.
+// The library accepts -1 as 2^64 - 1.
 CLI::Validator not_negative() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
@@ -62,7 +62,7 @@ CLI::Validator not_negative() {
       "");
 }
 
-// The library takes the largest number for any that is larger.
+// The library turns a number that is too large into the largest number.
 template <typename Integer>
 CLI::Validator within_64_bits() {
   return CLI::Validator(
@@ -110,7 +110,7 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
   if (rules.show_default) option->capture_default_str();
 }
 
-// What was given of the options in which ranks must not differ.
+// The given options that must be the same on all ranks.
 std::vector<GivenOption> given_options(const CLI::App& app, const CommandSpec& spec) {
   std::vector<GivenOption> given;
   for (const OptionSpec& option : spec.options) {
@@ -122,8 +122,8 @@ std::vector<GivenOption> given_options(const CLI::App& app, const CommandSpec& s
   return given;
 }
 
-// Adds what `spec` says to `app`. When the command is chosen it stores itself in `parsed`; `path`:
-// the commands above.
+// Adds the contents of `spec` to `app`. If the command is chosen, it is stored in `parsed`. `path`
+// has the names of the commands above.
 void add_contents(CLI::App& app,
                   const CommandSpec& spec,
                   const std::string& path,
@@ -131,7 +131,7 @@ void add_contents(CLI::App& app,
   if (!spec.footer.empty()) app.footer(spec.footer);
   if (!spec.subcommands.empty()) app.require_subcommand(1);
   for (const OptionSpec& option : spec.options) add_option(app, option);
-  for (const CommandSpec& subcommand : spec.subcommands)  // these inherit the footer
+  for (const CommandSpec& subcommand : spec.subcommands)  // they inherit the footer
     add_contents(*app.add_subcommand(subcommand.name, subcommand.help),
                  subcommand,
                  path.empty() ? subcommand.name : path + " " + subcommand.name,
@@ -144,7 +144,7 @@ void add_contents(CLI::App& app,
   });
 }
 
-// Empty when the first argument is a command or a flag.
+// Returns an error for an unknown command; empty if the first argument is a command or a flag.
 std::string unknown_command(const CommandSpec& program, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return "";
   std::string allowed;
@@ -155,7 +155,7 @@ std::string unknown_command(const CommandSpec& program, int argc, char** argv) {
   return fmt::format("unknown command '{}'; allowed: {}", argv[1], allowed);
 }
 
-// The options of the command that the words choose.
+// The options of the command that `words` choose.
 std::vector<OptionSpec> options_of(const CommandSpec& program,
                                    const std::vector<std::string>& words) {
   const CommandSpec* chosen = &program;
@@ -169,8 +169,8 @@ std::vector<OptionSpec> options_of(const CommandSpec& program,
   return options;
 }
 
-// An option without a value behind its "=", for which the library would take the next word, or none
-// at all. Empty where there is none.
+// Returns an error for an option with nothing behind its "=", for which the library would take the
+// next word or none at all. Empty if there is none.
 std::string missing_value(const CommandSpec& program, const std::vector<std::string>& words) {
   const std::vector<OptionSpec> options = options_of(program, words);
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
@@ -180,7 +180,7 @@ std::string missing_value(const CommandSpec& program, const std::vector<std::str
         return flag ? fmt::format("{}: value is ''; allowed: no value", option.name)
                     : fmt::format("{0}: value is ''; allowed: {0}=VALUE", option.name);
       if (words[i] != option.name || flag) continue;
-      ++i;  // its value, whatever that is
+      ++i;  // skips its value, whatever that is
       break;
     }
   }
@@ -192,7 +192,8 @@ bool has_empty_part(const std::string& list) {
          list.find(",,") != std::string::npos;
 }
 
-// A list with an empty part, "1,,2", of which the library drops what is empty. Empty when there is none.
+// Returns an error for a list with an empty element, "1,,2", which the library would drop. Empty if
+// there is none.
 std::string incomplete_list(const CommandSpec& program, const std::vector<std::string>& words) {
   for (const OptionSpec& option : options_of(program, words)) {
     if (!option.rules.with_commas) continue;
@@ -201,10 +202,9 @@ std::string incomplete_list(const CommandSpec& program, const std::vector<std::s
       if (!joined && (words[i] != option.name || i + 1 == words.size())) continue;
       const std::string list = joined ? words[i].substr(option.name.size() + 1) : words[i + 1];
       if (has_empty_part(list))
-        return fmt::format(
-            "{}: value is '{}'; allowed: values with commas between them, none empty",
-            option.name,
-            list);
+        return fmt::format("{}: value is '{}'; allowed: values separated by commas, none empty",
+                           option.name,
+                           list);
     }
   }
   return "";

@@ -1,7 +1,7 @@
 #pragma once
-// What the command line may say, as plain data. A command is a CommandSpec, and each of its flags
+// The command line's grammar, as plain data. A command is a CommandSpec, and each of its flags is
 // one line: command.add("--name", &options->field, "what it does", {.rule = ...}). Only
-// command_line.cc knows the library that parses.
+// command_line.cc knows the parsing library.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@ namespace lockstep {
 
 class Session;
 
-// What main() runs once the command line is parsed: the command on this rank.
+// What main() runs on this rank once the command line is parsed.
 using Command = std::function<ExitCode(Session&)>;
 
 // The values that an option allows.
@@ -29,20 +29,20 @@ struct WholeNumbers {
   int64_t low, high;
 };
 
-// Whole numbers without an upper bound.
+// Whole numbers without an upper limit.
 struct AtLeast {
   int64_t minimum;
 };
 
-// Numbers with a fraction, and not NaN.
+// Real numbers; not NaN.
 struct Between {
   double low, high;
 };
 
 using AllowedValues = std::variant<AnyValue, OneOf, WholeNumbers, AtLeast, Between>;
 
-// Where the value of an option goes. What is there before is the default. A bool is set by a flag
-// without a value; a vector takes several values.
+// Where an option's value is stored. The value there before parsing is the default. A bool is set
+// by a flag without a value; a vector takes several values.
 using OptionTarget = std::variant<bool*,
                                   int*,
                                   int64_t*,
@@ -56,16 +56,16 @@ using OptionTarget = std::variant<bool*,
 struct OptionRules {
   bool required = false;
   bool show_default = false;     // in --help
-  bool with_commas = false;      // values may be one word: 1,2,3
+  bool with_commas = false;      // several values may be given in one word: 1,2,3
   bool with_units = false;       // values may end in KiB, MiB, ...; kB counts as KiB
   bool one_each_time = false;    // the option is repeated for each value
   AllowedValues allowed = {};    // of each value
-  std::string environment = {};  // variable that gives the value where the command line does not
-  bool per_rank = false;         // ranks of a run may be given other values
+  std::string environment = {};  // variable with the value if the command line has none
+  bool per_rank = false;         // may differ between the ranks of a run
 };
 
 struct OptionSpec {
-  std::string name;  // "--name", or without dashes for an argument that is known by its place
+  std::string name;  // "--name"; without dashes for a positional argument
   OptionTarget target;
   std::string help;
   OptionRules rules;
@@ -74,10 +74,10 @@ struct OptionSpec {
 struct CommandSpec {
   std::string name;
   std::string help;
-  std::string footer = {};  // empty: that of the command above
+  std::string footer = {};  // empty: the footer of the command above
   std::vector<OptionSpec> options = {};
-  std::vector<CommandSpec> subcommands = {};  // where there are any, exactly one must follow
-  Command run = nullptr;                      // owns what the options point to
+  std::vector<CommandSpec> subcommands = {};  // if there are any, exactly one must follow
+  Command run = nullptr;                      // owns the targets of the options
 
   void add(const std::string& option_name,
            OptionTarget target,
@@ -89,16 +89,16 @@ struct GivenOption {
   std::string name, value;
 };
 
-// What a command line asks for: a command, or, where it is wrong, an error to tell.
+// The result of parsing: a command or, if the command line is wrong, an error.
 struct ParsedCommandLine {
   Command command;
   std::string name;                // of the command: "bench ops"
-  std::vector<GivenOption> given;  // options in which ranks must not differ, as they are given
+  std::vector<GivenOption> given;  // options that must be the same on all ranks, as given
   std::string usage_error;
 };
 
-// Stores the values of the options of the subcommand that is chosen. --help and --version print and
-// end the process.
+// Parses the command line and stores the values of the chosen command's options. --help and
+// --version print their text and end the process.
 ParsedCommandLine parse_command_line(const CommandSpec& program,
                                      const std::string& version,
                                      int argc,

@@ -22,15 +22,16 @@ std::string text_of(const std::string& path) {
   std::string text(kMaxBytes + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.gcount() == 0 && !file.eof())
-    throw ConfigError("--hostfile: cannot read '{}'; allowed: a file of hosts", path);
+    throw ConfigError("--hostfile: cannot read '{}'; it must be a file that lists hosts", path);
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > kMaxBytes)
-    throw ConfigError(
-        "--hostfile: '{}' has more than {} bytes; allowed: a file of hosts", path, kMaxBytes);
+    throw ConfigError("--hostfile: '{}' has more than {} bytes; it must be a file that lists hosts",
+                      path,
+                      kMaxBytes);
   return text;
 }
 
-// A name that begins with a dash would be an option of the remote shell.
+// A name that begins with a dash would be taken for an option of the remote shell.
 bool is_host_name(const std::string& name) {
   return name.front() != '-' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
            return std::isalnum(c) != 0 ||
@@ -51,8 +52,8 @@ std::vector<HostSlots> read_host_slots(const std::string& path, int cpus) {
       if (word.starts_with("slots=")) host.slots = std::atoi(word.c_str() + 6);
     if (!is_host_name(host.name))
       throw ConfigError(
-          "--hostfile: '{}' in {} is no name of a host; allowed: letters, digits and "
-          "-._:%@[], beginning with another than -",
+          "--hostfile: '{}' in {} is not a host name; allowed: letters, digits and "
+          "-._:%@[], not beginning with -",
           escape_controls(host.name),
           path);
     if (host.slots < 1)

@@ -1,5 +1,5 @@
 #pragma once
-// Files that name hosts, in Open MPI's manner.
+// Files that list hosts, in Open MPI's format.
 
 #include <string>
 #include <vector>
@@ -8,11 +8,11 @@ namespace lockstep {
 
 struct HostSlots {
   std::string name;
-  int slots = 1;  // how many ranks may run there
+  int slots = 1;  // the number of ranks that may run there
 };
 
-// Reads lines "HOST [slots=N]", with comments after #; a host without a number has `cpus`. Throws
-// ConfigError, also where the file names no host.
+// Reads lines "HOST [slots=N]", with comments after #. A host without a number gets `cpus` slots.
+// Throws ConfigError, also if the file lists no host.
 std::vector<HostSlots> read_host_slots(const std::string& path, int cpus);
 
 bool is_this_host(const std::string& name);

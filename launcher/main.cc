@@ -23,35 +23,37 @@ constexpr const char* kFooter =
     "5 does not fit in memory,\n"
     "6 a peer or the network failed, 7 numeric failure, 70 internal, 75 preempted with checkpoint "
     "written.\n"
-    "Several ranks: mpirun -n N lockstep train CONFIG ..., lockstep launch -n N -- train CONFIG ...,\n"
-    "srun, torchrun --no-python, or, without a launcher, one process per rank with RANK, WORLD_SIZE,\n"
+    "Several ranks: mpirun -n N lockstep train CONFIG ..., "
+    "lockstep launch -n N -- train CONFIG ...,\n"
+    "srun, torchrun --no-python, or, without a launcher, one process per rank "
+    "with RANK, WORLD_SIZE,\n"
     "and MASTER_ADDR and MASTER_PORT or LOCKSTEP_RENDEZVOUS=file:///shared/path.";
 
-// One line on stderr and in log.txt, written before this returns.
-void complain(const std::string& who, const char* message) {
+// Prints one line to stderr and log.txt, before it returns.
+void report_error(const std::string& who, const char* message) {
   print_log(fmt::format("lockstep: {}error: {}\n", who, escape_controls_in_lines(message)));
   log_record(fmt::format("{}error: {}", who, message));
   end_log();
 }
 
-// If fmt::print cannot write, its exception looks like an internal error: the failure of the standard
-// output then; otherwise empty.
-std::string failure_behind(ExitCode code) {
+// If fmt::print cannot write, its exception looks like an internal error. Returns the failure of
+// standard output in that case; otherwise empty.
+std::string output_failure_behind(ExitCode code) {
   return code == ExitCode::kInternal ? output_failure() : "";
 }
 
-// Runs the command. An error that all ranks agreed on ends each of them in order, and rank 0
-// speaks; an error of one rank alone ends the others too, since they may wait for it, and with its
+// Runs the command. If all ranks have agreed on an error, each ends in order and rank 0 reports it.
+// An error of this rank alone ends the others too, as they may wait for it, with the same exit
 // code.
 int run_command(Session& session, const Command& command) {
   const int rank = session.communicator().rank();
   const std::string who = session.communicator().size() > 1 ? fmt::format("rank {}: ", rank) : "";
   const auto fail = [&](ExitCode code, const char* message) {
     if (code == ExitCode::kPeer) {
-      session.await_turn_to_tell(message);
-      code = exit_code_told(message).value_or(code);
+      session.await_turn_to_report(message);
+      code = reported_exit_code(message).value_or(code);
     }
-    complain(who, message);
+    report_error(who, message);
     const int ended = exit_code_for(static_cast<int>(code), message);
     if (session.communicator().size() > 1) session.abort(ended, message);
     return ended;
@@ -61,16 +63,16 @@ int run_command(Session& session, const Command& command) {
     const std::string failure = output_failure();
     if (failure.empty()) return static_cast<int>(code);
     if (code == ExitCode::kOk) return fail(ExitCode::kCheckpoint, failure.c_str());
-    complain(who, failure.c_str());  // the command's own code says more
+    report_error(who, failure.c_str());  // the command's own exit code is more specific
     return static_cast<int>(code);
   } catch (const AgreedError& error) {
-    const std::string output = failure_behind(error.code());
-    if (rank == 0) complain("", output.empty() ? error.what() : output.c_str());
+    const std::string output = output_failure_behind(error.code());
+    if (rank == 0) report_error("", output.empty() ? error.what() : output.c_str());
     if (!output.empty()) return static_cast<int>(ExitCode::kCheckpoint);
     return exit_code_for(static_cast<int>(error.code()), error.what());
   } catch (const std::exception& error) {
     const Failure failure = failure_of(error);
-    const std::string output = failure_behind(failure.code);
+    const std::string output = output_failure_behind(failure.code);
     if (!output.empty()) return fail(ExitCode::kCheckpoint, output.c_str());
     return fail(failure.code, failure.message.c_str());
   }
@@ -79,10 +81,11 @@ int run_command(Session& session, const Command& command) {
 void check_same_command(Communicator& communicator, const ParsedCommandLine& parsed) {
   std::vector<Fact> facts = {{"Lockstep's version", lockstep_version()}, {"command", parsed.name}};
   for (const GivenOption& option : parsed.given) facts.push_back({option.name, option.value});
-  check_same_facts(communicator, facts, "all ranks must be started with the same command");
+  require_same_facts(communicator, facts, "all ranks must be started with the same command");
 }
 
-// If a thread has no handler: the same line and code as elsewhere.
+// Called if an exception has no handler: prints the same line and exits with the same code as
+// elsewhere.
 [[noreturn]] void on_unhandled() {
   Failure failure{ExitCode::kInternal,
                   "internal error: the program was ended without an exception"};
@@ -93,7 +96,7 @@ void check_same_command(Communicator& communicator, const ParsedCommandLine& par
   } catch (...) {
     failure.message = "internal error: an exception of an unknown type";
   }
-  complain("", failure.message.c_str());
+  report_error("", failure.message.c_str());
   const char* want_core = std::getenv("LOCKSTEP_ABORT");
   if (want_core != nullptr && std::string_view(want_core) == "1") std::abort();
   std::_Exit(exit_code_for(static_cast<int>(failure.code), failure.message));
@@ -127,7 +130,7 @@ int main_of(int argc, char** argv) {
   prepare_streams();
   std::set_terminate(on_unhandled);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails, as on a full disk
-  std::signal(SIGCHLD, SIG_DFL);  // if it stays ignored, no child's end could be learned
+  std::signal(SIGCHLD, SIG_DFL);  // if it stays ignored, the end of a child could not be noticed
   ParsedCommandLine parsed;
   std::unique_ptr<Session> session;
   try {
@@ -136,11 +139,11 @@ int main_of(int argc, char** argv) {
     session = join_run();
   } catch (const std::exception& error) {
     const Failure failure = failure_of(error);
-    complain("", failure.message.c_str());
+    report_error("", failure.message.c_str());
     return exit_code_for(static_cast<int>(failure.code), failure.message);
   }
   return run_command(*session, [&](Session& joined) {
-    // Ranks may be given different words, and environments.
+    // Ranks may be given different arguments and environments.
     run_on_all(joined.communicator(), [&] {
       if (!parsed.usage_error.empty())
         throw ConfigError("{} (see lockstep --help)", parsed.usage_error);

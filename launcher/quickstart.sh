@@ -1,8 +1,8 @@
 #!/bin/bash
 # From a fresh clone to a trained network: installs what is missing, builds Lockstep, and trains a
-# multilayer perceptron on Fashion-MNIST with two ranks. Started again it only trains, into a new
-# folder. With a portable folder (launcher/README.md: a folder to carry to bare nodes) it builds
-# nothing. Where an NVIDIA GPU is visible it trains on that.
+# multilayer perceptron on Fashion-MNIST with two ranks. If it is started again, it only trains, into a
+# new folder. With a portable folder (launcher/install.md) it builds nothing. If an NVIDIA GPU is
+# visible, it trains on that.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 source "$root/launcher/cuda/quickstart_gpus.sh"
@@ -10,11 +10,11 @@ source "$root/launcher/cuda/quickstart_gpus.sh"
 usage() {
   cat <<'TEXT'
 usage: launcher/quickstart.sh [--ranks N] [--bundle FILE | --build] [-- FLAGS...]
-  --ranks N      processes that share the training: 1, 2, 4 or 8; unless told 2, or 1 where there is one GPU
+  --ranks N      number of processes: 1, 2, 4 or 8; default: 2, or 1 if there is one GPU
   --bundle FILE  train with this portable archive, or the folder that it was unpacked to, and build nothing
-  --build        build, even where such a folder lies in this tree or beside it
+  --build        build, even if there is such a folder in this tree or beside it
   FLAGS          passed on to lockstep train, such as --set train.epochs=1
-Where nvidia-smi shows GPUs it builds for them and trains on them, one rank a GPU; LOCKSTEP_DEVICE=cpu leaves them alone.
+If nvidia-smi shows GPUs, it builds for them and trains on them, one rank on each; LOCKSTEP_DEVICE=cpu ignores them.
 TEXT
 }
 
@@ -50,15 +50,15 @@ while [ $# -gt 0 ]; do
 done
 
 step() { printf '\n==> %s\n' "$*"; }
-# run LOG COMMAND...: runs a command quietly; its output is shown only when it fails.
+# run LOG COMMAND...: runs a command quietly; shows its output only if it fails.
 run() {
   "${@:2}" >"$1" 2>&1 && return
   tail -n 40 "$1" >&2
-  echo "quickstart: '${*:2}' failed; its last lines are above, all of them in $1" >&2
+  echo "quickstart: '${*:2}' failed; its last lines are above, the full output is in $1" >&2
   return 1
 }
 
-# tell_progress LOG: every half minute, how far the build is that writes LOG. Ends when it is killed.
+# tell_progress LOG: prints every half minute how far the build is that writes LOG, until it is killed.
 tell_progress() {
   local start=$SECONDS
   while sleep 30 >/dev/null 2>&1 </dev/null; do
@@ -66,7 +66,7 @@ tell_progress() {
   done
 }
 
-# compile FOLDER TARGET: builds it there; says how far it is, as a line that moves or every half minute.
+# compile FOLDER TARGET: builds it there; shows the progress, as a moving line or every half minute.
 compile() {
   local command=(cmake --build "$1" -j "$(nproc)" --target "$2") progress result=0
   if [ -t 1 ]; then
@@ -83,11 +83,11 @@ compile() {
   return "$result"
 }
 
-# build FOLDER [GPUS]: builds the program there and, for the GPUs, the CUDA library; sets no_gpu where that fails.
+# build FOLDER [GPUS]: builds the program there and, for the GPUs, the CUDA library; sets no_gpu if that fails.
 build() {
   local start=$SECONDS options=() architectures=""
   mkdir -p "$1"
-  # The tests are left out of a first build, which then needs no test packages; a build that has them keeps them.
+  # A first build leaves out the tests, so that it needs no test packages; a build that has them keeps them.
   [ -e "$1/build.ninja" ] || options=(-DLOCKSTEP_TESTS=OFF)
   if [ -n "${2:-}" ]; then
     architectures="$(architectures_of "$2")"
@@ -108,7 +108,7 @@ build() {
   echo "built in $((SECONDS - start)) s"
 }
 
-# Where a portable folder or archive of this version lies in the tree or beside it; else nothing.
+# Prints the path of a portable folder or archive of this version in the tree or beside it, if there is one.
 find_bundle() {
   local version candidate
   version="$(sed -nE 's/^project\(lockstep VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)"
@@ -119,7 +119,7 @@ find_bundle() {
   done
 }
 
-# unpacked FILE: the folder of a portable archive, which is unpacked into build/ once.
+# unpacked FILE: prints the folder of a portable archive, after unpacking it into build/ once.
 unpacked() {
   local folder
   folder="build/portable/$(sha256sum "$1" | cut -c 1-16)"
@@ -145,7 +145,7 @@ if [ -z "$bundle" ] && [ "$search" = yes ] && [ ! -x "$lockstep" ]; then
   found="$bundle"
 fi
 if [ -n "$gpus" ]; then
-  # The toolkit's own folder need not be on the PATH.
+  # The toolkit's folder need not be in PATH.
   toolkit="${CUDA_HOME:-/usr/local/cuda}/bin"
   command -v nvcc >/dev/null || [ ! -x "$toolkit/nvcc" ] || export PATH="$PATH:$toolkit"
 fi
@@ -161,7 +161,7 @@ if [ -n "$bundle" ]; then
     exit 1
   fi
   echo "$version, in $bundle"
-  # NVIDIA's libraries are this machine's, perhaps those of PyTorch's wheels.
+  # NVIDIA's libraries come from this machine, perhaps from PyTorch's wheels.
   [ -z "$gpus" ] || [ ! -x "$bundle/share/lockstep/cuda_env.sh" ] || eval "$("$bundle/share/lockstep/cuda_env.sh")"
   ranks="${ranks:-$(ranks_for "$gpus")}"
   no_gpu="$(why_no_gpu "$gpus" "$ranks")"
@@ -184,7 +184,7 @@ else
   fi
 fi
 
-# Physical cores that this process may use: what mpirun counts as places for ranks.
+# The physical cores that this process may use, which mpirun counts as slots for ranks.
 cores="$(lscpu -p=CPU,CORE,SOCKET | awk -F, -v allowed="$(taskset -cp $$ | sed 's/.*: //')" '
   BEGIN {
     n = split(allowed, parts, ",")
@@ -204,7 +204,7 @@ run_dir="runs/quickstart-$(date +%Y%m%d-%H%M%S)"
 [[ ! -e $run_dir ]] || run_dir="$run_dir-$$"  # another began in this second
 mpirun=("$mpirun_program" -n "$ranks")
 if [[ "$("$mpirun_program" --version 2>&1)" == *Open\ MPI* || -n "$bundle" ]]; then
-  # Open MPI refuses root unless told; in a container there often is nobody else.
+  # By default Open MPI rejects root; in a container there is often no other user.
   [ "$(id -u)" != 0 ] || mpirun+=(--allow-run-as-root)
   if [ "$LOCKSTEP_DEVICE" != cpu ]; then
     mpirun+=(--bind-to none)  # a rank binds itself to the cores of its GPU
@@ -224,12 +224,12 @@ if [ -n "$gpus" ]; then
   if [ -n "$no_gpu" ]; then
     echo "$shown, but $no_gpu."
   else
-    echo "$shown. LOCKSTEP_DEVICE=cpu leaves them alone."
+    echo "$shown. LOCKSTEP_DEVICE=cpu ignores them."
   fi
 fi
 if [ "$cores" -lt "$ranks" ]; then
-  echo "This machine has $cores core(s) for $ranks ranks: they take turns. The result is the same"
-  echo "to the bit; the time is not."
+  echo "This machine has $cores core(s) for $ranks ranks, which share them. The result is the same"
+  echo "to the bit, but takes longer."
 fi
 echo "${train[*]}"
 "${train[@]}" --json "$result"
@@ -255,11 +255,11 @@ Try next, from $root:
 $one_rank
   Change any field of the configuration:
     ${again[*]} -- --set schedule.lr=0.002 --set model.mlp.activation=GELU_TANH
-  Look into the last checkpoint, and verify every bit of it:
+  Inspect and verify the last checkpoint:
     $lockstep inspect $run_dir
-  Go on from where this run ended, up to 10 epochs:
+  Continue this run up to 10 epochs:
     LOCKSTEP_DEVICE=$LOCKSTEP_DEVICE ${mpirun[*]} $lockstep train $config --run-dir $run_dir --resume auto${*:+ $*} --set train.epochs=10
-  Watch the curves (where TensorBoard is installed):
+  Watch the curves (if TensorBoard is installed):
     tensorboard --logdir runs
   A small language model, and other networks: configs/quickstart, configs/models
 TEXT

@@ -1,20 +1,19 @@
 #!/bin/bash
 # Installs the Debian packages that Lockstep is built from, and the two data sets of the README.
-# What is there already is left alone: a second run changes nothing and needs neither network nor root. For CUDA builds it
-# also brings the headers of cudnn-frontend (setup_cudnn_frontend.sh).
+# It changes nothing that is installed already: a second run needs neither network nor root. For CUDA
+# builds it also downloads the headers of cudnn-frontend (setup_cudnn_frontend.sh).
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
 usage: launcher/setup.sh [--check] [--data] [--tests] [--bundle] [--plots]
-  --check   install nothing; list what is missing and end with 1 if something is
-  --data    only the data sets: for a program that is built already
-  --tests   also what the tests need
-  --bundle  also what `cmake --install` and `cpack` need to make the folder for bare nodes
-  --plots   also gnuplot, with which `lockstep scale` draws its pictures
-As root it installs; as a user it does so through sudo without a password, or else prints the
-command to run. Any MPI whose mpicxx and mpirun are on the PATH is used; without one, Open MPI is
-installed.
+  --check   install nothing; list what is missing, and exit with 1 if anything is
+  --data    install only the data sets, for a program that is built already
+  --tests   also install what the tests need
+  --bundle  also install what `cmake --install` and `cpack` need for the portable folder
+  --plots   also install gnuplot, with which `lockstep scale` draws its plots
+A user other than root needs sudo without a password; otherwise the command to run is printed. An MPI
+with mpicxx and mpirun in PATH is used if there is one; otherwise Open MPI is installed.
 TEXT
 }
 
@@ -44,7 +43,7 @@ mpi_packages=(libopenmpi-dev openmpi-bin)
 bundle_packages=(patchelf)
 plot_packages=(gnuplot-nox)
 test_packages=(libgmock-dev libgtest-dev python3)
-# Package and the file that is wanted from it. The file decides: images made small by leaving out
+# Each package with the file that is needed from it. The file decides: small images that leave out
 # /usr/share/doc have the package without its text.
 data_files=(
   "dataset-fashion-mnist /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
@@ -76,7 +75,7 @@ else
   wanted+=("${mpi_packages[@]}")
 fi
 
-# Where there is a CUDA compiler, the headers with which attention runs on cuDNN; the build does without.
+# If there is a CUDA compiler: the headers with which attention runs on cuDNN. They are optional.
 if [ "$check_only$data_only" = nono ] && command -v nvcc >/dev/null; then
   "$(dirname "${BASH_SOURCE[0]}")/setup_cudnn_frontend.sh" || true
 fi
@@ -96,8 +95,8 @@ fi
 echo "setup: missing: ${missing[*]}"
 [ "$check_only" = no ] || exit 1
 
-# --reinstall brings back the file of a data package that is installed without it; --path-include
-# overrules images that leave out /usr/share/doc.
+# --reinstall restores the file of a data package that is installed without it; --path-include
+# overrides images that leave out /usr/share/doc.
 install=(
   apt-get install -y --no-install-recommends --reinstall
   -o DPkg::Lock::Timeout=300 "-oDpkg::Options::=--path-include=/usr/share/doc/jargon-text/*"
@@ -117,8 +116,8 @@ TEXT
   exit 1
 fi
 
-# The lists of packages are fetched only when they do not know a package, or when what they point
-# to is no longer there.
+# The package lists are fetched only if they lack a package, or if a file that they refer to no longer
+# exists.
 unknown_packages() {
   local package
   for package in "${missing[@]}"; do
@@ -149,7 +148,7 @@ fi
 
 for entry in "${data_files[@]}"; do
   if [ ! -s "${entry#* }" ]; then
-    echo "setup: ${entry%% *} is installed but ${entry#* } is not there" >&2
+    echo "setup: ${entry%% *} is installed, but ${entry#* } is missing" >&2
     exit 1
   fi
 done

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Brings the headers of cudnn-frontend, which Debian does not package, to .deps/ in this tree: with
-# them attention runs on cuDNN. Optional: without them the build says so and uses its own kernel.
-# A second run changes nothing.
+# Downloads the headers of cudnn-frontend, which Debian does not package, to .deps/ in this tree: with
+# them attention runs on cuDNN. Optional: without them the build reports it and attention uses the
+# native kernel. A second run changes nothing.
 set -euo pipefail
 version=1.32.0
 folder="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/.deps/cudnn-frontend"
@@ -17,7 +17,7 @@ wheel="$(mktemp -d)"
 trap 'rm -rf "$wheel"' EXIT
 if ! python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$wheel" \
   "nvidia-cudnn-frontend==$version" >"$wheel/log" 2>&1; then
-  echo "setup: cudnn-frontend $version could not be had through pip; attention will use the own kernel:" >&2
+  echo "setup: cudnn-frontend $version cannot be downloaded with pip; attention will use the native kernel:" >&2
   tail -n 2 "$wheel/log" >&2
   exit 1
 fi

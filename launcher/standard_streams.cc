@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 bool output_closed = false;
-int output_error = 0;  // of the newest attempt that failed
+int output_error = 0;  // of the last failed attempt
 
 ssize_t write_output(void*, const char* bytes, size_t size) {
   if (!output_closed && write_patiently(STDOUT_FILENO, {bytes, size}))
@@ -22,7 +22,7 @@ ssize_t write_output(void*, const char* bytes, size_t size) {
   return 0;  // an error, for stdio
 }
 
-// The C library's own stream loses what a non-blocking descriptor does not take.
+// The C library's own stream loses output that a non-blocking descriptor does not take.
 void replace_output_stream() {
   cookie_io_functions_t functions{};
   functions.write = write_output;
@@ -37,7 +37,7 @@ void replace_output_stream() {
 void prepare_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    ::open("/dev/null", O_RDWR);  // takes the lowest number that is free
+    ::open("/dev/null", O_RDWR);  // takes the lowest free number
     if (fd == STDOUT_FILENO) output_closed = true;
   }
   replace_output_stream();
@@ -47,7 +47,7 @@ bool output_was_closed() { return output_closed; }
 
 std::string output_failure() {
   const std::string failure = "cannot write to the standard output";
-  // What was printed may still be on its way to a full disk.
+  // What was printed may still be in flight to a full disk.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     return failure + (output_error == 0 ? "" : std::string(": ") + std::strerror(output_error));
   flush_streams();

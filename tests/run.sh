@@ -11,14 +11,14 @@ usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter
   --preset   how to build (CMakePresets.json); release unless told
   --label    only the tests with this label, such as unit; without it all but the label long
   --filter   only the tests whose name matches this regular expression
-  --target   build only this, such as unit_tests; may be given many times
+  --target   build only this, such as unit_tests; can be repeated
   --objects  with the presets asan and tsan: a build folder of the same sources, such as build/release, whose
              objects are linked where no sanitizer need watch: with asan those of the unit tests, with tsan
              those of what one thread does alone, such as reading ONNX files
   --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
 Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
-Without --label and --filter it also checks the include directions, the lengths of the files, the links
-of the pages and, where clang-format 14 is installed, the format.
+Without --label and --filter it also checks the include directions, the lengths of files and lines, who may
+change a config, the links of the pages and, if clang-format 14 is installed, the format.
 TEXT
 }
 
@@ -112,8 +112,12 @@ if [ "${#selection[@]}" = 0 ]; then
   step "Sources"
   check "include directions, lengths" tests/tools/check_includes.py
   check "the include checker itself" tests/tools/check_includes_test.py
+  check "who may change a config" tests/tools/check_config_flow.py
+  check "the checker of configs itself" tests/tools/check_config_flow.py --self-test
   check "links of the pages" tests/tools/check_links.py
   check "the link checker itself" tests/tools/check_links.py --self-test
+  check "lengths of the lines" tests/tools/check_line_lengths.py
+  check "the line length checker itself" tests/tools/check_line_lengths.py --self-test
   if [[ "$(clang-format --version 2>/dev/null)" == *"version 14."* ]]; then
     check "format" check_format
   else

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kFloat = sizeof(float);
 
-// Share of the vector that each rank must send at the least.
+// The share of the vector that each rank must send at least.
 double sent_share(Collective collective, int ranks) {
   const double others = static_cast<double>(ranks - 1) / ranks;
   switch (collective) {
@@ -26,10 +26,10 @@ double sent_share(Collective collective, int ranks) {
   }
 }
 
-// Numbers whose sums over the ranks are exact. Floats are so below 2^24, in any order. What travels
-// in 16 bits has eight significant ones (BF16): there neighbouring ranks differ from a small number
-// by as much in opposite directions, so that every subtree of ranks adds up to a power of two times
-// it. Divided by the number of ranks, it is the sum.
+// Numbers whose sums over the ranks are exact. Floats are exact below 2^24, in any order. BF16 has
+// only eight significant bits. So in 16 bits the terms of neighbouring ranks deviate from a small
+// number by the same amount in opposite directions. Every subtree of ranks then adds up to a power
+// of two times that number. The small number is the sum, divided by the number of ranks.
 class Numbers {
  public:
   Numbers(DType wire, int ranks) : wire_(wire), ranks_(ranks) {}
@@ -50,11 +50,11 @@ class Numbers {
   int ranks_;
 };
 
-// The reducer of a training step whose only bucket is the vector, with one lane a rank.
+// The reducer of a training step with one bucket, the vector, and one lane for each rank.
 class OneBucket {
  public:
-  // Where the sums go, and the vector whose parts the ranks gather: both may be `vector` itself.
-  // With `sums_everywhere` the sums go into the vectors of all ranks.
+  // `sums` receives the sums, `gathered` is the vector whose parts the ranks gather; both may be
+  // `vector` itself. With `replicated_sums` the sums are written to the vectors of all ranks.
   OneBucket(const RankCommunicators& communicators,
             Backend& backend,
             const Topology& topology,
@@ -63,9 +63,9 @@ class OneBucket {
             float* vector,
             float* sums,
             float* gathered,
-            bool sums_everywhere,
+            bool replicated_sums,
             float* staging)
-      : sums_everywhere_(sums_everywhere),
+      : replicated_sums_(replicated_sums),
         mine_(part_of(
             {0, elements}, topology.part_of(communicators.control.rank()), topology.ranks())),
         reducer_(communicators,
@@ -77,7 +77,7 @@ class OneBucket {
                   .exchanged_elements = elements,
                   .norm = false,
                   .sums = {sums},
-                  .sums_everywhere = sums_everywhere,
+                  .replicated_sums = replicated_sums,
                   .wire = request.wire},
                  vector,
                  staging),
@@ -105,22 +105,22 @@ class OneBucket {
     reducer_.reduce();
   }
   void all_gather() {
-    gather_.start(kWhole);
+    gather_.start(kVector);
     gather_.finish();
   }
   void all_reduce() {
     reduce_scatter();
-    if (sums_everywhere_) return;
-    sum_all_gather_ ? sum_all_gather_->run(kWhole) : all_gather();
+    if (replicated_sums_) return;
+    sum_all_gather_ ? sum_all_gather_->run(kVector) : all_gather();
   }
 
  private:
-  static constexpr GatherItem kWhole[] = {{.bucket = 0}};
-  bool sums_everywhere_;  // after a reduce_scatter there is nothing to gather
+  static constexpr GatherItem kVector[] = {{.bucket = 0}};
+  bool replicated_sums_;  // then nothing needs to be gathered after a reduce_scatter
   Range mine_;
   Reducer reducer_;
   BucketAllGather gather_;
-  std::optional<SumAllGather> sum_all_gather_;  // where sums travel in 16 bits
+  std::optional<SumAllGather> sum_all_gather_;  // set if sums travel in 16 bits
 };
 
 double percentile(std::vector<double> values, double share) {
@@ -153,21 +153,21 @@ size_t collective_bench_bytes(int64_t elements) {
 CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
                                  Backend& backend,
                                  const Topology& topology,
-                                 int64_t most_elements)
+                                 int64_t max_elements)
     : communicators_(communicators),
       backend_(backend),
       topology_(topology),
-      most_elements_(most_elements) {
+      max_elements_(max_elements) {
   const auto take = [&](int64_t elements, const char* what) {
     return reinterpret_cast<float*>(
         backend.allocate(static_cast<size_t>(std::max<int64_t>(elements, 1) * kFloat), what));
   };
-  staging_ = take(most_elements_, "what comes from others");
+  staging_ = take(max_elements_, "what comes from others");
   if (communicators.node == nullptr) {
-    vector_ = sums_ = take(most_elements_, "the vector");
+    vector_ = sums_ = take(max_elements_, "the vector");
     return;
   }
-  const auto bytes = static_cast<size_t>(most_elements_ * kFloat);
+  const auto bytes = static_cast<size_t>(max_elements_ * kFloat);
   communicators.node->allocate(bytes, bytes);
   vector_ = reinterpret_cast<float*>(communicators.node->own());
   sums_ = reinterpret_cast<float*>(communicators.node->common());
@@ -176,7 +176,7 @@ CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
 CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int repeats) {
   const int ranks = topology_.ranks();
   const int64_t elements = elements_of(request, ranks);
-  LOCKSTEP_CHECK(elements <= most_elements_);
+  LOCKSTEP_CHECK(elements <= max_elements_);
   LOCKSTEP_CHECK(request.wire == DType::kF32 || communicators_.node == nullptr);
   const bool in_place = request.fast_order || communicators_.node == nullptr;
   const bool all_reduce = request.collective == Collective::kAllReduce;
@@ -209,12 +209,12 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
   if (!in_place && !everywhere) common.emplace(backend_, sums_, elements);
   const bool gathers = request.collective == Collective::kAllGather;
   HostCopy& sums = common ? *common : vector;
-  // What this rank may write before it runs.
+  // The buffer that this rank may write before the operation runs.
   HostCopy& input = gathers ? sums : vector;
   const Range written = gathers && common ? bucket.mine() : Range{0, elements};
   verify(request, elements, bucket.mine(), {vector, sums, input, written}, run);
   const auto refill = [&] {
-    // Sums of zeros stay as they are.
+    // Sums of zeros stay zeros.
     std::fill(input.data() + written.begin, input.data() + written.end, 0.0f);
     input.write();
   };
@@ -238,7 +238,7 @@ void CollectiveBench::verify(const CollectiveRequest& request,
   const int ranks = topology_.ranks(), rank = communicators_.control.rank();
   const bool gathers = request.collective == Collective::kAllGather;
   const Numbers numbers(request.wire, ranks);
-  // Nothing that an earlier operation left can pass for a result.
+  // Overwrites the results of earlier operations, so that they do not pass for this one's.
   std::fill(buffers.sums.data() + mine.begin, buffers.sums.data() + mine.end, -1.0f);
   for (int64_t i = buffers.written.begin; i < buffers.written.end; ++i) {
     const bool own = i >= mine.begin && i < mine.end;
@@ -252,7 +252,7 @@ void CollectiveBench::verify(const CollectiveRequest& request,
   HostCopy& output = sums && !parts ? buffers.sums : buffers.vector;
   output.read();
   const Range found = parts ? mine : Range{0, elements};
-  // No rank goes on while another still reads.
+  // No rank continues while another still reads.
   run_on_all(communicators_.control, [&] {
     for (int64_t i = found.begin; i < found.end; ++i) {
       const float wanted = sums ? numbers.sum(i) : numbers.term(i, 0);
@@ -267,12 +267,12 @@ void CollectiveBench::verify(const CollectiveRequest& request,
   });
 }
 
-// Microseconds of each repetition on the slowest rank, which finds the vector newly written as
-// after a backward pass. What takes less than the clock and the barrier deserve is done many times
+// Microseconds of each repetition on the slowest rank. Each repetition first writes the vector, as
+// a backward pass would. Operations that are too short for the clock and the barrier run many times
 // in a repetition.
 template <typename Run, typename Refill>
 std::vector<double> CollectiveBench::repeat(const Run& run, const Refill& refill, int repeats) {
-  constexpr double kLeastMs = 1;
+  constexpr double kMinMs = 1;
   const auto ranks = static_cast<size_t>(communicators_.control.size());
   const auto mine = static_cast<size_t>(communicators_.control.rank());
   std::vector<double> all(ranks * static_cast<size_t>(repeats));  // (ranks, repeats)
@@ -286,12 +286,12 @@ std::vector<double> CollectiveBench::repeat(const Run& run, const Refill& refill
     for (int i = 0; i < times; ++i) run();
     return now_ms() - start;
   };
-  timed(1);  // warm
+  timed(1);  // warm-up
   all[mine] = timed(3) / 3;
   barrier();
   const double slowest =
       *std::max_element(all.begin(), all.begin() + static_cast<ptrdiff_t>(ranks));
-  const int times = std::clamp(static_cast<int>(kLeastMs / std::max(slowest, 1e-6)), 1, 10000);
+  const int times = std::clamp(static_cast<int>(kMinMs / std::max(slowest, 1e-6)), 1, 10000);
   std::vector<double> own(static_cast<size_t>(repeats));
   for (double& ms : own) ms = timed(times) / times;
   std::copy(own.begin(), own.end(), all.begin() + static_cast<ptrdiff_t>(mine * own.size()));

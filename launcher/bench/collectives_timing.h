@@ -1,6 +1,6 @@
 #pragma once
-// Times the operations by which ranks exchange gradients and parameters, as a training step uses
-// them.
+// Times the operations by which ranks exchange gradients and parameters, in the way a training step
+// uses them.
 
 #include <cstdint>
 #include <string>
@@ -15,54 +15,54 @@ enum class Collective { kReduceScatter, kAllGather, kAllReduce, kBroadcast };
 // "reduce_scatter", ...
 const char* name_of(Collective collective);
 
-// One operation on a vector of floats that every rank has whole. Where ranks share memory, what is
-// gathered lies in one vector that all of a node have together; an all-reduce on one node leaves
-// the sum in every rank's own.
+// One operation on a vector of floats, of which every rank has a full copy. If ranks share memory,
+// an all-gather writes to one vector that all ranks of a node share, and an all-reduce on one node
+// leaves the sum in every rank's own vector.
 struct CollectiveRequest {
   Collective collective = Collective::kAllReduce;
-  bool fast_order = false;  // of sums: as the library likes, instead of the fixed tree
+  bool fast_order = false;  // the library chooses the order of the sums, instead of the fixed tree
   int64_t bytes = 0;        // of the vector; rounded up to what the ranks can share evenly
-  // Of sums in the tree's order between ranks that share no memory: what terms and sums are rounded
-  // to and travel as. The bytes are those of the vector in this type.
+  // The type to which terms and sums are rounded and in which they travel, for sums in TREE order
+  // among ranks that share no memory. `bytes` is the vector's size in this type.
   DType wire = DType::kF32;
 };
 
-// Microseconds are of the slowest rank, repetition by repetition.
+// Times in microseconds are those of the slowest rank in each repetition.
 struct CollectiveTiming {
   CollectiveRequest request;
-  int64_t bytes = 0;  // of the vector as it travels
+  int64_t bytes = 0;  // of the vector, as it travels
   double p50_us = 0, p99_us = 0;
   double algbw = 0;  // GB/s: bytes / p50
-  double busbw = 0;  // GB/s: algbw times the share of the bytes that must leave each rank
+  double busbw = 0;  // GB/s: algbw times the share of the bytes that each rank must send
 };
 
-// The floats of the request's vector.
+// The number of floats in the request's vector.
 int64_t elements_of(const CollectiveRequest& request, int ranks);
 
-// The device memory that a CollectiveBench takes for vectors of up to so many floats.
+// The device memory that a CollectiveBench needs for vectors of up to `elements` floats.
 size_t collective_bench_bytes(int64_t elements);
 
-// What all timings share.
+// Times collective operations one after the other, all in the same buffers.
 class CollectiveBench {
  public:
-  // Takes memory for vectors of up to `most_elements` floats from what the backend has reserved or,
-  // where the topology shares memory, from the node's. Ranks: a power of two.
+  // Allocates vectors of up to `max_elements` floats from the backend's reserved memory or, if the
+  // topology shares memory, from the node's. The number of ranks must be a power of two.
   CollectiveBench(const RankCommunicators& communicators,
                   Backend& backend,
                   const Topology& topology,
-                  int64_t most_elements);
-  // Runs the operation once on numbers whose sum is exact in any order and checks every element
-  // that this rank then has, then `repeats` times by the clock. All ranks together. Throws
-  // NumericError where an element is wrong.
+                  int64_t max_elements);
+  // Runs the operation once on numbers whose sum is exact in any order and checks every element of
+  // the result on this rank; then times it `repeats` times. Collective. Throws NumericError if an
+  // element is wrong.
   CollectiveTiming time(const CollectiveRequest& request, int repeats);
 
  private:
-  // The host's view of them.
+  // The buffers, as copied to the host.
   struct Buffers {
     HostCopy& vector;
-    HostCopy& sums;   // gathered; the vector itself where no other one is used
-    HostCopy& input;  // the one that this rank writes before the operation runs,
-    Range written;    // and how much of it
+    HostCopy& sums;   // of the gather; `vector` if there is no separate buffer
+    HostCopy& input;  // what this rank writes before the operation runs,
+    Range written;    // and which part of it
   };
   template <typename Run>
   void verify(const CollectiveRequest& request,
@@ -78,7 +78,7 @@ class CollectiveBench {
   Topology topology_;
   float *vector_, *sums_;
   float* staging_;
-  int64_t most_elements_;
+  int64_t max_elements_;
 };
 
 }  // namespace lockstep

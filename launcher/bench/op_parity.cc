@@ -18,11 +18,12 @@
 namespace lockstep {
 namespace {
 
-// Of the L2 norm of an output. Products and sums keep 24 bits; what is stored in 16 bits loses up
-// to half of its last place, and so do the probabilities that cuDNN's attention rounds. TF32 has
-// FP16's mantissa.
+// The limit relative to the L2 norm of an output. Products and sums keep 24 bits. Values stored in
+// 16 bits lose up to half a unit in the last place, and so do the probabilities that cuDNN's
+// attention rounds. TF32 has FP16's mantissa.
 double limit_for(const ParityMode& mode, OpKind kind) {
-  // Its gradients of the scores, small differences of large sums, are 16 bits wide as well.
+  // Attention's gradients of the scores, small differences of large sums, are rounded to 16 bits
+  // too.
   const double times = kind == OpKind::kAttentionBackward ? 2 : 1;
   switch (mode.tf32 ? DType::kF16 : mode.compute) {
     case DType::kBF16: return 1e-2 * times;
@@ -31,8 +32,8 @@ double limit_for(const ParityMode& mode, OpKind kind) {
   }
 }
 
-// Two graphs of one model: the CPU's in fp32, and the device's. The device's has casts of its
-// inputs that the CPU's has not, and is otherwise the same, op by op and tensor by tensor.
+// Two graphs of one model: the CPU's in FP32, and the device's. The device's has casts of its
+// inputs that the CPU's lacks; otherwise both have the same ops and tensors in the same order.
 class Pair {
  public:
   Pair(const ParityCase& test, Device& device, const ParityMode& mode)
@@ -93,7 +94,7 @@ class Pair {
     return test.build(options);
   }
 
-  // Inputs and parameters at random, rounded so that both have the same.
+  // Fills inputs and parameters with random values, rounded so that both have the same.
   void fill(int64_t classes) {
     for (size_t k = 0; k < cpu_graph_.inputs.size(); ++k) {
       const TensorId id = cpu_graph_.inputs[k];
@@ -101,7 +102,7 @@ class Pair {
     }
     for (size_t k = 0; k < cpu_graph_.parameters.size(); ++k) {
       const TensorId id = cpu_graph_.parameters[k];
-      // Of a size that keeps activations near one.
+      // Scaled so that activations stay near one.
       const Shape& shape = cpu_graph_.shape(id);
       const int64_t width = shape.rank() > 1 ? shape.elements() / shape[0] : shape[0];
       std::vector<double> values = random(id, classes, 1.7 / std::sqrt(static_cast<double>(width)));
@@ -132,7 +133,7 @@ class Pair {
     return values;
   }
 
-  // The device's copy, as it rounds it, is what the CPU works on too.
+  // Writes to the device and copies its rounded values to the CPU's graph.
   void give(TensorId cpu, TensorId device, const std::vector<double>& values) {
     device_->write(device, values);
     cpu_->write(cpu, device_->read(device));
@@ -152,7 +153,7 @@ class Pair {
            });
   }
 
-  // The CPU's outputs stand in for the device's.
+  // Replaces the device's outputs by the CPU's.
   void skip_op(size_t mine, size_t its) {
     const Op &cpu_op = cpu_graph_.ops[mine], &device_op = device_graph_.ops[its];
     cpu_->run(mine);
@@ -166,7 +167,7 @@ class Pair {
     }
   }
 
-  // What the forward pass of attention leaves for its backward is each library's own affair.
+  // What attention's forward pass saves for its backward pass has no common format.
   static bool is_private(const Op& op, size_t output) {
     return op.kind == OpKind::kAttention && output == 1;
   }
@@ -185,14 +186,14 @@ class Pair {
                        cpu_graph_[cpu].name,
                        deviation(expected, got, sums_rows(cpu) ? squares_of(cpu_op.inputs[0]) : 0),
                        limit_for(mode_, cpu_op.kind)});
-      // Both go on from the same numbers.
+      // Both continue from the same numbers.
       if (cpu_op.outputs[k] != cpu_graph_.result) cpu_->write(cpu, got);
     }
   }
 
-  // Gradients of biases and of a norm's parameters sum over the rows of d_y, the op's first input,
-  // what may come to next to nothing: the sum is then off by the rounding of its terms, whose norm
-  // is about that of d_y.
+  // Whether an output sums over the rows of d_y, the op's first input, as gradients of biases and
+  // of a norm's parameters do. Such a sum may be almost zero; its error is then the rounding of its
+  // terms, whose norm is about that of d_y.
   bool sums_rows(TensorId output) const {
     const Tensor& tensor = cpu_graph_[output];
     return tensor.role == Role::kParameterGradient && tensor.shape.rank() == 1;
@@ -204,7 +205,8 @@ class Pair {
     return squares;
   }
 
-  // Of the L2 norm of the numbers, or of the terms that they are sums of, where that is larger.
+  // Relative to the L2 norm of the expected values or of the terms that they sum, whichever is
+  // larger.
   static double deviation(const std::vector<double>& expected,
                           const std::vector<double>& got,
                           double squares_of_terms) {
@@ -221,14 +223,14 @@ class Pair {
   Graph cpu_graph_, device_graph_;
   std::unique_ptr<Backend> cpu_backend_, device_backend_;
   std::optional<OpRunner> cpu_, device_;
-  std::set<TensorId> absent_;  // private outputs of skipped ops, on the device
+  std::set<TensorId> absent_;  // outputs of skipped ops that the CPU cannot replace
 };
 
 }  // namespace
 
 namespace {
 
-// Two parts of every layer of attention learn, and nothing else does.
+// Two parts of every attention layer have LoRA, and nothing else is trained.
 void add_lora(GraphOptions& options) {
   options.lora.rank = 8;
   options.lora.parts = [](const std::string& weight, int64_t rows) -> std::vector<OutputRows> {

@@ -23,7 +23,7 @@ double time_us(Backend& backend, int repeats, const std::function<void()>& work)
     for (int i = 0; i < kRuns; ++i) work();
   };
   std::vector<double> each;
-  for (int i = 0; i < repeats + 2; ++i) {  // the first two set things up
+  for (int i = 0; i < repeats + 2; ++i) {  // the first two are warm-up
     backend.synchronize();
     const double start = now_ms();
     repeated->run(runs);
@@ -34,7 +34,8 @@ double time_us(Backend& backend, int repeats, const std::function<void()>& work)
   return each[static_cast<size_t>(repeats / 2)];
 }
 
-// Parameters and inputs at random; then everything as a step leaves it.
+// Fills parameters and inputs with random values, then runs every op, so that all tensors have the
+// values of a step.
 void run_once(const Graph& graph, OpRunner& runner) {
   const auto fill = [&](TensorId id, double size) {
     const Tensor& tensor = graph[id];

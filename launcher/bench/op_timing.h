@@ -1,5 +1,5 @@
 #pragma once
-// Times the ops of a graph one by one, against what the device can move and multiply at most.
+// Times the ops of a graph one by one, against the device's peak rates of copying and multiplying.
 
 #include <string>
 #include <vector>
@@ -8,22 +8,22 @@
 
 namespace lockstep {
 
-// Ops of one kind and shape.
+// All ops of one kind and shape.
 struct OpTiming {
   std::string op;           // "layer_norm_backward"
   std::string shapes;       // of the inputs
   int count = 0;            // in one lane of a step
-  double us = 0;            // each: median of the repeats
-  double gbytes_per_s = 0;  // as if every input and output moved once
+  double us = 0;            // of one op: the median of the repeats
+  double gbytes_per_s = 0;  // if every input and output is moved once
   double tflops = 0;
 };
 
 struct Ceilings {
-  double copy_gbytes_per_s = 0;  // read and written, of a large copy
-  double matmul_tflops = 0;      // of a large square product
+  double copy_gbytes_per_s = 0;  // bytes read and written, for a large copy
+  double matmul_tflops = 0;      // for a large square product
 };
 
-// `graph` is of type `compute`. Takes the device for itself while it runs.
+// `graph` is in the type `compute`. Needs the device for itself while it runs.
 std::vector<OpTiming> time_ops(const Graph& graph,
                                Device& device,
                                const BackendRequest& request,

@@ -32,7 +32,7 @@ class ImagesBuilder {
     x = norm("norm1", x, kNoTensor, Activation::kNone);
     Conv2dAttributes grouped = strided(1, {1, 1}, Activation::kNone);
     grouped.groups = 2;
-    // Without a bias: before a norm its gradient is zero but for rounding.
+    // Without a bias: before a norm its gradient is zero except for rounding.
     x = conv("grouped", x, 16, {3, 3}, grouped, false);
     x = norm("norm2", x, shortcut, Activation::kNone);
     x = ops::local_response_norm(builder_, "response", x, {5, 1e-1f, 0.75f, 2});
@@ -46,7 +46,7 @@ class ImagesBuilder {
     x = conv("pointwise", x, 80, {1, 1}, strided(1, {0, 0}, Activation::kNone), true);
     x = ops::gated_activation(builder_, "gated", x, Activation::kSilu);
     x = ops::rms_norm(builder_, "rms", x, kNoTensor, parameter("rms.weight", {40}), 1e-5f).second;
-    // Pixels stand for tokens. In whole vectors, then without.
+    // Pixels take the place of tokens. First with sizes that fill vectors, then without.
     x = ops::rotary(builder_,
                     "vectors",
                     x,
@@ -54,7 +54,7 @@ class ImagesBuilder {
                     {.head_size = 40, .rotary_size = 16, .interleaved = true});
     x = ops::rotary(
         builder_, "pairs", x, kNoTensor, {.head_size = 10, .rotated_heads = 3, .rotary_size = 6});
-    // Odd channels: nothing comes in whole vectors.
+    // Odd numbers of channels, so that nothing fills vectors.
     x = conv("odd", x, 9, {2, 3}, strided(1, {1, 1}, Activation::kRelu), true);
     x = conv("odd_pointwise", x, 11, {1, 1}, strided(1, {0, 0}, Activation::kNone), false);
     x = norm("norm3", x, kNoTensor, Activation::kRelu);
@@ -108,7 +108,7 @@ class ImagesBuilder {
     parameters.running_variance = builder_.running_statistic(name + ".var", shape, 1, 0.1f);
     BatchNormAttributes attributes;
     attributes.activation = activation;
-    attributes.synchronised = true;  // where there are lanes
+    attributes.synchronised = true;  // if there are several lanes
     return ops::batch_norm(builder_, name, x, delta, parameters, attributes);
   }
 

@@ -1,6 +1,6 @@
 #pragma once
-// A network on images for the self-test, with what no model has: groups, dilation, windows of
-// unequal sides, an average over the pixels that there are.
+// An image network for the self-test, with what no model uses: groups, dilation, non-square
+// windows, averages that count only existing pixels.
 
 #include <cstdint>
 
@@ -10,7 +10,7 @@ namespace lockstep {
 
 inline constexpr int64_t kImagesClasses = 7;
 
-// Of `lane_batch` images of 27 x 25 x 3; differentiated where it is for training.
+// For `lane_batch` images of 27 x 25 x 3. With a backward pass if the purpose is training.
 Graph images_graph(int64_t lane_batch, const GraphOptions& options);
 
 }  // namespace lockstep

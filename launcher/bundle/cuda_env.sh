@@ -1,11 +1,11 @@
 #!/bin/sh
-# Prints `export LD_LIBRARY_PATH=...` with the folders of this node that hold NVIDIA's libraries: those of
-# PyTorch's wheels for the Python that is given (or python3), then those of the CUDA toolkit.
+# Prints `export LD_LIBRARY_PATH=...` with the folders of NVIDIA's libraries on this node: those of
+# PyTorch's wheels for the given Python (default: python3), then those of the CUDA toolkit.
 #   eval "$(share/lockstep/cuda_env.sh [PYTHON])"
 python="${1:-python3}"
 folders=""
 
-# add FOLDER: to the end, once, if it holds a shared library.
+# add FOLDER: appends it once, if it has a shared library.
 add() {
   case ":$folders:" in *":$1:"*) return ;; esac
   for library in "$1"/lib*.so*; do
@@ -16,7 +16,7 @@ add() {
 }
 
 if command -v "$python" >/dev/null 2>&1; then
-  # nvidia/cu13/lib, nvidia/cudnn/lib, ... of each folder that this Python imports from.
+  # nvidia/cu13/lib, nvidia/cudnn/lib, ... in each folder that this Python imports from.
   wheels="$("$python" -c '
 import glob, os, sys
 for path in sys.path:
@@ -28,7 +28,7 @@ for path in sys.path:
 $wheels
 TEXT
 elif [ $# -gt 0 ]; then
-  echo "cuda_env: there is no '$1' to ask for its wheels" >&2
+  echo "cuda_env: no Python '$1', whose wheels could be used" >&2
   exit 1
 fi
 for folder in "${CUDA_HOME:-/usr/local/cuda}/lib64" /usr/local/cuda-*/lib64; do

@@ -3,7 +3,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr size_t kBytes = 256;  // of one rank
+constexpr size_t kBytes = 256;  // for each rank
 
 }  // namespace
 

@@ -1,18 +1,19 @@
 #pragma once
-// NCCL's connections, made before memory is planned: what they take is then no longer free.
+// Makes NCCL's connections before memory is planned, so that the memory that they use is no longer
+// counted as free.
 
 #include "collectives/communicator.h"
 #include "runtime/cuda/backend.h"
 
 namespace lockstep::cuda {
 
-// Bytes of `memory` for so many ranks.
+// The bytes that exchange_first() needs for `ranks` ranks.
 size_t first_exchange_bytes(int ranks);
 
-// One small exchange of each kind between the ranks that will exchange with each other, waited for:
-// NCCL connects them at first use, and takes most of the GPU's memory that it will take.
-// `memory`, on the device, outlives the communicator where this throws. All ranks together. Throws
-// CommError, Error.
+// Runs one small exchange of each kind among the ranks that will exchange with each other, and
+// waits for it. NCCL connects them at first use, and allocates most of the GPU memory that it will
+// ever use. `memory` is on the device; if this throws, it must outlive the communicator.
+// Collective. Throws CommError, Error.
 void exchange_first(Communicator& slices,
                     CudaBackend& backend,
                     const Topology& topology,

@@ -20,9 +20,9 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kLeastCapability = 80;
-// Left to the driver and the libraries: before they have set themselves up and connected the ranks,
-// and for the kernels and graphs that come after that.
+constexpr int kMinCapability = 80;
+// Memory left to the driver and the libraries: before they are initialised and the ranks connected,
+// and afterwards, for later kernels and graphs.
 constexpr size_t kHeadroomBytes = size_t{1} << 30, kHeadroomOnceConnected = size_t{1} << 28;
 
 std::string version_text(int version) {
@@ -75,7 +75,8 @@ GpuDescription describe(int ordinal) {
           properties.multiProcessorCount};
 }
 
-// Dense, without sparsity, in TFLOP/s: FP32, TF32, BF16 and FP16, from the vendor's data sheets.
+// Dense rates, without sparsity, in TFLOP/s, from the vendor's data sheets: FP32, TF32, and BF16 or
+// FP16.
 struct Rate {
   const char* name;
   double fp32, tf32, half;
@@ -97,7 +98,7 @@ constexpr Rate kRates[] = {{"B200", 75, 1100, 2250},
                            {"L4", 30.3, 60, 121},
                            {"RTX 4090", 82.6, 82.6, 165.2}};
 
-// Whether `words` stand in `name` as whole words: the A40 is no RTX A4000.
+// Whether `words` occur in `name` as full words: the A40 is not an RTX A4000.
 bool has_words(const std::string& name, const std::string& words) {
   const auto part_of_word = [&](size_t i) {
     return i < name.size() && std::isalnum(static_cast<unsigned char>(name[i])) != 0;
@@ -150,7 +151,8 @@ class GpuDevice final : public Device {
     connected_ = true;
     if (control.size() == 1) return control;
     auto& mine = static_cast<CudaBackend&>(backend);
-    // Freeing it waits for the device: only after what may hang there has been aborted.
+    // Freeing it waits for the device; so it must be freed after the work that may hang there has
+    // been aborted.
     DeviceArena memory;
     std::byte* scratch = nullptr;
     run_on_all(control, [&] {
@@ -174,7 +176,7 @@ class GpuDevice final : public Device {
   }
 
  private:
-  // Lets go of the communicator where an exception passes.
+  // Disconnects if an exception passes.
   struct Disconnect {
     explicit Disconnect(GpuDevice& of) : device(&of) {}
     ~Disconnect() {
@@ -185,21 +187,21 @@ class GpuDevice final : public Device {
     GpuDevice* device;
   };
 
-  // The first use of a GPU is where one that another process holds is found out.
+  // Makes the GPU current. If another process holds it, its first use fails.
   void use() const {
     cudaError_t error = cudaSetDevice(gpu_.ordinal);
-    if (error == cudaSuccess) error = cudaFree(nullptr);  // makes the context
+    if (error == cudaSuccess) error = cudaFree(nullptr);  // creates the context
     if (error == cudaSuccess) return;
     cudaGetLastError();
     if (error == cudaErrorDevicesUnavailable)
       throw MemoryError(
-          "{} is busy: another process has it for itself (compute mode), or it is being reset; "
-          "`nvidia-smi` shows who",
+          "{} is busy: another process uses it exclusively (compute mode), or it is being reset; "
+          "`nvidia-smi` shows the processes",
           description());
     if (error == cudaErrorMemoryAllocation)
       throw MemoryError(
-          "{} has not even the memory for a context left: other processes have it all; "
-          "`nvidia-smi` shows who",
+          "{} has no memory left for a context: other processes use all of it; `nvidia-smi` shows "
+          "the processes",
           description());
     check(error, "the first use of the GPU");
   }
@@ -214,7 +216,7 @@ class GpuDevice final : public Device {
 
 GpuProbe probe_gpus() {
   GpuProbe probe;
-  int count = 0;  // left alone on errors
+  int count = 0;  // unchanged on errors
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
     cudaGetLastError();
@@ -225,11 +227,11 @@ GpuProbe probe_gpus() {
   try {
     for (int i = 0; i < count; ++i) {
       const GpuDescription gpu = describe(i);
-      if (gpu.capability >= kLeastCapability) {
+      if (gpu.capability >= kMinCapability) {
         probe.gpus.push_back(gpu);
         continue;
       }
-      // One that drives a display, perhaps; the others count.
+      // A weak GPU may only drive a display; the others count.
       weak += fmt::format("{}GPU {} ({}) has compute capability {}.{}",
                           weak.empty() ? "" : ", ",
                           i,
@@ -239,7 +241,7 @@ GpuProbe probe_gpus() {
     }
     if (probe.gpus.empty())
       probe.why_none = fmt::format(
-          "{}; {}.{} and newer will do", weak, kLeastCapability / 10, kLeastCapability % 10);
+          "{}; {}.{} or newer is needed", weak, kMinCapability / 10, kMinCapability % 10);
   } catch (const Error& failure) {
     probe.gpus.clear();
     probe.why_none = failure.what();

@@ -26,7 +26,7 @@ const cuda::Plugin* load(std::string& why_not) {
   const std::filesystem::path file = find_plugin();
   if (file.empty()) {
     why_not = fmt::format(
-        "this program was built without its CUDA library, {}, which a build makes where nvcc is on "
+        "this program was built without its CUDA library, {}, which a build makes if nvcc is on "
         "the PATH",
         kFile);
     return nullptr;
@@ -42,7 +42,7 @@ const cuda::Plugin* load(std::string& why_not) {
   const auto entry = reinterpret_cast<cuda::PluginEntry>(::dlsym(library, cuda::kPluginSymbol));
   const cuda::Plugin* plugin = entry == nullptr ? nullptr : entry();
   if (plugin == nullptr || plugin->interface != cuda::kPluginInterface) {
-    why_not = fmt::format("'{}' is of another build of Lockstep", file.string());
+    why_not = fmt::format("'{}' is from another build of Lockstep", file.string());
     return nullptr;
   }
   plugin->set_log_sink(log_text);

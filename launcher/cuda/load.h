@@ -1,5 +1,6 @@
 #pragma once
-// The GPU code is a library of its own, so that one program starts with and without CUDA.
+// Loads the GPU code, which is a library of its own, so that the same program starts with and
+// without CUDA.
 
 #include <string>
 
@@ -7,8 +8,8 @@
 
 namespace lockstep {
 
-// liblockstep_cuda.so, loaded once: beside the program, or in ../lib/lockstep from there. Null
-// where it cannot be; then `why_not` says why, for the user.
+// Loads liblockstep_cuda.so once, from the program's folder or from ../lib/lockstep next to it.
+// Returns null if that fails; then `why_not` has the reason, for the user.
 const cuda::Plugin* load_cuda_plugin(std::string& why_not);
 
 }  // namespace lockstep

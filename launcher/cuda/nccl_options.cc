@@ -10,7 +10,8 @@
 namespace lockstep::cuda {
 namespace {
 
-// Rank 0's: NCCL wants the same on all ranks, to other hosts of which the environment may not come.
+// Rank 0's setting: NCCL needs the same one on all ranks, and the environment may not reach other
+// hosts.
 bool between_graphs(Communicator& control) {
   constexpr const char* kName = "LOCKSTEP_NCCL_BETWEEN_GRAPHS";
   std::string value;

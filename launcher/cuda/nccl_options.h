@@ -1,5 +1,5 @@
 #pragma once
-// How NCCL is used: settings that all ranks must have alike.
+// NCCL's settings, which must be the same on all ranks.
 
 #include "collectives/nccl/nccl_communicator.h"
 #include "launcher/cuda/plugin.h"
@@ -7,9 +7,10 @@
 
 namespace lockstep::cuda {
 
-// How the ranks' GPUs exchange. With LOCKSTEP_NCCL_BETWEEN_GRAPHS=1 in rank 0's environment NCCL is
-// not captured in CUDA graphs, but called between them: a way out where it cannot be captured. All
-// ranks together. Throws AgreedError for other values than 0 and 1.
+// The settings for exchanges among the ranks' GPUs. With LOCKSTEP_NCCL_BETWEEN_GRAPHS=1 in rank 0's
+// environment, NCCL is called between CUDA graphs instead of being captured in them: a workaround
+// for systems on which it cannot be captured. Collective. Throws AgreedError for values other than
+// 0 and 1.
 NcclOptions nccl_options(Communicator& control,
                          CudaBackend& backend,
                          const GpuRequest& request,

@@ -1,6 +1,6 @@
 #pragma once
-// What the launcher finds in liblockstep_cuda.so, which it loads when a run wants a GPU: so the
-// program itself starts on machines without any of CUDA's libraries.
+// The interface of liblockstep_cuda.so, which the launcher loads if a run wants a GPU. So the
+// program itself starts on machines without CUDA's libraries.
 
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 namespace lockstep::cuda {
 
 struct GpuDescription {
-  int ordinal = 0;  // among those that this process sees
+  int ordinal = 0;  // among the GPUs that this process sees
   std::string name;
   std::string pci_bus_id;  // "0000:1b:00.0"
   std::string uuid;
@@ -22,8 +22,8 @@ struct GpuDescription {
 };
 
 struct GpuProbe {
-  std::vector<GpuDescription> gpus;  // that are new enough; ordinals may have gaps
-  std::string why_none;              // where there are none: for the user
+  std::vector<GpuDescription> gpus;  // only those that are new enough; ordinals may have gaps
+  std::string why_none;              // if there are none: the reason, for the user
 };
 
 struct GpuRequest {
@@ -33,13 +33,13 @@ struct GpuRequest {
 };
 
 struct Plugin {
-  int interface;  // kPluginInterface of the build
+  int interface;  // kPluginInterface of its build
   void (*set_log_sink)(LogSink program);
   GpuProbe (*probe)();
   std::unique_ptr<Device> (*make_device)(const GpuRequest& request);
 };
 
-// Raised with every change of what is declared here or passed across.
+// Raise it with every change to what is declared here or passed across.
 inline constexpr int kPluginInterface = 6;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();

@@ -1,7 +1,7 @@
-# Read by launcher/quickstart.sh: which GPUs a program would see here, and what keeps it from training on them.
+# Sourced by launcher/quickstart.sh: which GPUs a program sees here, and why it cannot train on them.
 
-# visible_gpus: a line for each that will do, such as "NVIDIA H100 80GB HBM3, 9.0". Of GPUs that are cut into slices (MIG) a program
-# sees one slice.
+# visible_gpus: a line for each usable GPU, such as "NVIDIA H100 80GB HBM3, 9.0". If GPUs are cut into
+# slices (MIG), a program sees one slice.
 visible_gpus() {
   local chosen=()
   [ "${LOCKSTEP_DEVICE:-auto}" != cpu ] || return 0
@@ -16,7 +16,7 @@ visible_gpus() {
     awk -F ', ' '$2 >= 8.0 && !($3 == "Enabled" && slices++) { print $1 ", " $2 }' || true
 }
 
-# architectures_of GPUS: those to compile for, as CMake wants them: "80;90".
+# architectures_of GPUS: the architectures to compile for, in CMake's format: "80;90".
 architectures_of() { sed -E 's/.*, ([0-9]+)\.([0-9]+)$/\1\2/' <<<"$1" | sort -u | paste -sd ';'; }
 
 has_nccl() {
@@ -29,18 +29,18 @@ has_nccl() {
   return 1
 }
 
-# ranks_for GPUS: how many ranks train where nobody says.
+# ranks_for GPUS: the default number of ranks.
 ranks_for() {
   if [ -z "$1" ]; then
     echo 2
   elif [ "$(wc -l <<<"$1")" = 1 ] || [ "$(sort -u <<<"$1" | wc -l)" != 1 ] || ! has_nccl; then
-    echo 1  # one GPU, several of different kinds, or none that could talk to another
+    echo 1  # one GPU, several of different kinds, or none that can communicate with another
   else
     echo 2
   fi
 }
 
-# why_no_gpu GPUS RANKS: what keeps so many ranks from them; nothing if nothing does.
+# why_no_gpu GPUS RANKS: why so many ranks cannot use them; empty if they can.
 why_no_gpu() {
   [ -n "$1" ] && [ "$2" != 1 ] || return 0
   if [ "$(wc -l <<<"$1")" -lt "$2" ]; then
@@ -52,7 +52,7 @@ why_no_gpu() {
   fi
 }
 
-# why_no_compiler GPUS: what keeps nvcc from compiling for them; nothing if nothing does.
+# why_no_compiler GPUS: why nvcc cannot compile for them; empty if it can.
 why_no_compiler() {
   local release known architecture
   if ! command -v nvcc >/dev/null; then
@@ -70,7 +70,7 @@ why_no_compiler() {
   done | head -n 1
 }
 
-# configured_for FOLDER ARCHITECTURES: whether the build there has a CUDA compiler, and these GPUs among those it compiles for.
+# configured_for FOLDER ARCHITECTURES: whether the build there has a CUDA compiler and compiles for these GPUs.
 configured_for() {
   local told
   grep -q '^CMAKE_CUDA_COMPILER:.*=/' "$1/CMakeCache.txt" 2>/dev/null || return 1

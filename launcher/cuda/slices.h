@@ -1,5 +1,5 @@
 #pragma once
-// Who exchanges gradients and parameters that lie in the memory of GPUs.
+// The transport of gradients and parameters in GPU memory.
 
 #include <memory>
 
@@ -9,8 +9,8 @@
 
 namespace lockstep::cuda {
 
-// The communicator of slices in the memory of several ranks' backends; `backend` must outlive it.
-// All ranks together. Throws AgreedError, CommError, ConfigError.
+// Makes the communicator for slices in the memory of the ranks' backends; `backend` must outlive
+// it. Collective. Throws AgreedError, CommError, ConfigError.
 std::unique_ptr<Communicator> make_slices(Communicator& control,
                                           CudaBackend& backend,
                                           const GpuRequest& request,

@@ -1,4 +1,4 @@
-// In place of slices_nccl.cc where the build found no NCCL.
+// Replaces slices_nccl.cc in builds without NCCL.
 #include "collectives/agreement.h"
 #include "launcher/cuda/slices.h"
 

@@ -32,12 +32,13 @@ namespace lockstep::launch {
 namespace {
 
 constexpr double kBeatMs = 2000;
-constexpr double kDrainMs = 500;    // what a rank's own children may still write after its end
-constexpr int kLastReads = 64;      // of 64 KiB, more than a pipe holds
-constexpr double kUndeadMs = 5000;  // after SIGKILL; the kernel takes a moment to free much memory
-constexpr double kFarewellMs = 2000;    // for what `launch` has not read yet
-constexpr size_t kMaxUnread = 1 << 20;  // bytes; beyond that the ranks' output waits
-// By which other launchers speak to their processes, such as one that has started `launch`.
+constexpr double kDrainMs = 500;        // for what a rank's own children still write after its end
+constexpr int kLastReads = 64;          // of 64 KiB: more than a pipe holds
+constexpr double kUnkillableMs = 5000;  // after SIGKILL: freeing much memory takes a moment
+constexpr double kFlushMs = 2000;       // for output that `launch` has not read yet
+constexpr size_t kMaxUnread = 1 << 20;  // beyond that the ranks' output is not read
+// Variables by which other launchers address their processes; one of them may have started
+// `launch`.
 const std::vector<std::string> kForeignVariables = {"OMPI_COMM_WORLD_SIZE",
                                                     "OMPI_COMM_WORLD_RANK",
                                                     "PMI_RANK",
@@ -52,8 +53,8 @@ const std::vector<std::string> kForeignVariables = {"OMPI_COMM_WORLD_SIZE",
                                                     "TORCHELASTIC_RUN_ID",
                                                     "TORCHELASTIC_RESTART_COUNT"};
 
-// A descriptor by which SIGCHLD is read. Signals that whoever started `launch` may send to all its
-// processes are ignored: `launch` says what is to be done.
+// Opens a descriptor that delivers SIGCHLD. Ignores the stop signals, which the parent of `launch`
+// may send to all its processes: only `launch` decides what to do.
 int take_signals() {
   for (const int number : stop_signals()) ::signal(number, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
@@ -64,12 +65,12 @@ int take_signals() {
   return signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// A copy that what this process starts does not get: a rank that cannot be killed would keep the
-// connection open.
+// Duplicates a descriptor so that children do not inherit it: a rank that cannot be killed would
+// keep the connection open.
 Pipe own_copy(int descriptor) { return Pipe(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)); }
 
-// Those that are still there, and what keeps them.
-std::string undead_text(const std::string& given_up) {
+// The given-up processes that still exist, with their states.
+std::string unkillable_text(const std::string& given_up) {
   std::string text;
   for (const GivenUp& process : given_up_from(given_up)) {
     if (!is_there(process)) continue;
@@ -92,8 +93,8 @@ class Agent {
     const Json hello = Json::object({{"host", host_name()},
                                      {"port", port},
                                      {"build", running_build()},
-                                     {"undead", undead_text(given_up)}});
-    say({MessageKind::kHello, -1, 0, hello.dump()});
+                                     {"undead", unkillable_text(given_up)}});
+    send({MessageKind::kHello, -1, 0, hello.dump()});
     while (!ordered_ || !ranks_.empty()) {
       wait();
       read_orders();
@@ -103,11 +104,11 @@ class Agent {
       }
       for (Rank& rank : ranks_) pass_output(rank);
       reap();
-      look_for_undead();
+      report_unkillable();
       if (now_ms() - last_look_ms_ > kBeatMs) kill_blocked();
-      if (now_ms() - last_beat_ms_ > kBeatMs) say({});
+      if (now_ms() - last_beat_ms_ > kBeatMs) send({});
     }
-    const double end_ms = now_ms() + kFarewellMs;
+    const double end_ms = now_ms() + kFlushMs;
     while (output_.unwritten() > 0 && now_ms() < end_ms) wait();
     return 0;
   }
@@ -116,12 +117,12 @@ class Agent {
   struct Rank {
     int rank = 0;
     Child child;
-    std::optional<int> code;  // once it has ended
+    std::optional<int> code;  // set once it has ended
     double ended_ms = 0;
-    double killed_ms = 0;  // 0: it has got no SIGKILL
-    bool undead = false;
-    std::optional<uint64_t> ticks = std::nullopt;  // while a thread is in state D,
-    double still_ms = 0;                           // and since when they have been so many
+    double killed_ms = 0;  // 0: SIGKILL was not sent
+    bool unkillable = false;
+    std::optional<uint64_t> ticks = std::nullopt;  // CPU ticks while a thread is in state D,
+    double still_ms = 0;                           // and since when they are unchanged
   };
 
   void wait() {
@@ -143,7 +144,7 @@ class Agent {
 
   void read_orders() {
     if (!readable_) return;
-    heard_ms_ = now_ms();
+    last_read_ms_ = now_ms();
     orders_.add(input_.read());
     while (const std::optional<Message> message = orders_.next()) {
       if (message->kind == MessageKind::kSignal) signal_all(message->value);
@@ -164,12 +165,14 @@ class Agent {
           {rank.rank,
            start_child({.words = order.words, .set = variables, .unset = kForeignVariables}),
            std::nullopt});
-      say({MessageKind::kBegun, rank.rank, ranks_.back().child.process, ""});
+      send({MessageKind::kBegun, rank.rank, ranks_.back().child.process, ""});
     }
   }
 
-  // The network may be down between the hosts, of which neither end of a connection learns.
-  bool launch_is_silent() const { return silence_ms_ > 0 && now_ms() - heard_ms_ > silence_ms_; }
+  // Notices a network that is down between the hosts; neither end of a connection reports that.
+  bool launch_is_silent() const {
+    return silence_ms_ > 0 && now_ms() - last_read_ms_ > silence_ms_;
+  }
 
   void signal_all(int number) {
     for (Rank& rank : ranks_) {
@@ -181,13 +184,13 @@ class Agent {
     }
   }
 
-  // And what it has started.
+  // Kills the rank and the processes that it has started.
   static void kill_rank(Rank& rank) {
     if (rank.killed_ms == 0) rank.killed_ms = now_ms();
     kill(-rank.child.process, SIGKILL);
   }
 
-  // On a file system that has stopped answering all ranks may hang, with the threads that watch them.
+  // On a file system that has stopped answering, all ranks may hang, together with their watchdogs.
   void kill_blocked() {
     last_look_ms_ = now_ms();
     for (Rank& rank : ranks_) {
@@ -198,20 +201,21 @@ class Agent {
     }
   }
 
-  // One that never stops writing holds up nothing else: each pipe has up to `reads` turns.
+  // Passes on output. Each pipe is read at most `reads` times, so that a rank that writes without
+  // end does not delay others.
   void pass_output(Rank& rank, int reads = 1) {
     int stream = 1;
     for (Pipe* pipe : {&rank.child.output, &rank.child.errors}) {
       for (int i = 0; i < reads && pipe->is_open() && output_.unwritten() <= kMaxUnread; ++i) {
         const std::string bytes = pipe->read();
         if (bytes.empty()) break;
-        say({MessageKind::kOutput, rank.rank, stream, bytes});
+        send({MessageKind::kOutput, rank.rank, stream, bytes});
       }
       ++stream;
     }
   }
 
-  // Tells of ranks that have ended, once all that they have written is passed on.
+  // Reports ranks that have ended, once all their output is passed on.
   void reap() {
     for (size_t i = 0; i < ranks_.size();) {
       Rank& rank = ranks_[i];
@@ -221,7 +225,7 @@ class Agent {
               P_PID, static_cast<id_t>(rank.child.process), &ended, WEXITED | WNOHANG | WNOWAIT) ==
               0 &&
           ended.si_pid == rank.child.process) {
-        kill(-rank.child.process, SIGKILL);  // what it has left behind, while the number is its own
+        kill(-rank.child.process, SIGKILL);  // its children; the group's id cannot be reused yet
         int status = 0;
         waitpid(rank.child.process, &status, 0);
         rank.code = code_of(status);
@@ -234,25 +238,26 @@ class Agent {
         continue;
       }
       pass_output(rank, kLastReads);
-      say({MessageKind::kEnded, rank.rank, *rank.code, ""});
+      send({MessageKind::kEnded, rank.rank, *rank.code, ""});
       ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
 
-  // Tells of ranks that SIGKILL does not end: they are in the kernel, or frozen.
-  void look_for_undead() {
+  // Reports ranks that SIGKILL does not end, because they are inside the kernel or frozen.
+  void report_unkillable() {
     for (Rank& rank : ranks_) {
       const double since_ms = rank.killed_ms;
-      if (rank.code || rank.undead || since_ms == 0 || now_ms() - since_ms < kUndeadMs) continue;
-      rank.undead = true;
+      if (rank.code || rank.unkillable || since_ms == 0 || now_ms() - since_ms < kUnkillableMs)
+        continue;
+      rank.unkillable = true;
       const pid_t process = rank.child.process;
       const Json json = Json::object(
           {{"state", state_text(process)}, {"started", given_up_now(process).start_ticks}});
-      say({MessageKind::kUndead, rank.rank, process, json.dump()});
+      send({MessageKind::kUnkillable, rank.rank, process, json.dump()});
     }
   }
 
-  void say(const Message& message) {
+  void send(const Message& message) {
     output_.write(encode(message));
     last_beat_ms_ = now_ms();
   }
@@ -264,7 +269,7 @@ class Agent {
   std::unique_ptr<Descriptor> config_;
   bool ordered_ = false, readable_ = false;
   double last_beat_ms_ = 0, last_look_ms_ = 0;
-  double heard_ms_ = now_ms(), silence_ms_ = 0, blocked_ms_ = 0;
+  double last_read_ms_ = now_ms(), silence_ms_ = 0, blocked_ms_ = 0;
 };
 
 }  // namespace

@@ -1,18 +1,18 @@
 #pragma once
-// What `launch` runs on each host: it starts that host's ranks, passes signals to them, and what
-// they write and how they end back.
+// The process that `launch` runs on each host. It starts that host's ranks, passes signals to them,
+// and passes their output and exit codes back.
 
 #include <string>
 
 namespace lockstep::launch {
 
-// Speaks over the standard input and output until its ranks have ended; then returns 0. If the input
-// ends before, which means that `launch` has ended, or nothing comes for as long as the order says,
-// which means that it is out of reach, it kills the ranks and returns 1. It does not wait for ranks
-// that SIGKILL does not end. The ranks end with this process, however that ends.
+// Communicates over standard input and output until its ranks have ended; then returns 0. It kills
+// the ranks and returns 1 if the input ends before, which means that `launch` has ended, or if
+// nothing arrives for the order's silence_s, which means that `launch` is unreachable. It does not
+// wait for ranks that SIGKILL does not end. The ranks end with this process, however that ends.
 //
-// given_up: processes of earlier starts on this host, as to_text() of process_state.h writes them;
-// those that are still there are named in the first message.
+// `given_up` lists processes of earlier starts on this host, in the format of process_state.h's
+// to_text(). The first message reports those that still exist.
 int run_agent(const std::string& given_up);
 
 }  // namespace lockstep::launch

@@ -45,7 +45,7 @@ AgentLink::AgentLink(const HostSlots& host,
     : name(host.name),
       host_(host),
       agent_(start_child(agent_order(host, program, remote_shell, given_up))),
-      heard_ms_(now_ms()) {}
+      last_read_ms_(now_ms()) {}
 
 AgentLink::~AgentLink() {
   if (!agent_ended()) kill_agent();
@@ -56,8 +56,8 @@ bool AgentLink::agent_ended() {
   return reaped_;
 }
 
-// The ranks of this host too, before their agent, which may be frozen: until it has waited for them
-// nobody else gets their numbers.
+// Kills the ranks of this host before their agent, which may be frozen. Their process ids cannot be
+// reused as long as the agent has not waited for them.
 void AgentLink::kill_agent() {
   for (const LinkedRank& rank : ranks)
     if (is_here() && rank.process > 0 && !rank.reported) kill(-rank.process, SIGKILL);
@@ -70,21 +70,21 @@ void AgentLink::add_to(std::vector<pollfd>& entries) const {
 }
 
 std::vector<Message> AgentLink::read() {
-  constexpr size_t kMostBytes = 4096;
+  constexpr size_t kMaxBytes = 4096;
   if (agent_.errors.is_open()) errors_ += agent_.errors.read();
-  if (errors_.size() > kMostBytes) errors_.erase(0, errors_.size() - kMostBytes);
+  if (errors_.size() > kMaxBytes) errors_.erase(0, errors_.size() - kMaxBytes);
   if (!agent_.output.is_open()) return {};
   const std::string bytes = agent_.output.read();
-  if (!bytes.empty()) heard_ms_ = now_ms();
+  if (!bytes.empty()) last_read_ms_ = now_ms();
   reader_.add(bytes);
   std::vector<Message> messages;
   while (std::optional<Message> message = reader_.next()) messages.push_back(std::move(*message));
   return messages;
 }
 
-double AgentLink::silent_ms() const { return now_ms() - heard_ms_; }
+double AgentLink::silent_ms() const { return now_ms() - last_read_ms_; }
 
-std::string AgentLink::complaint() const {
+std::string AgentLink::error_output() const {
   std::string text = errors_;
   std::replace(text.begin(), text.end(), '\n', ' ');
   return escape_controls(text);

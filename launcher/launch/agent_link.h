@@ -15,16 +15,16 @@ namespace lockstep::launch {
 
 struct LinkedRank {
   int rank = 0;
-  int process = 0;         // 0: not begun
-  bool ended = false;      // or given up
-  bool reported = false;   // the agent has told its end
-  std::string state = {};  // if it cannot be killed
+  int process = 0;         // 0: not started
+  bool ended = false;      // or has been given up
+  bool reported = false;   // the agent has reported its end
+  std::string state = {};  // of the process, if it cannot be killed
 };
 
 class AgentLink {
  public:
-  // Starts the agent, which is `program`, through `remote_shell` unless it is this host. given_up:
-  // processes there of which it is to say whether they are gone. Throws IoError.
+  // Starts the agent, with `program`, through `remote_shell` unless it is on this host. `given_up`
+  // lists processes there; the agent reports which of them still exist. Throws IoError.
   AgentLink(const HostSlots& host,
             const std::string& program,
             const std::string& remote_shell,
@@ -37,32 +37,32 @@ class AgentLink {
   const HostSlots& host() const { return host_; }
   bool is_open() const { return agent_.output.is_open(); }
   void add_to(std::vector<pollfd>& entries) const;
-  // What has come since. Throws CommError where it is no message.
+  // Reads the messages that have arrived. Throws CommError for bytes that are not messages.
   std::vector<Message> read();
-  // Does not wait until it is read.
+  // Does not wait until the message is read.
   void send(const Message& message) { agent_.input.write(encode(message)); }
-  void send_rest() { agent_.input.flush(); }
+  void flush() { agent_.input.flush(); }
 
-  // The end of the agent, and so of what it has left of its ranks: it is told, or killed.
-  void tell_end() { agent_.input.close(); }
+  // Ends the agent, and with it the ranks that are left: on request, or by SIGKILL.
+  void request_end() { agent_.input.close(); }
   void kill_agent();
-  // Whether it, or the remote shell, has ended.
+  // Whether the agent, or the remote shell, has ended.
   bool agent_ended();
   pid_t agent() const { return agent_.process; }
   bool is_here() const { return is_this_host(host_.name); }
 
-  // How long nothing has come, as far as this process has looked.
+  // The time since the last message was read.
   double silent_ms() const;
-  // What the agent or the remote shell has said on its standard error, on one line.
-  std::string complaint() const;
+  // The standard error of the agent or the remote shell, on one line.
+  std::string error_output() const;
 
-  // As the agent has said; `undead`: which of given_up are there.
+  // From the agent's first message. `unkillable`: which processes of given_up still exist.
   std::string name;  // of the host
   int free_port = 0;
-  std::string build;  // of its program
-  std::string undead;
-  bool greeted = false;
-  bool lost = false;  // it is not waited for
+  std::string build;  // of the agent's program
+  std::string unkillable;
+  bool answered = false;
+  bool lost = false;  // given up
 
   std::vector<LinkedRank> ranks;
 
@@ -71,7 +71,7 @@ class AgentLink {
   Child agent_;
   bool reaped_ = false;
   MessageReader reader_;
-  double heard_ms_;
+  double last_read_ms_;
   std::string errors_;
 };
 

@@ -32,7 +32,7 @@ PipeEnds make_pipe() {
 
 void do_not_block(const Pipe& pipe) { fcntl(pipe.descriptor(), F_SETFL, O_NONBLOCK); }
 
-// The words or variables as exec wants them; those of `texts` must live.
+// The words or variables as exec() takes them. They point into `texts`.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
@@ -40,7 +40,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// The variables of this process as the order changes them: what it sets last counts.
+// This process's variables, as changed by the order; later ones in `set` override earlier ones.
 std::vector<std::string> environment_of(const ChildOrder& order) {
   const auto name_of = [](std::string_view variable) {
     return variable.substr(0, variable.find('='));
@@ -56,13 +56,13 @@ std::vector<std::string> environment_of(const ChildOrder& order) {
   return variables;
 }
 
-// The child's side of the fork: does not return. Other threads may have held any lock at the fork, so
-// it calls only what is safe in a signal handler.
-[[noreturn]] void become(
+// The child's side of the fork; does not return. Other threads may have held any lock at the fork,
+// so it calls only async-signal-safe functions.
+[[noreturn]] void exec_child(
     char** words, char** variables, pid_t parent, int input, int output, int errors) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it had ended before
+  if (getppid() != parent) _exit(127);  // the parent has ended before
   restore_signals();
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
@@ -89,8 +89,8 @@ void Pipe::close() {
 }
 
 std::string Pipe::read() {
-  constexpr size_t kMostBytes = 65536;
-  std::string bytes(kMostBytes, '\0');
+  constexpr size_t kMaxBytes = 65536;
+  std::string bytes(kMaxBytes, '\0');
   const ssize_t count =
       uninterrupted([&] { return ::read(descriptor_, bytes.data(), bytes.size()); });
   if (count == 0 || (count < 0 && errno != EAGAIN)) close();
@@ -134,13 +134,13 @@ Child start_child(const ChildOrder& order) {
   child.process = fork();
   if (child.process < 0) throw IoError("start", order.words[0], errno);
   if (child.process == 0)
-    become(const_cast<char**>(words.data()),
-           const_cast<char**>(variables.data()),
-           parent,
-           input.read.descriptor(),
-           output.write.descriptor(),
-           errors.write.descriptor());
-  setpgid(child.process, child.process);  // here too: whichever comes first
+    exec_child(const_cast<char**>(words.data()),
+               const_cast<char**>(variables.data()),
+               parent,
+               input.read.descriptor(),
+               output.write.descriptor(),
+               errors.write.descriptor());
+  setpgid(child.process, child.process);  // in the parent too, as either may run first
   child.input = std::move(input.write);
   child.output = std::move(output.read);
   child.errors = std::move(errors.read);

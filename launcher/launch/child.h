@@ -9,7 +9,7 @@
 
 namespace lockstep::launch {
 
-// The end of a pipe, which does not block; closes it.
+// A non-blocking end of a pipe; the destructor closes it.
 class Pipe {
  public:
   Pipe() = default;
@@ -20,12 +20,13 @@ class Pipe {
   int descriptor() const { return descriptor_; }
   bool is_open() const { return descriptor_ >= 0; }
   void close();
-  // What is there to read now; closes itself at the end.
+  // Reads what is available; closes itself at the end of the stream.
   std::string read();
-  // Writes what fits now, and keeps the rest for flush(); closes itself if nobody reads any more.
+  // Writes what fits and keeps the rest for flush(); closes itself if nobody reads the pipe any
+  // more.
   void write(std::string_view bytes);
   void flush();
-  // Bytes that are kept.
+  // Bytes that are kept for flush().
   size_t unwritten() const { return unwritten_.size(); }
 
  private:
@@ -34,24 +35,25 @@ class Pipe {
 };
 
 struct ChildOrder {
-  std::vector<std::string> words = {};  // the program, as the PATH finds it, and its arguments
-  std::vector<std::string> set = {};    // variables, as "NAME=VALUE",
-  std::vector<std::string> unset = {};  // and those to leave out
-  bool with_input = false;              // its standard input is a pipe; else it is empty
+  std::vector<std::string> words = {};  // program, searched in PATH, and its arguments
+  std::vector<std::string> set = {};    // variables, "NAME=VALUE"
+  std::vector<std::string> unset = {};  // names of variables
+  bool with_input = false;              // standard input is a pipe; otherwise empty
 };
 
-// A process in a group of its own, which gets SIGKILL when this process ends, however it does. Its
-// signals are as a shell would leave them.
+// A process in its own process group. It gets SIGKILL when this process ends, in whatever way. Its
+// signal handling is the default, as under a shell.
 struct Child {
   pid_t process = -1;
-  Pipe input;  // to it
+  Pipe input;  // its standard input
   Pipe output, errors;
 };
 
-// Throws IoError. A program that cannot be run says so on its standard error and ends with 127.
+// Throws IoError. If the program cannot be run, the child reports that on its standard error and
+// exits with 127.
 Child start_child(const ChildOrder& order);
 
-// The exit code, or 128 + the signal, of what waitpid() tells.
+// The exit code, or 128 + the signal, from waitpid()'s status.
 int code_of(int wait_status);
 
 }  // namespace lockstep::launch

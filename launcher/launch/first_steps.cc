@@ -8,15 +8,15 @@
 namespace lockstep::launch {
 namespace {
 
-bool is_of_machine(const StartEnd& end) {
+bool is_machine_failure(const StartEnd& end) {
   return end.ranks.empty() || !end.lost_hosts.empty() || !end.drained.empty() ||
          std::any_of(end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) {
            return !rank.code || *rank.code == kMayPassCode;
          });
 }
 
-// The ranks that failed by themselves. If each ended because of another one it is all of them on a
-// single host; on several it may be the network, and is none.
+// The ranks that failed by themselves. If all ended because of others: all ranks if the run has a
+// single host; otherwise none, because the network may have failed.
 std::vector<RankEnd> failed_ranks(const StartEnd& end) {
   std::vector<RankEnd> failed;
   for (const RankEnd& rank : end.ranks)
@@ -35,7 +35,7 @@ std::vector<RankEnd> failed_ranks(const StartEnd& end) {
 
 std::optional<RankEnd> FirstSteps::note(const StartEnd& end) {
   if (end.made_steps) failed_.clear();
-  if (end.made_steps || is_of_machine(end)) return std::nullopt;
+  if (end.made_steps || is_machine_failure(end)) return std::nullopt;
   const std::vector<RankEnd> ranks = failed_ranks(end);
   if (ranks.empty()) return std::nullopt;
   std::map<int, int> failed;

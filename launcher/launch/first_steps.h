@@ -1,6 +1,5 @@
 #pragma once
-// A rank that never gets as far as its first step fails for a reason of its own: to start it again
-// and again helps nobody.
+// Detects a rank that never reaches its first step: restarting does not help.
 
 #include <map>
 #include <optional>
@@ -13,11 +12,11 @@ class FirstSteps {
  public:
   static constexpr int kStarts = 3;
 
-  // The rank that has failed in so many starts in a row, in none of which any rank made a step, as
-  // it ended now; nothing if there is none. Starts that failed because of a machine - a disk, the
-  // network, a host that is lost or drained - do not count.
+  // Returns a rank, with its latest end, that has failed in kStarts starts in a row without any
+  // rank making a step; nullopt if there is none. Starts that failed because of a machine (a disk,
+  // the network, a host that is lost or drained) do not count.
   std::optional<RankEnd> note(const StartEnd& end);
-  // From now on it is another matter: other hosts take part.
+  // Resets the counts, because other hosts take part.
   void forget() { failed_.clear(); }
 
  private:

@@ -12,7 +12,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int64_t kSilenceSeconds = 60;  // as long as WriterLockOptions::silence_s
+constexpr int64_t kSilenceSeconds = 60;  // the same as WriterLockOptions::silence_s
 
 bool is_held(int file, const std::string& text) {
   if (text.find("\nbeat ") != std::string::npos) {
@@ -20,10 +20,10 @@ bool is_held(int file, const std::string& text) {
     return ::fstat(file, &status) == 0 &&
            status.st_mtim.tv_sec + kSilenceSeconds > std::time(nullptr);
   }
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  return ::fcntl(file, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Who writes to a run folder now.
+// The process that writes to a run folder.
 
 #include <filesystem>
 #include <optional>
@@ -8,12 +8,12 @@
 namespace lockstep::launch {
 
 struct FolderWriter {
-  std::string host, pid;  // as writer.lock says
+  std::string host, pid;  // as in writer.lock
 };
 
-// The process that holds the folder's writer.lock; nothing if there is none, as of a run that has
-// ended or died. On a file system without locks, a file that was written in the last minute counts
-// as held.
+// The process that holds the folder's writer.lock; nullopt if there is none, for example because
+// the run has ended or died. On a file system without locks, the file counts as held if it was
+// written in the last minute.
 std::optional<FolderWriter> writer_of(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep::launch

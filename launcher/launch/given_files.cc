@@ -19,10 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxEntries = 1000;  // of a folder
+constexpr size_t kMaxEntries = 1000;  // in a folder
 constexpr int64_t kSmallBytes = 1 << 20;
 
-// The checksum of a small file; of a larger one its size and when it was changed.
+// A small file's checksum; a larger file's size and modification time.
 std::string state_of_file(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return std::strerror(errno);
@@ -37,7 +37,7 @@ std::string state_of_file(const fs::path& path) {
       "{} bytes, {}.{:09}", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
 }
 
-// The state of a file, or of a folder and what lies directly in it, as a checksum.
+// A checksum of a file, or of a folder and its direct entries.
 std::string state_of(const fs::path& path) {
   std::string state = state_of_file(path);
   std::error_code error;
@@ -52,7 +52,7 @@ std::string state_of(const fs::path& path) {
   return to_hex(hash_text(state));
 }
 
-// The texts in a field's value: "a", or ["a", "b"].
+// The strings in a field's value: "a", or ["a", "b"].
 std::vector<std::string> texts_in(const std::string& value) {
   std::vector<std::string> texts;
   for (size_t begin = value.find('"'); begin != std::string::npos;) {
@@ -72,7 +72,7 @@ void GivenFiles::add(const std::string& path,
   files_.push_back({path, named_by, meaning, state_of(path)});
 }
 
-// Which texts are paths, and whether they begin in data.dir, only the disk tells.
+// Whether a string is a path, and relative to data.dir or not, is found by looking at the disk.
 void GivenFiles::add_named_in(const RunConfig& config) {
   for (const FieldValue& field : field_values(config)) {
     if (field.path == "name" || field.path == "data.dir" || field.path.starts_with("output.") ||

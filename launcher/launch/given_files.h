@@ -10,16 +10,16 @@ namespace lockstep::launch {
 
 class GivenFiles {
  public:
-  // A file or folder, what names it ("--hostfile", "model.onnx.file"), and what a change of it means.
-  // One that is not there is watched too.
+  // Adds a file or folder, what names it ("--hostfile", "model.onnx.file"), and the consequence of
+  // a change. It need not exist.
   void add(const std::string& path, const std::string& named_by, const std::string& meaning);
-  // All files and folders that the fields of a config name, but for those that the run writes.
+  // Adds all files and folders that the config's fields name, except those that the run writes.
   void add_named_in(const RunConfig& config);
 
-  // The states of all files, as one text. Waits for disks.
+  // The states of all files as one text. Waits for disks.
   std::string states() const;
-  // A line about each file whose state in `states` differs from that before, large files by size and
-  // time.
+  // Returns a line for each file whose state in `states` differs from the last one. Large files are
+  // compared by size and time.
   std::vector<std::string> changes(const std::string& states);
 
  private:

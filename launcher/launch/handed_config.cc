@@ -13,7 +13,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr const char* kVariable = "LOCKSTEP_LAUNCH_CONFIG";  // a descriptor's number
+constexpr const char* kVariable = "LOCKSTEP_LAUNCH_CONFIG";  // value: a descriptor
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK;
 
 }  // namespace
@@ -39,12 +39,11 @@ std::optional<std::string> handed_config() {
   const char* const number = std::getenv(kVariable);
   if (number == nullptr) return std::nullopt;
   const int file = std::atoi(number);
-  // Other files have no such seals.
+  // Other files do not have these seals.
   if (fcntl(file, F_GET_SEALS) != kSeals)
-    throw ConfigError(
-        "{}: value is '{}', which is no config that lockstep launch has handed over; unset it",
-        kVariable,
-        number);
+    throw ConfigError("{}: value is '{}', which is not a config from lockstep launch; unset it",
+                      kVariable,
+                      number);
   std::string text;
   char buffer[65536];
   while (true) {

@@ -26,7 +26,7 @@ Names hosts_at_fault(const StartEnd& end) {
   return names;
 }
 
-// By a signal that asks it to save and stop, or that ended it because it came too early or twice.
+// Whether the rank got a signal to save and stop, or was ended by one that came too early or twice.
 bool was_asked_to_stop(const RankEnd& rank, const std::vector<int>& signalled) {
   return rank.code == 128 + SIGTERM ||
          std::find(signalled.begin(), signalled.end(), rank.rank) != signalled.end();
@@ -47,7 +47,7 @@ std::vector<HostSlots> HostHealth::present(double now_s) {
   return present;
 }
 
-// Whether ranks can be started on the hosts that are not left out at this time nor among `names`.
+// Whether ranks can be started on the hosts that are neither left out at this time nor in `names`.
 bool HostHealth::can_do_without(const Names& names, double now_s) const {
   int slots = 0;
   for (const Host& host : hosts_)
@@ -82,7 +82,7 @@ HostHealth::Notes HostHealth::note(const StartEnd& end, double lasted_s, double 
     if (has(end.drained, name)) {
       notes.left_out = true;
       notes.lines.push_back(fmt::format(
-          "host {}: its ranks got a signal to stop; the run goes on without this host for "
+          "host {}: its ranks got a signal to stop; the run continues without this host for "
           "at least {:g} s",
           name,
           leave_out(host, now_s)));
@@ -103,11 +103,11 @@ HostHealth::Notes HostHealth::note(const StartEnd& end, double lasted_s, double 
     if (!wanted_.fewer) {
       notes.lines.push_back(what + "; without --allow-fewer the run needs it");
     } else if (!can_do_without({name}, now_s)) {
-      notes.lines.push_back(what + "; the other hosts have too few slots to go on without it");
+      notes.lines.push_back(what + "; the other hosts have too few slots to continue without it");
     } else {
       notes.left_out = true;
       notes.lines.push_back(fmt::format(
-          "{}; the run goes on without it for at least {:g} s", what, leave_out(host, now_s)));
+          "{}; the run continues without it for at least {:g} s", what, leave_out(host, now_s)));
     }
   }
   return notes;

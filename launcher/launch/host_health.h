@@ -1,13 +1,13 @@
 #pragma once
-// Which hosts take part in a start, as the ends of earlier starts suggest.
+// Which hosts take part in a start, judged by the ends of earlier starts.
 //
-// A host is left out for a pause, if `fewer` allows it and the other hosts have slots enough:
+// A host is left out for a pause, if `fewer` allows it and the other hosts have enough slots:
 //  - if it is at fault in kStrikes starts in a row: its ranks were the first to fail, it did not
-//    answer, or its connection broke off. A failure after more than an hour of work counts as the
-//    first of a row;
-//  - at once, if it is drained: its ranks, and not those of all hosts, were asked to stop.
-// Each further pause is twice as long. After a pause a host takes part in the next start, if it
-// answers; one more failure leaves it out again.
+//    answer, or its connection broke. A failure after more than an hour of work counts as the first
+//    of a row;
+//  - at once, if it is drained: its ranks, but not those of all hosts, were asked to stop.
+// Each further pause is twice as long. After a pause the host takes part in the next start, if it
+// answers. One more failure leaves it out again.
 
 #include <cstdint>
 #include <string>
@@ -18,11 +18,11 @@
 
 namespace lockstep::launch {
 
-// What a start needs.
+// The ranks that a start needs.
 struct WantedRanks {
   int ranks = 1;
   int64_t lanes = 1;
-  bool fewer = false;  // may be started on fewer slots
+  bool fewer = false;  // the run may be started with fewer ranks
 };
 
 class HostHealth {
@@ -33,18 +33,18 @@ class HostHealth {
 
   HostHealth(const std::vector<HostSlots>& hosts, const WantedRanks& wanted);
 
-  // Those that take part in a start at this time: all of them if the others are not enough.
+  // The hosts that take part in a start at this time; all of them if the others are not enough.
   std::vector<HostSlots> present(double now_s);
 
-  // The hosts of ranks that were asked to stop, though `launch` was not; empty if the run cannot go
-  // on without them.
+  // The hosts whose ranks were asked to stop although `launch` was not; empty if the run cannot
+  // continue without them.
   std::vector<std::string> drained(const StartEnd& end, double now_s) const;
 
   struct Notes {
-    std::vector<std::string> lines;  // about each host that is left out now, or should be
+    std::vector<std::string> lines;  // for each host that is left out now, or should be
     bool left_out = false;
   };
-  // Counts what a start of so many seconds that ended at this time tells of its hosts.
+  // Records the end of a start that lasted `lasted_s` and ended at `now_s`.
   Notes note(const StartEnd& end, double lasted_s, double now_s);
 
  private:
@@ -58,7 +58,7 @@ class HostHealth {
 
   std::vector<Host> hosts_;
   WantedRanks wanted_;
-  bool take_all_ = false;  // too few answered the last time
+  bool take_all_ = false;  // too few hosts answered last time
 };
 
 }  // namespace lockstep::launch

@@ -18,19 +18,20 @@
 namespace lockstep::launch {
 namespace {
 
-// Children that did not end with their answer. One that the kernel keeps may end much later.
-std::vector<pid_t>& left_children() {
+// Children that did not end with their result. One that is stuck in the kernel may end much later.
+std::vector<pid_t>& abandoned_children() {
   static std::vector<pid_t> children;
   return children;
 }
 
-void reap_left_children() {
-  std::erase_if(left_children(), [](pid_t child) { return waitpid(child, nullptr, WNOHANG) != 0; });
+void reap_abandoned_children() {
+  std::erase_if(abandoned_children(),
+                [](pid_t child) { return waitpid(child, nullptr, WNOHANG) != 0; });
 }
 
-// "0" and the text, or the code of an error and its words. Nothing else of `launch` stays open in a
-// child that may never end, such as the pipe of who reads its output.
-[[noreturn]] void answer(const std::function<std::string()>& work, int descriptor) {
+// Writes "0" and the text, or an error's code and message. Closes all other descriptors of
+// `launch`, such as the pipe of the reader of its output, as this child may never end.
+[[noreturn]] void run_and_write(const std::function<std::string()>& work, int descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(descriptor, STDIN_FILENO);
   close_range(STDOUT_FILENO, ~0U, 0);
@@ -45,7 +46,7 @@ void reap_left_children() {
   _exit(0);
 }
 
-std::string checked(std::string text) {
+std::string parse_result(std::string text) {
   size_t digits = 1;
   if (text[0] != '0') digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const int code = std::stoi(text.substr(0, digits));
@@ -61,12 +62,12 @@ std::optional<std::string> in_child(const std::function<std::string()>& work,
                                     const StopSignals& signals) {
   constexpr double kStoppedMs = 2000;
   std::array<int, 2> ends{};
-  reap_left_children();
+  reap_abandoned_children();
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
   Pipe output(ends[0]), input(ends[1]);
   const pid_t child = fork();
   if (child < 0) return std::nullopt;
-  if (child == 0) answer(work, input.descriptor());
+  if (child == 0) run_and_write(work, input.descriptor());
   input.close();
   std::string text;
   double end_ms = now_ms() + limit_s * 1000;
@@ -80,12 +81,12 @@ std::optional<std::string> in_child(const std::function<std::string()>& work,
   }
   if (output.is_open()) {
     kill(child, SIGKILL);
-    left_children().push_back(child);
+    abandoned_children().push_back(child);
     return std::nullopt;
   }
   waitpid(child, nullptr, 0);
   if (text.empty()) return std::nullopt;  // it was killed
-  return checked(std::move(text));
+  return parse_result(std::move(text));
 }
 
 }  // namespace lockstep::launch

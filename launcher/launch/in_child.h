@@ -1,6 +1,6 @@
 #pragma once
-// Work that may not come back, as on a network file system whose server is gone: a process that waits
-// for it can be neither interrupted nor killed.
+// Runs work that may never return, as on a network file system whose server is gone: a process that
+// waits for it can be neither interrupted nor killed.
 
 #include <functional>
 #include <optional>
@@ -10,9 +10,10 @@
 
 namespace lockstep::launch {
 
-// The text that `work` returns, from a child process; nothing if there is none within the time, or
-// within two seconds of a wish to stop, or no child can be started. Then the child is left to itself. Rethrows an Error as one
-// of the same code. `work` must not log: another thread may hold the log at the fork.
+// Runs `work` in a child process and returns its text. Returns nullopt, and abandons the child, if
+// there is no result within `limit_s`, or within two seconds after a request to stop, or if no
+// child can be started. An Error is rethrown with the same code. `work` must not log, as another
+// thread may hold the log's lock at the fork.
 std::optional<std::string> in_child(const std::function<std::string()>& work,
                                     double limit_s,
                                     const StopSignals& signals);

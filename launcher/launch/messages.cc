@@ -12,7 +12,7 @@ namespace {
 
 struct Header {
   static constexpr uint32_t kMagic = 0x6c61734c;  // "Lsal" in memory
-  static constexpr uint32_t kMostBytes = 64U << 20;
+  static constexpr uint32_t kMaxBytes = 64U << 20;
 
   uint32_t magic = kMagic;
   MessageKind kind = MessageKind::kBeat;
@@ -21,8 +21,8 @@ struct Header {
   uint32_t bytes = 0;
 };
 
-// Paths and words of a command line are any bytes, texts of JSON are characters: a byte travels as
-// the character of its number.
+// Paths and arguments are arbitrary bytes, JSON texts are characters: a byte is encoded as the
+// character with its number.
 std::string to_characters(const std::string& bytes) {
   std::string text;
   for (const char c : bytes) {
@@ -75,9 +75,9 @@ std::optional<Message> MessageReader::next() {
   const size_t seen = std::min(bytes_.size(), sizeof(header));
   std::memcpy(&header, bytes_.data(), seen);
   const bool known = header.magic == Header::kMagic && header.kind <= MessageKind::kBeat &&
-                     header.bytes <= Header::kMostBytes;
+                     header.bytes <= Header::kMaxBytes;
   if (seen >= sizeof(header.magic) && !known)
-    throw CommError("it says '{}', which is no message of an agent",
+    throw CommError("it sent '{}', which is not a message of an agent",
                     escape_controls(bytes_.substr(0, 80)));
   if (seen < sizeof(header) || bytes_.size() < sizeof(header) + header.bytes) return std::nullopt;
   Message message{

@@ -1,5 +1,5 @@
 #pragma once
-// What `launch` and its agents, one on each host, say to each other over the agents' standard input
+// The messages between `launch` and its agents, one on each host, over the agents' standard input
 // and output.
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 namespace lockstep::launch {
 
 enum class MessageKind : uint8_t {
-  kHello,   // agent: it is there; text: JSON {"host", "port", "build", "undead"}: a port that is
-            // free there; which of --given-up are still there, and their states
-  kStart,   // launch: ranks to start, after kConfig; text: JSON of StartOrder
-  kBegun,   // agent: `rank` runs, as process `value`
-  kOutput,  // agent: `rank` has written text to its stream `value`, 1 or 2
-  kEnded,   // agent: `rank` has ended; `value`: its exit code, or 128 + a signal
-  kSignal,  // launch: signal `value` for every rank
-  kUndead,  // agent: `rank`, process `value`, is there some seconds after SIGKILL; text: JSON
-            // {"state", "started"}, of process_state.h
-  kConfig,  // launch: the config's text for all ranks that are to start
-  kBeat     // both: it lives
+  kHello,       // agent: ready; text: JSON {"host", "port", "build", "undead"}: a port that is free
+                // there; the processes of --given-up that still exist, with their states
+  kStart,       // launch: ranks to start, after kConfig; text: JSON of StartOrder
+  kBegun,       // agent: `rank` has started, as process `value`
+  kOutput,      // agent: `rank` has written the text to its stream `value`, 1 or 2
+  kEnded,       // agent: `rank` has ended; `value`: its exit code, or 128 + a signal
+  kSignal,      // launch: send signal `value` to every rank
+  kUnkillable,  // agent: `rank`, process `value`, still exists some seconds after SIGKILL; text:
+                // JSON {"state", "started"} of process_state.h
+  kConfig,      // launch: the config's text for all ranks to be started
+  kBeat         // both: the sender is alive
 };
 
 struct Message {
@@ -33,7 +33,8 @@ struct Message {
 
 std::string encode(const Message& message);
 
-// What an agent is to start, in the folder and with the variables ("NAME=VALUE") that are given.
+// What an agent has to start: the command, its folder, and the ranks with their variables
+// ("NAME=VALUE").
 struct StartOrder {
   std::string folder;
   std::vector<std::string> words;  // of the command, the same for all ranks
@@ -42,17 +43,17 @@ struct StartOrder {
     std::vector<std::string> variables;
   };
   std::vector<Rank> ranks = {};
-  double silence_s = 0;  // after which without a word of `launch` the agent ends them; 0: never
-  double blocked_s = 0;  // after which it kills one that the kernel keeps from running; 0: never
+  double silence_s = 0;  // time without a message after which the agent kills the ranks; 0: never
+  double blocked_s = 0;  // time blocked in the kernel after which it kills a rank; 0: never
 };
 std::string to_text(const StartOrder& order);
 StartOrder start_order_from(const std::string& text);
 
-// Takes bytes as they come and gives whole messages.
+// Collects bytes as they arrive and returns complete messages.
 class MessageReader {
  public:
   void add(std::string_view bytes) { bytes_ += bytes; }
-  // Throws CommError where the bytes are no messages, as what a shell's start-up files print.
+  // Throws CommError if the bytes are not messages, such as output of a shell's start-up files.
   std::optional<Message> next();
 
  private:

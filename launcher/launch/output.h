@@ -1,5 +1,6 @@
 #pragma once
-// What ranks write, passed on in whole lines. `launch` never waits for who reads it: streams.h.
+// Passes on the ranks' output in complete lines. `launch` never waits for its reader: see
+// streams.h.
 
 #include <map>
 #include <string>
@@ -10,23 +11,24 @@ namespace lockstep::launch {
 
 class Output {
  public:
-  // tag: each line begins with "[rank N] ".
+  // `tag`: each line begins with "[rank N] ".
   explicit Output(bool tag) : tag_(tag) {}
-  // Bytes that `rank` has written to its stream 1 or 2: complete lines go to the same one of ours; a
-  // line of more than 64 KiB in pieces.
+  // Takes bytes that `rank` has written to its stream 1 or 2. Complete lines go to the same stream
+  // of this process; a line of more than 64 KiB goes in pieces.
   void add(int rank, int stream, std::string_view bytes);
-  // The rank has ended: what is left of its last line goes too.
+  // The rank has ended: writes the rest of its last line too.
   void finish(int rank);
-  // Whether all that ranks have written to stream 1 is passed on, after some patience.
+  // Whether everything that ranks have written to stream 1 is written, after waiting a while for
+  // its reader.
   static bool is_written();
-  // The newest 64 KiB of what all ranks wrote to stream 2.
+  // The newest 64 KiB that the ranks wrote to stream 2.
   const std::string& errors() const { return errors_; }
 
  private:
   void pass(int rank, int stream, std::string_view line);
 
   bool tag_;
-  std::map<std::pair<int, int>, std::string> begun_;  // lines, by rank and stream
+  std::map<std::pair<int, int>, std::string> unfinished_;  // incomplete lines, by rank and stream
   std::string errors_;
 };
 

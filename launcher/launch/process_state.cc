@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The fields of a stat file of /proc from the third one, the state, on. The second one is the
-// program's name in parentheses, which may have any characters.
+// The fields of a stat file in /proc, from the third one, the state, on. The second one is the
+// program's name in parentheses, which may contain any character.
 std::vector<std::string> stat_fields(const fs::path& folder) {
   std::ifstream file(folder / "stat");
   std::string line;
@@ -55,7 +55,7 @@ std::string first_word(const fs::path& path) {
   return word;
 }
 
-// The folder of the thread that keeps the process: one in state D, or else its first.
+// The folder of the thread that blocks the process: one in state D, otherwise the first.
 fs::path blocking_thread(const fs::path& process) {
   std::error_code code;
   fs::directory_iterator threads(process / "task", code);
@@ -64,7 +64,7 @@ fs::path blocking_thread(const fs::path& process) {
   return process;
 }
 
-// The innermost control group that has frozen the process; empty: none has.
+// The innermost control group that has frozen the process; empty if there is none.
 std::string freezing_group(pid_t process, const fs::path& root) {
   std::string frozen;
   for (const ControlGroup& group : control_groups("freezer", root, std::to_string(process))) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the kernel says of a process of this host that does not end.
+// The kernel's view of a process on this host that does not end.
 
 #include <sys/types.h>
 
@@ -11,30 +11,30 @@
 
 namespace lockstep::launch {
 
-// A process that has got SIGKILL and is still there. The time of its start, in ticks since the boot,
-// tells it from a later one of the same number.
+// A process that still exists after SIGKILL. Its start time, in ticks since the boot, distinguishes
+// it from a later process with the same id.
 struct GivenUp {
   pid_t process = 0;
   uint64_t start_ticks = 0;
   bool operator==(const GivenUp&) const = default;
 };
 
-// Start 0: there is no such process.
+// The process with this id as it is now; start_ticks is 0 if there is none.
 GivenUp given_up_now(pid_t process, const std::filesystem::path& proc = "/proc");
 
-// Whether it is there; one that has ended and that nobody has waited for is not.
+// Whether it still exists; a zombie does not count.
 bool is_there(const GivenUp& process, const std::filesystem::path& proc = "/proc");
 
-// "state D (uninterruptible sleep), waiting in nfs_wait_bit_killable": of the thread that keeps it
+// "state D (uninterruptible sleep), waiting in nfs_wait_bit_killable", for the thread that keeps it
 // from ending. If it is frozen: "state D (...), frozen by the control group /sys/fs/cgroup/...".
-// root: another folder only in tests.
+// Only tests use another `root`.
 std::string state_text(pid_t process, const std::filesystem::path& root = "/");
 
-// Ticks of processor time that it has had so far; nothing unless one of its threads is in state D.
+// The CPU ticks that the process has used so far; nullopt unless one of its threads is in state D.
 std::optional<uint64_t> ticks_if_blocked(pid_t process,
                                          const std::filesystem::path& proc = "/proc");
 
-// "4711:9155,4712:9156", and back; what is no such word is left out.
+// Formats and parses "4711:9155,4712:9156"; invalid words are skipped.
 std::string to_text(const std::vector<GivenUp>& processes);
 std::vector<GivenUp> given_up_from(const std::string& text);
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSelf = "/proc/self/exe";
 constexpr const char* kProgram = "program";
-constexpr const char* kUnknown = "unreadable";  // now: it is not taken for another build
+constexpr const char* kUnknown = "unreadable";  // in place of a checksum; not another build
 
 std::optional<std::string> checksum_of_file(const fs::path& path) {
   const Descriptor file(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
@@ -37,7 +37,7 @@ std::optional<std::string> checksum_of_file(const fs::path& path) {
   }
 }
 
-// Where a build and an installed folder have them; see launcher/cuda/load.cc and launcher/bundle/.
+// The libraries of a build or an installed folder; see launcher/cuda/load.cc and launcher/bundle/.
 std::vector<fs::path> libraries_of(const fs::path& program) {
   std::vector<fs::path> found;
   for (const fs::path& folder :
@@ -79,7 +79,7 @@ std::string build_at(const fs::path& program) { return build_of(program, program
 
 std::string difference_of_builds(const std::string& before, const std::string& now) {
   if (before == now) return "";
-  if (now.empty()) return "the program is of another build";
+  if (now.empty()) return "the program is from another build";
   const Json old = Json::parse(before), other = Json::parse(now);
   const auto words_for = [](const std::string& name) {
     return name == kProgram ? "the program" : name;
@@ -87,7 +87,7 @@ std::string difference_of_builds(const std::string& before, const std::string& n
   for (const std::string& name : old.names()) {
     if (!other.contains(name)) return words_for(name) + " is missing";
     const bool known = !(old[name] == Json(kUnknown)) && !(other[name] == Json(kUnknown));
-    if (known && !(old[name] == other[name])) return words_for(name) + " is of another build";
+    if (known && !(old[name] == other[name])) return words_for(name) + " is from another build";
   }
   for (const std::string& name : other.names())
     if (!old.contains(name)) return words_for(name) + " is new";

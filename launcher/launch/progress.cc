@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The record of a rank of this start; nothing if it has none, or another start's or run's is there.
+// The flight record of a rank of this start; null if there is none, or it belongs to another start
+// or run.
 std::unique_ptr<FlightReader> record_of(const fs::path& run_dir, const RankEnd& end) {
   auto reader = FlightReader::copy(flight_path(run_dir / "flight", end.rank));
   if (reader == nullptr) return nullptr;
@@ -39,7 +40,7 @@ double seconds_since(fs::file_time_type time) {
   return std::chrono::duration<double>(fs::file_time_type::clock::now() - time).count();
 }
 
-// The number after `name` in a line of metrics.jsonl; nothing where it is not there.
+// The number after `name` in a line of metrics.jsonl; nullopt if there is none.
 std::optional<double> number_in(const std::string& line, std::string_view name) {
   const size_t at = line.find(fmt::format("\"{}\":", name));
   if (at == std::string::npos) return std::nullopt;
@@ -71,8 +72,8 @@ fs::path folder_of(const fs::path& starts, int number) {
   return starts / fmt::format("{:04}", number);
 }
 
-// The first ones tell how it began, the newest ones how it is now.
-void remove_some(const fs::path& starts, const std::vector<int>& numbers) {
+// Keeps the first starts, which show how the trouble began, and the newest ones.
+void remove_old_starts(const fs::path& starts, const std::vector<int>& numbers) {
   constexpr size_t kFirst = 3, kNewest = 20;
   std::error_code ignored;  // then there is one more
   for (size_t i = kFirst; i + kNewest < numbers.size(); ++i)
@@ -114,9 +115,9 @@ void Progress::complete(StartEnd& end) {
   if (!is_ours(end)) return;
   const fs::path end_file = run_dir_ / "end.json";
   if (time_of(end_file) && time_of(end_file) != end_time_) {
-    const std::optional<RunEnd> told = read_run_end(run_dir_);
-    end.done = told && told->done();
-    if (told) end.signalled = told->signalled;
+    const std::optional<RunEnd> run_end = read_run_end(run_dir_);
+    end.done = run_end && run_end->done();
+    if (run_end) end.signalled = run_end->signalled;
   }
   end.made_steps = made_steps(end);
   for (const RankEnd& rank : end.ranks) {
@@ -126,7 +127,7 @@ void Progress::complete(StartEnd& end) {
   }
 }
 
-// As the flight recorders tell or, on hosts that have none, metrics.jsonl.
+// Reads the flight recorders or, on hosts that have none, metrics.jsonl.
 bool Progress::made_steps(const StartEnd& end) const {
   if (has_progressed()) return true;
   for (const RankEnd& rank : end.ranks) {
@@ -139,7 +140,7 @@ bool Progress::made_steps(const StartEnd& end) const {
          seconds_of_steps(begin_step_, std::numeric_limits<int64_t>::max()) > 0;
 }
 
-// Whether a process holds writer.lock that is none of this start's ranks.
+// Whether writer.lock is held by a process that is not a rank of this start.
 bool Progress::has_another_writer(const StartEnd& end) const {
   const std::optional<FolderWriter> writer = writer_of(run_dir_);
   return writer && std::none_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
@@ -147,7 +148,7 @@ bool Progress::has_another_writer(const StartEnd& end) const {
          });
 }
 
-std::vector<std::string> Progress::last_words(const StartEnd& end) const {
+std::vector<std::string> Progress::failure_lines(const StartEnd& end) const {
   std::vector<std::string> words;
   for (const RankEnd& rank : end.ranks) {
     if (rank.code == 0) continue;
@@ -178,7 +179,7 @@ Lost Progress::lost(const StartEnd& end) const {
 
 fs::path Progress::keep_post_mortem(const StartEnd& end,
                                     const Lost& lost,
-                                    const std::string& said) const {
+                                    const std::string& rank_errors) const {
   if (has_another_writer(end))
     throw IoError("write to", run_dir_ / "starts", "another run writes to this run folder");
   const fs::path starts = run_dir_ / "starts";
@@ -189,7 +190,7 @@ fs::path Progress::keep_post_mortem(const StartEnd& end,
   const fs::path folder = folder_of(starts, numbers.back());
   if (!error) fs::create_directory(folder, error);
   if (error) throw IoError("create folder", folder, error.value());
-  remove_some(starts, numbers);
+  remove_old_starts(starts, numbers);
   const bool recorded = std::any_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
     return record_of(run_dir_, rank) != nullptr;
   });
@@ -207,7 +208,7 @@ fs::path Progress::keep_post_mortem(const StartEnd& end,
                                   {"seconds_lost", lost.seconds}});
   write_file_atomically(folder / "start.json",
                         json.dump({.indent = 2, .replace_invalid = true}) + "\n");
-  write_file_atomically(folder / "said.txt", said);
+  write_file_atomically(folder / "said.txt", rank_errors);
   return folder;
 }
 
@@ -216,7 +217,7 @@ double Progress::seconds_of_steps_after(int64_t step) const {
 }
 
 double Progress::seconds_of_steps(int64_t after, int64_t last) const {
-  if (!is_file(run_dir_ / "metrics.jsonl")) return 0;  // a pipe would be waited for
+  if (!is_file(run_dir_ / "metrics.jsonl")) return 0;  // opening a pipe would block
   std::ifstream file(run_dir_ / "metrics.jsonl");
   double sum_ms = 0;
   for (std::string line; std::getline(file, line);) {

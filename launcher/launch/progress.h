@@ -1,5 +1,6 @@
 #pragma once
-// How far a run has come, as its folder tells, and what is kept there of starts that have failed.
+// How far a run has come, according to its folder, and the records kept there of starts that
+// failed.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,40 +13,41 @@
 
 namespace lockstep::launch {
 
-// What a start has lost: steps that no checkpoint has, and the time since the newest checkpoint, or
-// since training began where that was later.
+// The work that a start has lost: steps that no checkpoint has, and the time since the newest
+// checkpoint, or since training began if that was later.
 struct Lost {
   int64_t steps = 0;
   double seconds = 0;
 };
 
-// Looks into one run folder; the folder need not be there yet, and may be another run's. If it
-// cannot be read, its state is what it was before.
+// Looks into one run folder, which need not exist yet and may belong to another run. If it cannot
+// be read, its last known state counts.
 class Progress {
  public:
   explicit Progress(std::filesystem::path run_dir);
 
-  // Before a start: what is there now.
+  // Call it before a start: records the folder's state.
   void begin_start();
-  // Adds to the end of that start what the folder tells of it: done, made_steps, signalled,
+  // Fills in the fields of `end` that the folder determines: done, made_steps, signalled,
   // stuck_rank.
   void complete(StartEnd& end);
-  // The step of the newest checkpoint that can be read; 0: there is none.
+  // The step of the newest readable checkpoint; 0 if there is none.
   int64_t kept_step() const;
-  // Whether ranks of that start have written to the folder: it was not another run's.
+  // Whether ranks of that start have written to the folder, so that it did not belong to another
+  // run.
   bool is_ours(const StartEnd& end) const;
   // Whether there is a newer checkpoint than at begin_start().
   bool has_progressed() const { return kept_step() > begin_step_; }
 
-  // Of ranks that have ended: a line on each that failed and has left a record.
-  std::vector<std::string> last_words(const StartEnd& end) const;
+  // Returns a line for each rank that failed, with the state in its flight record.
+  std::vector<std::string> failure_lines(const StartEnd& end) const;
   Lost lost(const StartEnd& end) const;
-  // Moves the flight recorders to starts/NNNN, and writes what the ranks said and how they ended
-  // beside them. Of the folders there, the first 3 and the newest 20 stay. Returns the new one.
-  // Throws IoError, also if another run writes to the run folder.
+  // Moves the flight recorders to starts/NNNN, and writes the ranks' output and exit codes beside
+  // them. The first 3 and the newest 20 folders there are kept. Returns the new one. Throws
+  // IoError, also if another run writes to the run folder.
   std::filesystem::path keep_post_mortem(const StartEnd& end,
                                          const Lost& lost,
-                                         const std::string& said) const;
+                                         const std::string& rank_errors) const;
 
   // The time of all steps in metrics.jsonl after `step`, up to the newest checkpoint.
   double seconds_of_steps_after(int64_t step) const;

@@ -71,9 +71,9 @@ std::string text_of(const RankEnd& end) {
 }
 
 std::optional<double> Restarts::next() {
-  constexpr double kFirstSeconds = 1, kMostSeconds = 60;
-  if (in_a_row_ >= most_) return std::nullopt;
-  return std::min(kMostSeconds, kFirstSeconds * std::exp2(in_a_row_++));
+  constexpr double kFirstSeconds = 1, kMaxSeconds = 60;
+  if (in_a_row_ >= max_) return std::nullopt;
+  return std::min(kMaxSeconds, kFirstSeconds * std::exp2(in_a_row_++));
 }
 
 int ranks_for(int wanted, int slots, int64_t lanes, bool fewer) {

@@ -1,5 +1,5 @@
 #pragma once
-// What follows the end of a start: another one, or the end of all.
+// Decides what follows the end of a start: another start, or the end of the run.
 
 #include <optional>
 #include <string>
@@ -7,66 +7,65 @@
 
 namespace lockstep::launch {
 
-// How a rank has ended, in the order in which they did.
+// The end of a rank. Ends are stored in the order in which they happened.
 struct RankEnd {
   int rank = 0;
   std::string host;
   int process = 0;
-  std::optional<int> code;  // its exit code, or 128 + a signal; nothing: its host was lost
-  std::string state = {};   // if it cannot be killed
+  std::optional<int> code;  // exit code, or 128 + a signal; nullopt: its host was lost
+  std::string state = {};   // of the process, if it cannot be killed
   std::string listed = {};  // the host's name in the hostfile
 };
 
 struct StartEnd {
   std::vector<RankEnd> ranks;                // empty if none was started
-  std::vector<std::string> trouble;          // what kept ranks from being started
-  std::vector<std::string> lost_hosts = {};  // that did not answer or broke off, as in the hostfile
-  std::string other_build = {};  // why the ranks were not started: a host has another program
+  std::vector<std::string> trouble;          // why ranks could not be started
+  std::vector<std::string> lost_hosts = {};  // silent or disconnected ones, as in the hostfile
+  std::string other_build = {};  // if set, a host has another program, and no ranks were started
   bool stop_requested = false;   // `launch` was asked to stop
-  bool too_few_left = false;     // hosts with processes that cannot be killed leave too few slots
-  // As the run folder tells.
-  bool done = false;                      // the run is done
-  bool work_lost = false;                 // steps were made that no checkpoint has
-  bool made_steps = false;                // by any rank, in this start
-  std::optional<int> stuck_rank = {};     // that the ranks' watchdogs have named
-  std::vector<int> signalled = {};        // the ranks that were asked to save and stop
-  std::vector<std::string> drained = {};  // hosts of such ranks, without which the run can go on
+  bool too_few_left = false;     // unkillable processes leave too few slots
+  // According to the run folder:
+  bool done = false;                      // the run is complete
+  bool work_lost = false;                 // some steps are in no checkpoint
+  bool made_steps = false;                // any rank did, in this start
+  std::optional<int> stuck_rank = {};     // named by the ranks' watchdogs
+  std::vector<int> signalled = {};        // ranks that were asked to save and stop
+  std::vector<std::string> drained = {};  // their hosts, if the run can continue on others
 };
 
 struct Decision {
   bool again = false;
-  int code = 0;  // the exit code of `launch` if it ends now
+  int code = 0;  // exit code of `launch` if it ends now
 };
 
-// A rank's own exit code for what every start would end with (config, data, run folder, memory,
-// numbers) ends all, with that code; so does 75, unless only drained hosts were asked to stop. What
-// a dead peer, a lost host, a signal or a disk (kMayPassCode) ends is tried again, unless a stop was
-// asked for.
+// Ends with a rank's exit code if every start would end with it (config, data, run folder, memory,
+// numeric failure), and with 75 unless only drained hosts were asked to stop. Starts again after a
+// dead peer, a lost host, a signal or a disk error that may pass (kMayPassCode), unless a stop was
+// requested.
 Decision decide(const StartEnd& end);
 
-// The first rank that failed by itself, not because another one had; null if that is not known.
+// The first rank that failed by itself, not because of another one; null if unknown.
 const RankEnd* first_to_fail(const StartEnd& end);
 
 // "rank 1 on node1 (process 4711) was ended by signal 9 (Killed)".
 std::string text_of(const RankEnd& end);
 
-// The pauses between starts grow, and so does the count of restarts, until a checkpoint shows
-// progress.
+// Counts restarts and computes their pauses; both start over once a new checkpoint shows progress.
 class Restarts {
  public:
-  // most: in a row without progress.
-  explicit Restarts(int most) : most_(most) {}
+  // `max_in_a_row`: max number of restarts in a row without progress.
+  explicit Restarts(int max_in_a_row) : max_(max_in_a_row) {}
   void progress() { in_a_row_ = 0; }
-  // Counts one; the seconds to wait before it, or nothing where there have been as many as allowed.
+  // Counts a restart and returns the seconds to wait before it; nullopt if the max is reached.
   std::optional<double> next();
 
  private:
-  int most_;
+  int max_;
   int in_a_row_ = 0;
 };
 
-// How many ranks to start on so many slots: as many as wanted or, where `fewer` may be, the most
-// that divide the lanes. 0: none.
+// The number of ranks to start on `slots` slots: `wanted` or, if `fewer` allows it, the largest
+// number that fits and divides the lanes. 0: none.
 int ranks_for(int wanted, int slots, int64_t lanes, bool fewer);
 
 }  // namespace lockstep::launch

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "collectives/tcp/meeting.h"
+#include "collectives/tcp/rendezvous_info.h"
 #include "launcher/launch/agent_link.h"
 #include "launcher/launch/messages.h"
 #include "launcher/launch/program.h"
@@ -25,12 +25,12 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr double kGreetingSeconds = 30;         // for the remote shell, and a slow machine
-constexpr double kGreetingOfSilentSeconds = 5;  // of a host that fell silent in the start before
-constexpr double kBeatSeconds = 2;              // to the agents
-constexpr double kGraceSeconds = 4;             // in which survivors tell what they know
+constexpr double kAnswerSeconds = 30;         // for the remote shell, and for a slow machine
+constexpr double kAnswerOfSilentSeconds = 5;  // for a host that fell silent in the last start
+constexpr double kBeatSeconds = 2;            // between messages to the agents
+constexpr double kGraceSeconds = 4;           // for the remaining ranks to report what they know
 
-// Of this process, for ranks on other hosts, where a remote shell brings none.
+// This process's variables for ranks on other hosts, as a remote shell passes none.
 std::vector<std::string> passed_variables() {
   constexpr std::array<std::string_view, 5> kPassed = {
       "LOCKSTEP_", "OMP_", "CUDA_", "NCCL_", "LD_LIBRARY_PATH="};
@@ -66,45 +66,47 @@ StartEnd Start::run() {
   for (const HostSlots& host : setup_.hosts)
     hosts_.push_back(std::make_unique<AgentLink>(
         host, setup_.program, setup_.remote_shell, records_[host.name].given_up));
-  greet();
-  if (!signals_.stop_requested() && has_same_build() && order()) watch();
+  await_agents();
+  if (!signals_.stop_requested() && has_same_build() && order_ranks()) watch();
   end_agents();
   end_.stop_requested = signals_.stop_requested();
   end_.too_few_left = too_few_left();
   return std::move(end_);
 }
 
-// Until each host's agent has answered or will not.
-void Start::greet() {
+// Waits until each host's agent has answered or will not.
+void Start::await_agents() {
   const double begin_ms = now_ms();
   const auto awaited = [&](const auto& host) {
-    return host->is_open() && !host->greeted && !host->lost &&
-           now_ms() - begin_ms < greeting_seconds(*host) * 1000;
+    return host->is_open() && !host->answered && !host->lost &&
+           now_ms() - begin_ms < answer_seconds(*host) * 1000;
   };
   while (std::any_of(hosts_.begin(), hosts_.end(), awaited)) {
-    wait_for_news();
-    if (signals_.read() != StopSignals::Wish::kNone) return;
+    wait_for_messages();
+    if (signals_.read() != StopSignals::Request::kNone) return;
   }
   for (const auto& host : hosts_) {
     HostRecord& record = records_[host->host().name];
-    if (!host->greeted) {
-      if (host->is_open()) lose(*host, fmt::format("no answer in {:g} s", greeting_seconds(*host)));
+    if (!host->answered) {
+      if (host->is_open())
+        lose_host(*host, fmt::format("no answer in {:g} s", answer_seconds(*host)));
       continue;
     }
-    if (host->undead.empty())
+    if (host->unkillable.empty())
       record = {};
     else
-      trouble(fmt::format("host {} is left out: what was given up there is still there: {}",
+      trouble(fmt::format("host {} is left out: processes that were given up there still exist: {}",
                           host->host().name,
-                          host->undead));
+                          host->unkillable));
   }
-  keep([](const AgentLink& host) { return host.greeted && host.undead.empty(); });
+  keep_hosts([](const AgentLink& host) { return host.answered && host.unkillable.empty(); });
 }
 
-// The others do not wait long for one that did not answer in the start before.
-double Start::greeting_seconds(const AgentLink& host) const {
+// A host that did not answer in the last start gets less time, so that the others need not wait
+// long.
+double Start::answer_seconds(const AgentLink& host) const {
   const bool brief = setup_.allow_fewer && records_.at(host.host().name).fell_silent;
-  return brief ? kGreetingOfSilentSeconds : kGreetingSeconds;
+  return brief ? kAnswerOfSilentSeconds : kAnswerSeconds;
 }
 
 bool Start::has_same_build() {
@@ -131,9 +133,9 @@ std::vector<std::string> Start::variables_of(int rank, int ranks, int local, int
           fmt::format("{}=1", kUnderLaunchVariable)};
 }
 
-// Places the ranks on the hosts that are there, in their order, and has them started. False where
-// there are too few.
-bool Start::order() {
+// Assigns the ranks to the hosts that answered, in their order, and has them started. Returns false
+// if the hosts have too few slots.
+bool Start::order_ranks() {
   const int slots = std::accumulate(hosts_.begin(), hosts_.end(), 0, [](int sum, const auto& host) {
     return sum + host->host().slots;
   });
@@ -147,7 +149,10 @@ bool Start::order() {
     return false;
   }
   if (ranks < setup_.ranks)
-    log_warn("launch: goes on with {} of {} ranks, as {} slots answer", ranks, setup_.ranks, slots);
+    log_warn("launch: continues with {} of {} ranks, because the hosts that answer have {} slots",
+             ranks,
+             setup_.ranks,
+             slots);
   const bool several = hosts_.size() > 1 && ranks > hosts_[0]->host().slots;
   const std::string& first = hosts_[0]->host().name;
   root_host_ = "127.0.0.1";
@@ -173,24 +178,24 @@ bool Start::order() {
     host->send({MessageKind::kConfig, -1, 0, setup_.config});
     host->send({MessageKind::kStart, -1, 0, to_text(order)});
   }
-  keep([](const AgentLink& host) { return !host.ranks.empty(); });
+  keep_hosts([](const AgentLink& host) { return !host.ranks.empty(); });
   return true;
 }
 
 void Start::watch() {
   while (!all_ended()) {
-    wait_for_news();
+    wait_for_messages();
     switch (signals_.read()) {
-      case StopSignals::Wish::kNone: break;
-      case StopSignals::Wish::kStop: signal_all(SIGUSR1); break;
-      case StopSignals::Wish::kKill: signal_all(SIGKILL); break;
+      case StopSignals::Request::kNone: break;
+      case StopSignals::Request::kStop: signal_all(SIGUSR1); break;
+      case StopSignals::Request::kKill: signal_all(SIGKILL); break;
     }
     if (failed_ms_ > 0 && now_ms() - failed_ms_ > kGraceSeconds * 1000) kill_all();
     lose_silent_hosts();
   }
 }
 
-void Start::wait_for_news() {
+void Start::wait_for_messages() {
   constexpr int kPollMs = 200;
   std::vector<pollfd> entries = {{signals_.descriptor(), POLLIN, 0}};
   for (const auto& host : hosts_) host->add_to(entries);
@@ -199,18 +204,18 @@ void Start::wait_for_news() {
   for (const auto& host : hosts_) {
     if (!host->is_open()) continue;
     try {
-      heed(*host);
-      if (!host->is_open()) lose(*host, "the connection ended");
+      handle_messages(*host);
+      if (!host->is_open()) lose_host(*host, "the connection ended");
     } catch (const CommError& error) {
-      lose(*host, error.what());
+      lose_host(*host, error.what());
     } catch (const JsonError& error) {
-      lose(*host, fmt::format("its greeting makes no sense: {}", error.what()));
+      lose_host(*host, fmt::format("its first message is invalid: {}", error.what()));
     }
   }
 }
 
-void Start::heed(AgentLink& host) {
-  bool undead = false;
+void Start::handle_messages(AgentLink& host) {
+  bool unkillable = false;
   for (const Message& message : host.read()) {
     const auto rank = std::find_if(host.ranks.begin(), host.ranks.end(), [&](const auto& linked) {
       return linked.rank == message.rank;
@@ -220,8 +225,8 @@ void Start::heed(AgentLink& host) {
       host.name = json["host"].get<std::string>();
       host.free_port = json["port"].get<int>();
       host.build = json.value("build", std::string());
-      host.undead = json.value("undead", std::string());
-      host.greeted = true;
+      host.unkillable = json.value("undead", std::string());
+      host.answered = true;
     }
     if (rank == host.ranks.end()) continue;
     if (message.kind == MessageKind::kBegun) rank->process = message.value;
@@ -233,13 +238,13 @@ void Start::heed(AgentLink& host) {
       output_.finish(rank->rank);
       rank_ended({rank->rank, host.name, rank->process, message.value, "", host.host().name});
     }
-    if (message.kind == MessageKind::kUndead) {
+    if (message.kind == MessageKind::kUnkillable) {
       const Json json = Json::parse(message.text);
       give_up(host, *rank, json["state"].get<std::string>(), json["started"].get<uint64_t>());
-      undead = true;
+      unkillable = true;
     }
   }
-  if (undead) lose(host, "it has a process that cannot be killed");
+  if (unkillable) lose_host(host, "it has a process that cannot be killed");
 }
 
 void Start::rank_ended(const RankEnd& end) {
@@ -259,17 +264,17 @@ void Start::signal_all(int number) {
 }
 
 void Start::beat() {
-  for (const auto& host : hosts_) host->send_rest();
+  for (const auto& host : hosts_) host->flush();
   if (now_ms() - last_beat_ms_ < kBeatSeconds * 1000) return;
   last_beat_ms_ = now_ms();
   for (const auto& host : hosts_) host->send({});
 }
 
-// The other hosts have no part in this start.
-void Start::keep(const std::function<bool(const AgentLink&)>& wanted) {
+// Keeps the wanted hosts; the others take no part in this start.
+void Start::keep_hosts(const std::function<bool(const AgentLink&)>& wanted) {
   const auto kept = std::stable_partition(
       hosts_.begin(), hosts_.end(), [&](const auto& host) { return wanted(*host); });
-  for (auto host = kept; host != hosts_.end(); ++host) (*host)->tell_end();
+  for (auto host = kept; host != hosts_.end(); ++host) (*host)->request_end();
   std::move(kept, hosts_.end(), std::back_inserter(leaving_));
   hosts_.erase(kept, hosts_.end());
 }

@@ -17,9 +17,9 @@ constexpr double kSilenceOfFailedSeconds = 5;  // once a rank has failed
 
 }  // namespace
 
-// A host that does not answer is lost after a while. If ranks have failed, for example because the
-// network to that host is down, and those that answer have ended or had the time to, it is lost sooner: the
-// others know already, and wait to go on.
+// Gives up a host that does not answer for a while. The limit is shorter if ranks have failed, for
+// example because the network to that host is down, and the ranks of all other hosts have ended or
+// been killed: then only the silent host delays the restart.
 void Start::lose_silent_hosts() {
   const auto silent = [](const auto& host) {
     return host->silent_ms() > kSilenceOfFailedSeconds * 1000;
@@ -32,7 +32,7 @@ void Start::lose_silent_hosts() {
   for (const auto& host : hosts_) {
     if (host->silent_ms() <= limit_s * 1000 || all_ended(*host)) continue;
     records_[host->host().name].fell_silent = true;
-    lose(*host, fmt::format("no sign of life for {:g} s", limit_s));
+    lose_host(*host, fmt::format("no sign of life for {:g} s", limit_s));
   }
 }
 
@@ -48,17 +48,19 @@ void Start::give_up(AgentLink& host, LinkedRank& rank, const std::string& state,
                   state));
 }
 
-// The host's agent is gone, or what it says makes no sense. At the end of its ranks it goes by
-// itself.
-void Start::lose(AgentLink& host, const std::string& why) {
+// Gives up a host whose agent is gone or sends invalid messages. After the end of its ranks, an
+// agent ends normally.
+void Start::lose_host(AgentLink& host, const std::string& why) {
   if (host.lost) return;
   const bool left = std::any_of(
       host.ranks.begin(), host.ranks.end(), [](const LinkedRank& rank) { return !rank.ended; });
-  if (host.greeted && !left) return;
+  if (host.answered && !left) return;
   end_.lost_hosts.push_back(host.host().name);
-  const std::string complaint = host.complaint();
-  trouble(fmt::format(
-      "host {} is lost: {}{}", host.host().name, why, complaint.empty() ? "" : ": " + complaint));
+  const std::string error_output = host.error_output();
+  trouble(fmt::format("host {} is lost: {}{}",
+                      host.host().name,
+                      why,
+                      error_output.empty() ? "" : ": " + error_output));
   host.lost = true;
   for (LinkedRank& rank : host.ranks) {
     if (rank.ended) continue;
@@ -68,7 +70,7 @@ void Start::lose(AgentLink& host, const std::string& why) {
   }
 }
 
-// Those that do not end by it are told of by their agents.
+// The agents report ranks that SIGKILL does not end.
 void Start::kill_all() {
   constexpr double kAgainMs = 1000;
   if (now_ms() - killed_ms_ < kAgainMs) return;
@@ -76,10 +78,11 @@ void Start::kill_all() {
   signal_all(SIGKILL);
 }
 
-// Each agent ends by itself, or is killed after a while; one that does not end by that is left.
+// Waits until the agents have ended. Kills those that take too long, and reports and abandons those
+// that survive it.
 void Start::end_agents() {
   constexpr double kPatienceMs = 2000, kDyingMs = 1000;
-  keep([](const AgentLink&) { return false; });
+  keep_hosts([](const AgentLink&) { return false; });
   for (const auto& host : leaving_)
     if (host->lost) host->kill_agent();
   const auto wait_for_all = [&](double ms) {
@@ -91,11 +94,11 @@ void Start::end_agents() {
   wait_for_all(kPatienceMs);
   for (const auto& host : leaving_) host->kill_agent();
   wait_for_all(kDyingMs);
-  for (const auto& host : leaving_) name_undead(*host);
+  for (const auto& host : leaving_) report_unkillable_agent(*host);
   leaving_.clear();
 }
 
-void Start::name_undead(AgentLink& host) {
+void Start::report_unkillable_agent(AgentLink& host) {
   trouble(fmt::format("the {} host {} (process {}) cannot be killed: {}",
                       host.is_here() ? "agent of" : "remote shell to",
                       host.host().name,
@@ -110,7 +113,7 @@ void Start::name_undead(AgentLink& host) {
   }
 }
 
-// No start can have enough ranks for as long as those that were given up are there.
+// Whether no start can have enough ranks as long as the given-up processes exist.
 bool Start::too_few_left() const {
   int slots = 0, lost = 0;
   for (const HostSlots& host : setup_.hosts)

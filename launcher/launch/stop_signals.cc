@@ -34,17 +34,17 @@ int open_signals() {
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-constexpr double kPatienceMs = 700;  // from a wish to kill to the end of the process
+constexpr double kPatienceMs = 700;  // from a request to kill to the end of the process
 
 void raise(const Descriptor& event) {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t wrote = ::write(event.fd, &one, sizeof(one));
 }
 
-// Waits for nothing, and for no other thread.
+// Waits neither for output nor for another thread.
 [[noreturn]] void end_process() {
   constexpr std::string_view kText =
-      "launch: ends at once, as a second interrupt asked, while it still waited for its processes\n";
+      "launch: ends at once after a second interrupt, without waiting for its processes\n";
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (poll(&out, 1, 0) > 0 && (out.revents & POLLOUT) != 0) {
     [[maybe_unused]] const ssize_t wrote = ::write(STDERR_FILENO, kText.data(), kText.size());
@@ -56,9 +56,9 @@ void raise(const Descriptor& event) {
 
 StopSignals::StopSignals()
     : signals_(open_signals()),
-      news_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       end_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (signals_.fd < 0 || news_.fd < 0 || end_.fd < 0)
+  if (signals_.fd < 0 || event_.fd < 0 || end_.fd < 0)
     throw IoError("open", "a descriptor of signals", errno);
   thread_ = std::thread([this] { listen(); });
 }
@@ -78,36 +78,36 @@ void StopSignals::listen() {
     poll(entries, std::size(entries), killed_ms_ > 0 ? kPollMs : -1);
     signalfd_siginfo signal{};
     while (::read(signals_.fd, &signal, sizeof(signal)) == sizeof(signal))
-      heed(static_cast<int>(signal.ssi_signo));
+      handle(static_cast<int>(signal.ssi_signo));
   }
 }
 
-void StopSignals::heed(int number) {
+void StopSignals::handle(int number) {
   const bool kill = number == SIGINT && interrupted_;
   interrupted_ = interrupted_ || number == SIGINT;
   {
     const std::lock_guard lock(mutex_);
-    if (!stop_) wish_ = Wish::kStop;
-    if (kill) wish_ = Wish::kKill;
+    if (!stop_) request_ = Request::kStop;
+    if (kill) request_ = Request::kKill;
   }
   stop_ = true;
   if (kill) hurry_streams();
   if (kill && killed_ms_ == 0) killed_ms_ = now_ms();
-  raise(news_);
+  raise(event_);
 }
 
-StopSignals::Wish StopSignals::read() {
+StopSignals::Request StopSignals::read() {
   uint64_t ignored = 0;
-  while (::read(news_.fd, &ignored, sizeof(ignored)) > 0) {
+  while (::read(event_.fd, &ignored, sizeof(ignored)) > 0) {
   }
   const std::lock_guard lock(mutex_);
-  return std::exchange(wish_, Wish::kNone);
+  return std::exchange(request_, Request::kNone);
 }
 
 void StopSignals::wait(double seconds) {
   const double end_ms = now_ms() + seconds * 1000;
   for (double left_ms = seconds * 1000; left_ms > 0 && !stop_; left_ms = end_ms - now_ms()) {
-    pollfd entry{news_.fd, POLLIN, 0};
+    pollfd entry{event_.fd, POLLIN, 0};
     poll(&entry, 1, static_cast<int>(std::max(1.0, left_ms)));
     read();
   }

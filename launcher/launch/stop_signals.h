@@ -1,5 +1,5 @@
 #pragma once
-// The signals by which somebody asks `launch` to stop.
+// The signals that ask `launch` to stop.
 
 #include <atomic>
 #include <mutex>
@@ -9,13 +9,13 @@
 
 namespace lockstep::launch {
 
-// While it lives the signals of lockstep::stop_signals() (SIGUSR1, SIGTERM, SIGINT, SIGHUP) wait to be
-// read here. SIGPIPE is ignored from then on: a host that is gone, or a reader of the output, ends
-// nothing. One at a time: they belong to the process.
+// While it exists, the signals of lockstep::stop_signals() (SIGUSR1, SIGTERM, SIGINT, SIGHUP) are
+// read here. SIGPIPE is ignored from then on, so that a host that is gone or a closed output ends
+// nothing. Only one at a time, as signals belong to the process.
 //
-// A thread reads the signals. A second SIGINT asks to kill; if this object is still there most of a
-// second later, whatever the process waits for, the thread ends the process with exit code 6. What
-// it has started ends with it.
+// A thread reads the signals. A second SIGINT asks to kill; if this object still exists 0.7 s
+// later, whatever the process waits for, the thread ends the process with exit code 6. Its children
+// end with it.
 class StopSignals {
  public:
   StopSignals();
@@ -23,25 +23,25 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  enum class Wish { kNone, kStop, kKill };
-  // What signals that have come since ask for: the first one to stop, a second SIGINT to kill.
-  Wish read();
+  enum class Request { kNone, kStop, kKill };
+  // What the signals since the last call ask for: the first one to stop, a second SIGINT to kill.
+  Request read();
   bool stop_requested() const { return stop_; }
-  // Waits for so long, or until somebody asks to stop.
+  // Waits for `seconds`, or until a stop is requested.
   void wait(double seconds);
-  // Can be read where read() has news.
-  int descriptor() const { return news_.fd; }
+  // Becomes readable when read() has something new.
+  int descriptor() const { return event_.fd; }
 
  private:
   void listen();
-  void heed(int number);
+  void handle(int number);
 
-  Descriptor signals_, news_, end_;
+  Descriptor signals_, event_, end_;
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;
-  Wish wish_ = Wish::kNone;  // not read yet
+  Request request_ = Request::kNone;  // not read yet
   bool interrupted_ = false;
-  double killed_ms_ = 0;  // when somebody asked to; 0: nobody has
+  double killed_ms_ = 0;  // when a kill was requested; 0: it was not
   std::thread thread_;
 };
 

@@ -1,3 +1,24 @@
+// How a launched run stays alive:
+//
+//   Supervisor::run()  repeats  start() = begin_generation(), Start::run(), evaluate_end()
+//
+//   launch ---- agent of host A ---- rank 0, rank 1      Start::run() starts the agents (ssh), has
+//          \--- agent of host B ---- rank 2, rank 3      them start the ranks, and watches
+//
+// evaluate_end() looks up in the run folder what the start has achieved (Progress::complete) and
+// asks decide() (restarts.h), which turns the ranks' exit codes into "again" or an exit code.
+// Before it starts again, HostHealth may leave out a host that failed repeatedly, FirstSteps ends
+// the run if a rank never reaches its first step, and Restarts sets the pause: 1, 2, 4, ... 60 s,
+// with a limit of restarts without a new checkpoint.
+//
+// Invariants. (1) Each start takes the next generation number in the run folder first, and only
+// ranks of the newest generation publish checkpoints: ranks on a host that was given up may still
+// run, but cannot overwrite anything. (2) All starts use the config text that was read first and,
+// unless --allow-program-change is given, the same build, so that the bits stay the same. (3) A
+// disk must not hang this process: it could be neither interrupted nor killed. So
+// begin_generation() and folder_answers() look at the folder in a child process with a time limit
+// (in_child), before anything here reads it. If the folder does not answer, the state of the run is
+// unknown, and the start is repeated.
 #include "launcher/launch/supervisor.h"
 
 #include <fmt/core.h>
@@ -7,7 +28,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "collectives/tcp/meeting.h"
+#include "collectives/tcp/rendezvous_info.h"
 #include "launcher/commands/results.h"
 #include "launcher/launch/in_child.h"
 #include "launcher/launch/output.h"
@@ -21,14 +42,14 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr double kPatienceSeconds = 10;  // with a disk
+constexpr double kPatienceSeconds = 10;  // for a disk
 
-// The same command, resumed from the newest checkpoint.
+// The same command, resuming from the newest checkpoint.
 TrainWords resumed(const TrainWords& words) {
   TrainWords again;
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--resume")
-      ++i;  // and its value
+      ++i;  // skips its value too
     else if (!words[i].starts_with("--resume="))
       again.push_back(words[i]);
   }
@@ -58,7 +79,7 @@ LaunchSetup setup_of(const LaunchOptions& options,
           .ranks = options.ranks,
           .lanes = config.train.lanes,
           .allow_fewer = options.allow_fewer,
-          // A tenth longer than the ranks' own watchdogs give each other.
+          // A tenth longer than the limit of the ranks' own watchdogs.
           .blocked_s = 1.1 * config.comm.files_timeout_s,
           .config = config_text};
 }
@@ -78,11 +99,11 @@ GivenFiles files_of(const LaunchOptions& options,
   return files;
 }
 
-std::string counted(int64_t count, const char* what) {
+std::string count_text(int64_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-// The newest lines of a text, at most so many.
+// The last lines of a text, at most `lines`.
 std::string last_lines(const std::string& text, int lines) {
   size_t begin = text.empty() ? 0 : text.size() - 1;
   while (begin > 0 && (text[begin - 1] != '\n' || --lines > 0)) --begin;
@@ -119,7 +140,7 @@ int Supervisor::run() {
     if (!decision.again) break;
     const std::optional<double> pause = restarts_.next();
     if (!pause) {
-      log_warn("launch: {} restarts in a row brought no new checkpoint: it ends here",
+      log_warn("launch: gives up after {} restarts in a row without a new checkpoint",
                options_.max_restarts);
       break;
     }
@@ -132,7 +153,7 @@ int Supervisor::run() {
       code = static_cast<int>(ExitCode::kPreempted);
       break;
     }
-    tell_changes();
+    report_changes();
     if (!is_same_program()) {
       code = static_cast<int>(ExitCode::kUsage);
       break;
@@ -142,19 +163,19 @@ int Supervisor::run() {
   return code == 0 && !Output::is_written() ? static_cast<int>(ExitCode::kCheckpoint) : code;
 }
 
-// A disk that does not answer holds up nothing but a child process.
-void Supervisor::tell_changes() {
+// Looks at the files in a child process, as a disk may not answer.
+void Supervisor::report_changes() {
   const auto states = in_child([&] { return files_.states(); }, kPatienceSeconds, signals_);
   if (!states) {
-    log_warn("launch: a file that the config names does not answer: nothing for {:g} s",
+    log_warn("launch: a file that the config names does not answer within {:g} s",
              kPatienceSeconds);
     return;
   }
   for (const std::string& change : files_.changes(*states)) log_warn("launch: {}", change);
 }
 
-// Whether the program's file still is what this process runs, as far as the disk tells; a change is
-// reported.
+// Whether the program's file is still the build that this process runs; true if the disk does not
+// answer. Logs a change.
 bool Supervisor::is_same_program() {
   const std::string deleted = "deleted";
   const auto look = [&] {
@@ -164,10 +185,10 @@ bool Supervisor::is_same_program() {
   };
   const std::string now = in_child(look, kPatienceSeconds, signals_).value_or(build_);
   if (now == deleted) {
-    if (options_.allow_program_change) return true;  // it may be back by the start
+    if (options_.allow_program_change) return true;  // it may be back by then
     log_warn(
         "launch: the program '{}' was deleted, so that its ranks cannot be started again; put "
-        "it back and give the same command",
+        "it back and run the same command",
         setup_.program);
     return false;
   }
@@ -176,14 +197,16 @@ bool Supervisor::is_same_program() {
   if (!options_.allow_program_change) {
     log_warn(
         "launch: '{}' was replaced: {}; it might compute other bits. The ranks are not started "
-        "again: put the build back and give the same command, or give --allow-program-change",
+        "again: put the build back and run the same command, or add --allow-program-change",
         setup_.program,
         difference);
     return false;
   }
-  log_warn("launch: '{}' was replaced: {}; the ranks go on with it, as --allow-program-change says",
-           setup_.program,
-           difference);
+  log_warn(
+      "launch: '{}' was replaced: {}; the ranks continue with it, because "
+      "--allow-program-change is set",
+      setup_.program,
+      difference);
   build_ = now;  // reported once
   return true;
 }
@@ -191,18 +214,17 @@ bool Supervisor::is_same_program() {
 bool Supervisor::folder_answers() {
   const auto look = [&] { return std::string(is_folder(run_dir_) ? "there" : "not there"); };
   folder_answers_ = in_child(look, kPatienceSeconds, signals_).has_value();
-  if (!folder_answers_) tell_silent_folder();
+  if (!folder_answers_) report_silent_folder();
   return folder_answers_;
 }
 
-void Supervisor::tell_silent_folder() const {
-  log_warn("launch: run folder '{}' does not answer: nothing for {:g} s",
-           run_dir_.string(),
-           kPatienceSeconds);
+void Supervisor::report_silent_folder() const {
+  log_warn(
+      "launch: run folder '{}' does not answer within {:g} s", run_dir_.string(), kPatienceSeconds);
 }
 
-// Takes the next number for a start: those before it publish nothing from now on. False if the run
-// folder does not answer.
+// Takes the next generation number, so that earlier starts publish nothing any more. Returns false
+// if the run folder does not answer.
 bool Supervisor::begin_generation() {
   const RunGeneration newest = generation_;
   ++generation_.number;
@@ -213,9 +235,9 @@ bool Supervisor::begin_generation() {
                  signals_);
     if (number) generation_.number = std::stoll(*number);
     folder_answers_ = number.has_value();
-    if (!number) tell_silent_folder();
+    if (!number) report_silent_folder();
   } catch (const Error& error) {
-    // Rank 0 finds the same, and raises the number itself if it does not.
+    // The start continues: rank 0 raises the number itself, or reports the same error.
     folder_answers_ = true;
     if (account_.starts > 0) log_warn("launch: {}", error.what());
   }
@@ -236,23 +258,23 @@ Decision Supervisor::start() {
   StartEnd end;
   try {
     end = Start(setup, words, generation_, records_, signals_, output).run();
-    // A host that is left out for a pause comes back.
+    // A host that is left out for a pause will return.
     if (setup.hosts.size() < hosts_.size()) end.too_few_left = false;
-  } catch (const IoError& error) {  // no process or descriptor is left for an agent
+  } catch (const IoError& error) {  // no process or descriptor is available for an agent
     if (!may_pass(error.error_number())) throw;
     log_warn("launch: {}", error.what());
     end.trouble = {error.what()};
     end.stop_requested = signals_.stop_requested();
   }
-  return judge(end, (now_ms() - start_ms) / 1000, output.errors());
+  return evaluate_end(end, (now_ms() - start_ms) / 1000, output.errors());
 }
 
-Decision Supervisor::judge(StartEnd& end, double lasted_s, const std::string& said) {
+Decision Supervisor::evaluate_end(StartEnd& end, double lasted_s, const std::string& rank_errors) {
   const double now_s = now_ms() / 1000;
   const bool all_known = std::all_of(end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) {
     return rank.code.has_value();
   });
-  // A rank may have ended because the folder does not answer: then nothing is known of its work.
+  // A rank may have ended because the folder does not answer; then its work is unknown.
   if (!(all_known ? folder_answers() : begin_generation())) {
     end.work_lost = true;
     return decide(end);
@@ -269,56 +291,59 @@ Decision Supervisor::judge(StartEnd& end, double lasted_s, const std::string& sa
   }
   Decision decision = decide(end);
   const bool saved = decision.again && decision.code == static_cast<int>(ExitCode::kPreempted);
-  if ((decision.again && !saved) || end.work_lost) tell_failure(end, lost, said);
+  if ((decision.again && !saved) || end.work_lost) report_failure(end, lost, rank_errors);
   if (!end.other_build.empty())
     log_warn(
-        "launch: {}; all hosts must have the program that launch runs, or give "
+        "launch: {}; all hosts must have the program that launch runs; or add "
         "--allow-program-change",
         end.other_build);
   if (!decision.again) return decision;
   const HostHealth::Notes notes = health_.note(end, lasted_s, now_s);
   for (const std::string& line : notes.lines) log_warn("launch: {}", line);
   if (notes.left_out) first_steps_.forget();
-  // A long start that has left nothing in the folder may be one whose folder is not seen here.
+  // If a long start has left nothing in the run folder, this host may not see the folder of the
+  // ranks.
   constexpr double kShortSeconds = 60;
   const bool known = progress_.is_ours(end) || lasted_s < kShortSeconds;
   const std::optional<RankEnd> rank = known ? first_steps_.note(end) : std::nullopt;
   if (rank) {
-    tell_last_words(*rank, said);
+    report_last_output(*rank, rank_errors);
     const bool internal = rank->code == static_cast<int>(ExitCode::kInternal);
     return {.code = static_cast<int>(internal ? ExitCode::kInternal : ExitCode::kPeer)};
   }
   return decision;
 }
 
-void Supervisor::tell_last_words(const RankEnd& rank, const std::string& said) const {
+void Supervisor::report_last_output(const RankEnd& rank, const std::string& rank_errors) const {
   constexpr int kLines = 10;
   StartEnd alone;
   alone.ranks = {rank};
-  const std::vector<std::string> words = progress_.last_words(alone);
+  const std::vector<std::string> words = progress_.failure_lines(alone);
   log_warn(
-      "launch: rank {} failed in {} starts in a row in which no rank made a step: another start would "
-      "not help. {}; the newest lines of the ranks:",
+      "launch: rank {} failed in {} starts in a row in which no rank made a step: another start "
+      "would not help. {}; the newest lines of the ranks:",
       rank.rank,
       FirstSteps::kStarts,
       words.empty() ? text_of(rank) : words.front());
-  std::istringstream lines(last_lines(said, kLines));
+  std::istringstream lines(last_lines(rank_errors, kLines));
   for (std::string line; std::getline(lines, line);) log_warn("launch:   {}", line);
 }
 
-void Supervisor::tell_failure(const StartEnd& end, const Lost& lost, const std::string& said) {
-  for (const std::string& words : progress_.last_words(end)) log_warn("launch: {}", words);
+void Supervisor::report_failure(const StartEnd& end,
+                                const Lost& lost,
+                                const std::string& rank_errors) {
+  for (const std::string& words : progress_.failure_lines(end)) log_warn("launch: {}", words);
   try {
-    const std::filesystem::path kept = progress_.keep_post_mortem(end, lost, said);
+    const std::filesystem::path kept = progress_.keep_post_mortem(end, lost, rank_errors);
     log_warn("launch: start {} lost {} ({:.1f} s); its records are in {}",
              account_.starts,
-             counted(lost.steps, "step"),
+             count_text(lost.steps, "step"),
              lost.seconds,
              kept.string());
   } catch (const std::exception& error) {
     log_warn("launch: start {} lost {}; its records cannot be kept: {}",
              account_.starts,
-             counted(lost.steps, "step"),
+             count_text(lost.steps, "step"),
              error.what());
   }
 }
@@ -329,9 +354,9 @@ int Supervisor::sum_up(int code) const {
   const double share = wall > 0 ? kept / wall : 0;
   log_info(
       "launch: {}, {}, {} lost ({:.1f} s); steps that were kept took {:.1f} of {:.1f} s ({:.1f}%)",
-      counted(account_.starts, "start"),
-      counted(account_.starts - 1, "restart"),
-      counted(account_.steps_lost, "step"),
+      count_text(account_.starts, "start"),
+      count_text(account_.starts - 1, "restart"),
+      count_text(account_.steps_lost, "step"),
       account_.seconds_lost,
       kept,
       wall,

@@ -1,5 +1,5 @@
 #pragma once
-// Starts a run's ranks, and starts them again until the run is done, somebody asks to stop, or
+// Starts a run's ranks, and starts them again until the run is complete, a stop is requested, or
 // another start would not help.
 
 #include <cstdint>
@@ -28,24 +28,25 @@ struct LaunchOptions {
   bool allow_program_change = false;
   bool tag_output = false;
   std::string json;
-  std::vector<std::string> train;  // the words of the command that each rank runs
+  std::vector<std::string> train;  // the command that each rank runs
   bool agent = false;
   std::string given_up;  // with `agent`: processes that could not be killed
 };
 
 class Supervisor {
  public:
-  // `train`, `config_text` and `config`: what the words of that command mean. Throws ConfigError.
+  // `train`, `config_text` and `config` are the parsed command, the config's text and the parsed
+  // config. Throws ConfigError.
   Supervisor(const LaunchOptions& options,
              const TrainOptions& train,
              const std::string& config_text,
              const RunConfig& config);
 
-  // The exit code of `launch`.
+  // Returns the exit code of `launch`.
   int run();
 
  private:
-  // What all starts together came to.
+  // Totals of all starts.
   struct Account {
     int starts = 0;
     int64_t steps_lost = 0;
@@ -53,14 +54,14 @@ class Supervisor {
   };
 
   bool folder_answers();
-  void tell_silent_folder() const;
+  void report_silent_folder() const;
   bool begin_generation();
   Decision start();
-  Decision judge(StartEnd& end, double lasted_s, const std::string& said);
-  void tell_changes();
+  Decision evaluate_end(StartEnd& end, double lasted_s, const std::string& rank_errors);
+  void report_changes();
   bool is_same_program();
-  void tell_failure(const StartEnd& end, const Lost& lost, const std::string& said);
-  void tell_last_words(const RankEnd& rank, const std::string& said) const;
+  void report_failure(const StartEnd& end, const Lost& lost, const std::string& rank_errors);
+  void report_last_output(const RankEnd& rank, const std::string& rank_errors) const;
   int sum_up(int code) const;
 
   const LaunchOptions& options_;

@@ -8,10 +8,10 @@
 namespace lockstep::scale {
 namespace {
 
-constexpr double kGood_s = 3;        // of steps that count: what to ask for
-constexpr double kMostSkipped = 10;  // first steps of a run, which do not count
+constexpr double kGood_s = 3;       // recommended time of the steps that count
+constexpr double kMaxSkipped = 10;  // first steps of a run, which do not count
 
-// Rounded up to two digits.
+// Rounds up to two digits.
 int64_t rounded_up(double number) {
   const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(number)) - 1));
   return static_cast<int64_t>(std::ceil(number / unit) * unit);
@@ -22,7 +22,7 @@ int64_t rounded_up(double number) {
 std::string caution_of_load(const RunSetup& setup,
                             const std::vector<MeasuredRun>& runs,
                             double load_before) {
-  constexpr double kIdle = 0.1, kIdleLoad = 0.2;  // of the CPUs; a load fades away slowly
+  constexpr double kIdle = 0.1, kIdleLoad = 0.2;  // of the CPUs; a load decreases slowly
   double taken = 0;
   for (const MeasuredRun& run : runs) taken += run.other_cpus / static_cast<double>(runs.size());
   const bool measured = setup.launcher.starts_here();
@@ -41,19 +41,19 @@ std::string caution_of_load(const RunSetup& setup,
 
 std::string caution_of_length(const std::vector<MeasuredRun>& runs, int64_t config_steps) {
   const MeasuredRun* shortest = &runs.front();
-  double least_step_ms = runs.front().ranks[0].step_ms;
+  double min_step_ms = runs.front().ranks[0].step_ms;
   for (const MeasuredRun& run : runs) {
     if (counted_s(run.ranks[0]) < counted_s(shortest->ranks[0])) shortest = &run;
-    least_step_ms = std::min(least_step_ms, run.ranks[0].step_ms);
+    min_step_ms = std::min(min_step_ms, run.ranks[0].step_ms);
   }
-  const double least_s = counted_s(shortest->ranks[0]);
-  if (least_s >= kEnough_s) return "";
-  const int64_t steps = rounded_up(kGood_s * 1000 / least_step_ms + kMostSkipped);
+  const double min_s = counted_s(shortest->ranks[0]);
+  if (min_s >= kEnough_s) return "";
+  const int64_t steps = rounded_up(kGood_s * 1000 / min_step_ms + kMaxSkipped);
   std::string text = fmt::format(
       "Caution: the steps that count took only {:.3g} s in a {} run of {} rank{}. In less than "
       "{:.0f} s chance and warm-up weigh as much as what is measured: --steps {} would give about "
       "{:.0f} s",
-      least_s,
+      min_s,
       name_of(shortest->world.mode),
       shortest->world.ranks,
       shortest->world.ranks == 1 ? "" : "s",

@@ -1,5 +1,5 @@
 #pragma once
-// What makes a report's figures doubtful, in words.
+// Sentences about what makes a report's figures unreliable.
 
 #include <string>
 #include <vector>
@@ -8,17 +8,18 @@
 
 namespace lockstep::scale {
 
-// What a busy machine does to the figures; empty on an idle one. `load_before`: of this host, told
-// where the runs do not say what other work took.
+// A warning about other work on the machine; empty if it was idle. `load_before`, this host's load
+// before the runs, is used if the runs do not report how much CPU time other work took.
 std::string caution_of_load(const RunSetup& setup,
                             const std::vector<MeasuredRun>& runs,
                             double load_before);
 
-// That a run measured too little time, and how many steps are enough; empty where all measured
-// kEnough_s. `config_steps`: the length of the config's training, beyond which no run goes.
+// A warning if a run measured too little time, with the number of steps that is enough; empty if
+// all runs measured kEnough_s. `config_steps` is the length of the config's training, which no run
+// exceeds.
 std::string caution_of_length(const std::vector<MeasuredRun>& runs, int64_t config_steps);
 
-// Of a measurement that ended early: how many runs of each world were made, and what ended it.
+// For a measurement that ended early: how many runs of each world were made, and why it ended.
 std::string what_is_missing(const std::vector<MeasuredRun>& runs,
                             const std::vector<World>& worlds,
                             int repeats,

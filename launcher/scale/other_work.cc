@@ -20,7 +20,7 @@ double busy_here(const std::vector<int>& cpus) {
       {std::istreambuf_iterator<char>(file), {}}, cpus, static_cast<double>(sysconf(_SC_CLK_TCK)));
 }
 
-// Ticks of the line "cpu3 ..." of /proc/stat; negative of another line.
+// Ticks of a line "cpu3 ..." in /proc/stat; negative for other lines.
 double busy_ticks(const std::string& text, const std::vector<int>& cpus) {
   std::istringstream line(text);
   std::string name;
@@ -35,7 +35,7 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-// Of this process and of the children, and theirs, that it has seen end.
+// CPU time of this process and of all its descendants that have ended and been waited for.
 double own_cpu_seconds() {
   double total = 0;
   for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {

@@ -1,23 +1,24 @@
 #pragma once
-// Whether something else used the CPUs while a run was timed.
+// Measures whether other work used the CPUs while a run was timed.
 
 #include <string>
 #include <vector>
 
 namespace lockstep::scale {
 
-// Seconds that these CPUs of a host have worked since its boot, of the text of /proc/stat; time
-// that a hypervisor gave to others counts. Negative where the text has none of them.
+// Seconds that these CPUs have worked since the boot, from the text of /proc/stat, including time
+// that a hypervisor gave to other machines. Negative if the text has none of these CPUs.
 double busy_cpu_seconds(const std::string& stat,
                         const std::vector<int>& cpus,
                         double ticks_per_second);
 
-// What others than this process and its children do on CPUs of this host.
+// The CPU time on this host that is not used by this process and its children.
 class OtherWork {
  public:
-  // Begins to measure; `cpus`: those that this process may run on.
+  // Starts the measurement on `cpus`, those that this process may use.
   explicit OtherWork(std::vector<int> cpus);
-  // CPUs that it took on average since then. All children that were started since must have ended.
+  // The average number of CPUs used by other work since then. All children started since must have
+  // ended.
   double cpus() const;
 
  private:

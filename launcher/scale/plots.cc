@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLimit_s = 120;
 
-// In gnuplot's text '_' would lower the letter that follows, unless told otherwise (noenhanced).
+// noenhanced: otherwise gnuplot would print the letter after a '_' as a subscript.
 std::string script_for(const std::string& name,
                        const std::string& data,
                        const std::string& settings,
@@ -34,8 +34,8 @@ std::string script_for(const std::string& name,
       plot);
 }
 
-// One block of data a mode: ranks, rate, ideal rate, efficiency in percent, whether there were more
-// threads than CPUs.
+// One block of data for each mode, with the columns ranks, rate, ideal rate, efficiency in percent,
+// and whether there were more threads than CPUs.
 std::string rates_data(const Report& report) {
   std::string text;
   for (const ModeReport& mode : report.modes) {
@@ -57,8 +57,9 @@ bool oversubscribed(const ModeReport& mode) {
       mode.rows.begin(), mode.rows.end(), [](const ScaleRow& row) { return row.oversubscribed; });
 }
 
-// Rings around the points that show how ranks share CPUs and not how they scale; `column`: of the
-// data. To follow other plots.
+// Returns text to append to a plot command. It circles the points with more threads than CPUs,
+// which show how ranks share CPUs and not how they scale. `column` is the column of the data that
+// is plotted.
 std::string rings(const Report& report, int column) {
   std::string plot;
   for (const ModeReport& mode : report.modes) {
@@ -76,7 +77,7 @@ std::string on_ranks(const Report& report, const std::string& title) {
   std::string tics;
   for (const ScaleRow& row : report.modes[0].rows)
     tics += fmt::format("{}{}", tics.empty() ? "" : ",", row.world.ranks);
-  // The name may not hold quotation marks: the config allows it none.
+  // The name has no quotation marks: the config does not allow any.
   return fmt::format(
       "set title '{}: {}'\n"
       "set xlabel 'ranks'\n"
@@ -124,13 +125,13 @@ Plot efficiency(const Report& report) {
                      plot + rings(report, 4))};
 }
 
-// One bar a world size; gains hang below zero. A star: more threads than CPUs.
+// One bar for each world size; gains are below zero. A star marks more threads than CPUs.
 Plot lost_time(const Report& report) {
   const bool any = std::any_of(report.modes.begin(), report.modes.end(), oversubscribed);
   std::string data = "$lost << END\n", plot;
   for (const ModeReport& mode : report.modes)
     for (const ScaleRow& row : mode.rows) {
-      // Of quotation marks in data gnuplot knows the double ones alone.
+      // In data gnuplot accepts only double quotation marks.
       data += fmt::format(
           "\"{} {}{}\"", name_of(mode.mode), row.world.ranks, row.oversubscribed ? "*" : "");
       for (const double part : row.lost) data += fmt::format(" {}", part);

@@ -1,5 +1,5 @@
 #pragma once
-// The report's figures as pictures, drawn by gnuplot.
+// Draws the report's figures with gnuplot.
 
 #include <filesystem>
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace lockstep::scale {
 
-// A script for gnuplot that holds its data and draws NAME.svg and NAME.png in the current folder.
+// A gnuplot script that contains its data and draws NAME.svg and NAME.png in the current folder.
 struct Plot {
   std::string name;
   std::string script;
 };
 
-// Throughput against ideal, efficiency, and lost time by its parts.
+// Throughput against ideal, efficiency, and lost time by part.
 std::vector<Plot> make_plots(const Report& report);
 
-// Writes each NAME.gp to `folder` and has gnuplot draw it there; what it complains of goes to the
-// folder runs/ there. Returns what to tell the user: that there is no gnuplot, or that it failed;
-// empty when all is drawn. Throws IoError.
+// Writes each NAME.gp to `folder` and runs gnuplot there; gnuplot's output goes to the folder runs/
+// in it. Returns a message for the user if gnuplot is missing or fails; empty if everything is
+// drawn. Throws IoError.
 std::string draw(const std::vector<Plot>& plots, const std::filesystem::path& folder);
 
 }  // namespace lockstep::scale

@@ -21,14 +21,14 @@
 namespace lockstep::scale {
 namespace {
 
-constexpr double kGraceMs = 10000;  // between asking a child to end and making it
+constexpr double kGraceMs = 10000;  // between asking a child to end and killing it
 constexpr std::chrono::milliseconds kPoll{20};
 
 volatile sig_atomic_t g_signal = 0;
 
 void on_signal(int number) { g_signal = number; }
 
-// While it lives the signals that ask for a stop are noted.
+// Records the stop signals while it exists.
 class NotedSignals {
  public:
   NotedSignals() {
@@ -54,9 +54,9 @@ bool may_run(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
 }
 
-// The child's side of the fork: does not return.
-[[noreturn]] void become(char* const* words, int input, int output, const char* folder) {
-  setpgid(0, 0);                     // a group of its own, to end all of it together
+// The child's side of the fork; does not return.
+[[noreturn]] void exec_child(char* const* words, int input, int output, const char* folder) {
+  setpgid(0, 0);                     // its own process group, so that all of it can be ended
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends with this process, however that ends
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
@@ -66,13 +66,14 @@ bool may_run(const std::filesystem::path& path) {
   _exit(127);
 }
 
-// What the child has left of its group, once it was asked to end: some may take their time.
+// Waits for the rest of a group that was asked to end, and kills it after a while.
 void end_group(pid_t group, double asked_ms) {
   while (kill(-group, 0) == 0 && now_ms() - asked_ms < kGraceMs) std::this_thread::sleep_for(kPoll);
   kill(-group, SIGKILL);
 }
 
-// TimedWaits for the end of the child that leads a group; `out_of_time` tells why it was ended.
+// Waits for the end of the child that leads a group. Sets `out_of_time` if it was ended at the
+// limit.
 int wait_for(pid_t child, double limit_s, bool& out_of_time) {
   const double deadline_ms = now_ms() + limit_s * 1000;
   double asked_ms = 0;
@@ -133,8 +134,8 @@ ProcessEnd run_process(const std::vector<std::string>& command,
     const NotedSignals noted;
     const pid_t child = fork();
     if (child < 0) throw IoError("start", command[0], errno);
-    if (child == 0) become(words.data(), input.fd, output.fd, folder.c_str());
-    setpgid(child, child);  // here too: whichever comes first
+    if (child == 0) exec_child(words.data(), input.fd, output.fd, folder.c_str());
+    setpgid(child, child);  // in the parent too, as either may run first
     end.exit_code = wait_for(child, limit_s, end.out_of_time);
   }
   if (g_signal != 0) throw Interrupted(g_signal);

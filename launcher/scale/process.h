@@ -1,5 +1,5 @@
 #pragma once
-// Child processes, without a shell.
+// Runs child processes, without a shell.
 
 #include <filesystem>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace lockstep::scale {
 
-// A signal asked this process to end while a child ran. Who catches it last raises the signal,
-// whose own effect is back.
+// A signal asked this process to end while a child was running. The last handler of this error
+// raises the signal again, which then has its previous action.
 class Interrupted : public Error {
  public:
   explicit Interrupted(int signal);
@@ -22,18 +22,18 @@ class Interrupted : public Error {
 
 // How a child ended.
 struct ProcessEnd {
-  int exit_code = 0;  // 128 + its number after a signal, as a shell says it
+  int exit_code = 0;  // 128 + the signal's number after a signal, as in a shell
   bool out_of_time = false;
 };
 
-// The file that `name` stands for on the PATH, or the name itself if it is a path; empty when there
-// is none that can be run.
+// The file that `name` denotes in PATH, or `name` itself if it is a path; empty if there is no
+// executable file.
 std::string find_program(const std::string& name);
 
-// Starts `command` in `folder`, its words as they are, waits for its end and returns that. What it
-// prints goes to `log`, its standard input is empty. After `limit_s` seconds it is ended. A signal of
-// stop_signals() meanwhile ends it with all that it started. Throws Interrupted then, and
-// IoError.
+// Starts `command` in `folder`, waits for its end and returns how it ended. Its arguments are
+// passed unchanged, its output goes to `log`, its standard input is empty. After `limit_s` seconds
+// it is ended. A signal of stop_signals() ends it with all its children; then throws Interrupted.
+// Throws IoError.
 ProcessEnd run_process(const std::vector<std::string>& command,
                        const std::filesystem::path& log,
                        double limit_s,

@@ -4,13 +4,13 @@
 #include <map>
 #include <set>
 
-#include "launcher/scale/verdict.h"
+#include "launcher/scale/diagnosis.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::scale {
 namespace {
 
-constexpr double kWorthNaming = 0.02;  // of a step
+constexpr double kReportThreshold = 0.02;  // of a step
 
 double own_work_ms(const RankTimes& times) { return times.step_ms - times.comm_exposed_ms; }
 
@@ -23,7 +23,7 @@ const RankTimes& fastest_rank(const MeasuredRun& run) {
 std::optional<Straggler> find_straggler(const MeasuredRun& run) {
   const RankTimes& fastest = fastest_rank(run);
   const RankTimes& slowest = *std::max_element(run.ranks.begin(), run.ranks.end(), works_less);
-  if (fastest.straggler_ms <= kWorthNaming * fastest.step_ms) return std::nullopt;
+  if (fastest.straggler_ms <= kReportThreshold * fastest.step_ms) return std::nullopt;
   Straggler found{.rank = slowest.rank, .host = slowest.host};
   found.excess_ms = own_work_ms(slowest) - own_work_ms(fastest);
   const Parts slow = parts_of(slowest), fast = parts_of(fastest);
@@ -38,7 +38,8 @@ std::optional<Straggler> find_straggler(const MeasuredRun& run) {
   return found;
 }
 
-// The repeats of one world size, made one row that knows nothing of the other sizes.
+// Combines the repeats of one world size into a row. The fields that depend on other sizes are not
+// set.
 ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   std::sort(runs.begin(), runs.end(), [](const MeasuredRun* a, const MeasuredRun* b) {
     return fastest_rank(*a).step_ms < fastest_rank(*b).step_ms;
@@ -69,7 +70,7 @@ ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   return row;
 }
 
-// "strong 2-1": a run's mode, ranks and repeat.
+// A run's mode, ranks and repeat: "strong 2-1".
 std::string name_of(const MeasuredRun& run) {
   return fmt::format("{} {}-{}", name_of(run.world.mode), run.world.ranks, run.repeat);
 }
@@ -132,12 +133,12 @@ std::vector<ScaleRow> make_rows(const std::vector<MeasuredRun>& runs) {
     row.ideal_step_ms = base.step_ms * share;
     for (size_t i = 0; i < kParts; ++i) row.lost[i] = row.parts[i] - base.parts[i] * share;
     row.lost_ms = row.step_ms - row.ideal_step_ms;
-    row.verdict = verdict_of(row, row.world.ranks == base.world.ranks);
+    row.diagnosis = diagnose(row, row.world.ranks == base.world.ranks);
   }
   return rows;
 }
 
-HashCheck check_hashes(const std::vector<MeasuredRun>& runs, bool tree_order) {
+HashCheck compare_hashes(const std::vector<MeasuredRun>& runs, bool tree_order) {
   LOCKSTEP_CHECK(!runs.empty());
   const bool strong = runs[0].world.mode == Mode::kStrong;
   HashCheck check;
@@ -145,7 +146,7 @@ HashCheck check_hashes(const std::vector<MeasuredRun>& runs, bool tree_order) {
     check.statement = "weights not compared: comm.order FAST promises no equal bits";
     return check;
   }
-  std::map<int, const MeasuredRun*> first;  // to compare with; strong: one for all sizes
+  std::map<int, const MeasuredRun*> first;  // the run to compare with; strong: one for all sizes
   for (const MeasuredRun& run : runs) {
     const auto [entry, added] = first.emplace(strong ? 0 : run.world.ranks, &run);
     if (added) continue;

@@ -6,7 +6,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "launcher/scale/verdict.h"
+#include "launcher/scale/diagnosis.h"
 
 namespace lockstep::scale {
 namespace {
@@ -51,7 +51,7 @@ Json to_json(const ScaleRow& row) {
                                       {"in_ms", straggler.in_ms},
                                       {"always", straggler.always}});
   }
-  json["verdict"] = row.verdict;
+  json["verdict"] = row.diagnosis;
   return json;
 }
 
@@ -71,20 +71,25 @@ Json to_json(const MeasuredRun& run) {
   return json;
 }
 
-constexpr const char* kLegend = R"(
-## What the words mean
+constexpr const char* kLegend =
+    "\n"
+    "## What the words mean\n"
+    "\n"
+    "- **batch**: samples of a step over all ranks, and **a rank** on each; **fastest..slowest**: "
+    "step times of the runs whose median is `step ms`.\n"
+    "- **ideal**: the smallest size's samples/s times the growth in ranks, or its step, in strong "
+    "scaling divided by that growth; **efficiency**: samples/s by ideal.\n"
+    "- **exposed communication**: waits for other ranks' messages that computing does not hide; "
+    "**stragglers**: waits for a rank that works longer.\n"
+    "- **data wait**: for the next batch.\n"
+    "- **optimizer and gather**: the update of the weights, and the gather of those that other "
+    "ranks have updated.\n"
+    "- **launch and host gaps**: the rest of a step, between these parts.\n"
+    "- **slower compute (contention)**: time of forward and backward pass beyond the ideal, as "
+    "ranks share memory, caches and clock.\n"
+    "- **(gain)**: less than in the ideal step; it makes up for losses elsewhere.\n";
 
-- **batch**: samples of a step over all ranks, and **a rank** on each; **fastest..slowest**: step times of the runs whose median is `step ms`.
-- **ideal**: the smallest size's samples/s times the growth in ranks, or its step, in strong scaling divided by that growth; **efficiency**: samples/s by ideal.
-- **exposed communication**: waits for what other ranks send that computing does not hide; **stragglers**: those that a rank causes which works longer.
-- **data wait**: for the next batch.
-- **optimizer and gather**: the update of the weights, and bringing what other ranks have updated.
-- **launch and host gaps**: what is left of a step, between these parts.
-- **slower compute (contention)**: what forward and backward take beyond ideal, as ranks share memory, caches and clock.
-- **(gain)**: less than in the ideal step; it makes up for losses elsewhere.
-)";
-
-// A word as a shell takes it.
+// Quotes a word for a shell if needed.
 std::string quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 ||
@@ -105,7 +110,7 @@ std::string shell_line(const std::vector<std::string>& command) {
   return line;
 }
 
-// Lists, and what an object has, separated by commas; texts without quotation marks.
+// The items of lists and objects, separated by commas; strings without quotation marks.
 std::string plain(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_structured()) return value.dump();
@@ -114,14 +119,14 @@ std::string plain(const Json& value) {
   return text;
 }
 
-// A '|' would begin the next cell.
+// Escapes '|', which would begin the next cell.
 std::string in_a_cell(const std::string& text) {
   std::string cell;
   for (const char c : text) cell += c == '|' ? "\\|" : std::string(1, c);
   return cell;
 }
 
-// "0.512 (58%)"; a share of the loss only where there is one.
+// "0.512 (58%)"; with a share only if time is lost in total.
 std::string loss_text(double part_ms, double altogether_ms) {
   const std::string ms = in_ms(part_ms);
   if (part_ms < 0) return ms + " (gain)";
@@ -157,7 +162,7 @@ std::string losses_table(const std::vector<ScaleRow>& rows) {
   }
   text += "\n" + line + "\n";
   for (const ScaleRow& row : rows) {
-    if (&row == &rows.front()) continue;  // it is what the others are measured by
+    if (&row == &rows.front()) continue;  // the row that the others are compared with
     text += fmt::format("| {} | {} | {} | {} |",
                         row.world.ranks,
                         in_ms(row.step_ms),
@@ -183,7 +188,7 @@ std::string mode_text(const ModeReport& mode) {
   text += "\n";
   for (const ScaleRow& row : mode.rows)
     text += fmt::format(
-        "- {} rank{}: {}.\n", row.world.ranks, row.world.ranks == 1 ? "" : "s", row.verdict);
+        "- {} rank{}: {}.\n", row.world.ranks, row.world.ranks == 1 ? "" : "s", row.diagnosis);
   return text + "\n" + mode.hashes.statement + ".\n";
 }
 

@@ -9,12 +9,12 @@
 
 namespace lockstep::scale {
 
-// Something that all runs have in common, such as the CPU's model.
+// A property that all runs have in common, such as the CPU's model.
 struct Fact {
   std::string key;    // in JSON
   std::string title;  // in Markdown
   Json value;
-  std::string text = {};  // in Markdown, in place of the value; may be empty
+  std::string text = {};  // in Markdown, in place of the value
 };
 
 struct ModeReport {
@@ -26,8 +26,8 @@ struct ModeReport {
 struct Report {
   std::string name;  // of the config
   std::vector<Fact> facts;
-  std::string incomplete;  // what of it is missing, and why; empty of a whole one
-  std::string caution;     // sentences on what makes the figures doubtful; may be empty
+  std::string incomplete;  // what is missing, and why; empty if the report is complete
+  std::string caution;     // sentences on what makes the figures unreliable; may be empty
   std::vector<ModeReport> modes;
   std::vector<MeasuredRun> runs;  // in the order in which they ran
 };
@@ -35,18 +35,18 @@ struct Report {
 // The config's name, and whether the report is incomplete.
 std::string heading_of(const Report& report);
 
-// "weights differ: ..." of the first mode where they do; empty where none does.
+// "weights differ: ..." for the first mode whose weights do; empty if there is none.
 std::string weights_that_differ(const Report& report);
 
 Json to_json(const Report& report);
 
-// One line a world size.
+// One line for each world size.
 std::string to_csv(const Report& report);
 
-// The tables and sentences for a reader.
+// Tables and sentences for a reader.
 std::string to_markdown(const Report& report);
 
-// With as many digits after the point as the size deserves.
+// As text, with digits after the point according to the size.
 std::string in_ms(double ms);
 std::string as_rate(double per_second);
 

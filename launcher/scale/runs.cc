@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kLogLimit = size_t{64} << 20;
 constexpr size_t kTailLines = 12;
 
-// Settings of every run: nothing but its steps is to take time.
+// Settings of every run, so that nothing but its steps takes time.
 constexpr const char* kQuiet[] = {"checkpoint.every=0",
                                   "checkpoint.at_end=false",
                                   "output.tensorboard=false",
@@ -50,8 +50,8 @@ std::vector<std::string> training_command(const RunSetup& setup,
   return words;
 }
 
-// What an earlier run of that name has left, unless it still runs. What is no folder is left to
-// `train`, which refuses it.
+// Removes the folder of an earlier run with the same name, unless that still runs. Anything else
+// than a folder is left to `train`, which rejects it.
 void remove_folder(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(std::filesystem::symlink_status(folder, error))) return;
@@ -60,7 +60,7 @@ void remove_folder(const std::filesystem::path& folder) {
   if (error) throw IoError("remove folder", folder, error.value());
 }
 
-// The exit code to end with when a run ended with `code`, which may be its launcher's.
+// The exit code that follows from a run's `code`, which may be its launcher's.
 ExitCode exit_code_for(int code) {
   for (const ExitCode known : {ExitCode::kUsage,
                                ExitCode::kData,
@@ -103,11 +103,11 @@ std::string why_failed(const std::string& log) {
     all.push_back(line);
     if (line.starts_with("lockstep: ")) own.push_back(line.substr(sizeof("lockstep: ") - 1));
   }
-  std::deque<std::string>& told = own.empty() ? all : own;
-  while (told.size() > kTailLines) told.pop_front();
+  std::deque<std::string>& shown = own.empty() ? all : own;
+  while (shown.size() > kTailLines) shown.pop_front();
   std::string text;
-  for (const std::string& line : told) text += (text.empty() ? "" : "\n  ") + line;
-  return text.empty() ? "it said nothing" : text;
+  for (const std::string& line : shown) text += (text.empty() ? "" : "\n  ") + line;
+  return text.empty() ? "it printed nothing" : text;
 }
 
 MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
@@ -125,7 +125,7 @@ MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
   for (std::string& word : training_command(setup, world, run_dir, result))
     run.command.push_back(std::move(word));
   std::error_code ignored;
-  std::filesystem::remove(result, ignored);  // an earlier measurement's must not pass for this one
+  std::filesystem::remove(result, ignored);  // of an earlier measurement
   remove_folder(run_dir);
   const OtherWork other(setup.here.numbers);
   const ProcessEnd end = run_process(run.command, log, setup.limit_s);

@@ -1,5 +1,5 @@
 #pragma once
-// One measured run: `lockstep train` on a world of ranks, and what it says of itself.
+// One measured run: `lockstep train` on a world of ranks, and its reported times.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace lockstep::scale {
 
-// Weak: the batch grows with the ranks. Strong: it stays.
+// Weak: the batch grows with the ranks. Strong: it stays the same.
 enum class Mode { kWeak, kStrong };
 
 // "weak", "strong".
@@ -26,27 +26,26 @@ struct World {
   int64_t lanes = 0;
 };
 
-// What the worlds of a measurement have in common.
+// What all worlds of a measurement have in common.
 struct RunSetup {
   Launcher launcher;
   Processors here;
-  int threads = 1;                     // a rank
+  int threads = 1;                     // for each rank
   std::vector<std::string> arguments;  // of `lockstep train`: config, --set, --data, --device
-  int64_t steps = 0;                   // of a run, the first ones included
+  int64_t steps = 0;                   // of a run, including the first ones
   double limit_s = 0;                  // for a run
   std::filesystem::path folder;        // for the runs' folders, results and logs
 };
 
-// What a step of a world exchanges.
+// Sizes of what a world exchanges in a step.
 struct ExchangeSizes {
   int64_t buckets = 0;
   int64_t largest_bucket_bytes = 0;  // of its gradients
-  bool shares_memory = false;        // the ranks of a host
-  int64_t host_sends_bytes = 0;      // over the network; 0: nothing, or not known
+  bool shares_memory = false;        // between ranks of a host
+  int64_t host_sends_bytes = 0;      // over the network; 0: nothing, or unknown
 };
 
-// What a run measured: the time of the steps that count, s; and how much of it is enough to tell a
-// slow rank from chance.
+// Seconds of counted steps that are enough to tell a slow rank from chance.
 constexpr double kEnough_s = 2;
 inline double counted_s(const RankTimes& times) {
   return static_cast<double>(times.steps) * times.step_ms / 1000;
@@ -56,10 +55,10 @@ struct MeasuredRun {
   World world;
   int repeat = 0;
   std::string weights_hash;
-  std::string transport;         // "shared memory and tcp"; empty of one rank
+  std::string transport;         // "shared memory and tcp"; empty for one rank
   std::vector<RankTimes> ranks;  // by rank
   ExchangeSizes exchange;
-  double other_cpus = 0;  // of this host, that other work took; 0 also where ranks are elsewhere
+  double other_cpus = 0;  // CPUs of this host used by other work; 0 also if ranks run elsewhere
   std::vector<std::string> command;
   std::string binding;
   bool oversubscribed = false;
@@ -67,17 +66,16 @@ struct MeasuredRun {
 };
 
 // Fills in weights_hash, transport, ranks and exchange from the JSON that `lockstep train --json`
-// writes.
-// Throws JsonError where it lacks them.
+// writes. Throws JsonError if something is missing.
 void read_result(const Json& result, MeasuredRun& run);
 
-// Of a run's log, what tells why it failed: the program's own words where there are some, else the
-// last lines.
+// The lines of a run's log that explain why it failed: Lockstep's own messages if there are any,
+// otherwise the last lines.
 std::string why_failed(const std::string& log);
 
-// Runs a world to the end, in a folder of its own that is removed first: an earlier run's
-// checkpoints would be in the way. Throws Interrupted; an Error with the run's exit code, where it
-// is one of ours, and why it failed.
+// Runs a world to its end, in its own folder, which is removed first: checkpoints of an earlier run
+// would be in the way. Throws Interrupted, or an Error with the reason and, if it is one of
+// Lockstep's, the run's exit code.
 MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat);
 
 }  // namespace lockstep::scale

@@ -24,7 +24,7 @@ int number_in_environment(const char* name) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-// The mpirun that lies beside this program, as in an installed folder, or the one on the PATH.
+// The mpirun beside this program, as in an installed folder, or the one in PATH.
 std::string default_mpirun() {
   const std::string beside = find_program((program_path().parent_path() / "mpirun").string());
   return beside.empty() ? "mpirun" : beside;
@@ -38,8 +38,8 @@ std::string first_line_of(const std::filesystem::path& path) {
   return line;
 }
 
-// Whether the words of --mpirun decide where ranks go already.
-bool places_ranks(const std::vector<std::string>& words) {
+// Whether the words of --mpirun determine the placement of the ranks.
+bool determines_placement(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(), [](const std::string& word) {
     for (const char* flag : {"bind-to", "map-by", "oversubscribe", "rankfile"})
       if (word.starts_with('-') && word.find(flag) != std::string::npos) return true;
@@ -47,7 +47,7 @@ bool places_ranks(const std::vector<std::string>& words) {
   });
 }
 
-// Whether they say on which hosts.
+// Whether the words of --mpirun name hosts.
 bool names_hosts(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(), [](const std::string& word) {
     return word == "-H" || word == "-f" ||
@@ -62,7 +62,7 @@ Hosts read_hostfile(const std::string& path, int cpus) {
   hosts.count = 0;
   for (const HostSlots& host : read_host_slots(path, cpus)) {
     ++hosts.count;
-    hosts.most_slots = std::max(hosts.most_slots, host.slots);
+    hosts.max_slots = std::max(hosts.max_slots, host.slots);
     hosts.total_slots += host.slots;
     if (is_this_host(host.name)) hosts.here_slots += host.slots;
   }
@@ -101,11 +101,11 @@ Launcher find_launcher(const std::string& mpirun,
   launcher.hosts.named = names_hosts(launcher.command);
   const std::string& program = launcher.command[0];
   if (find_program(program).empty())
-    throw ConfigError("--mpirun: '{}' is not there; allowed: an MPI's mpirun, or srun", program);
-  const std::filesystem::path said = folder / "launcher_version.txt";
-  run_process({program, "--version"}, said, kVersionLimit_s);
-  launcher.version = first_line_of(said);
-  // Who starts this as root means the ranks too; Open MPI's mpirun wants to hear it twice.
+    throw ConfigError("--mpirun: '{}' not found; allowed: an MPI's mpirun, or srun", program);
+  const std::filesystem::path version_file = folder / "launcher_version.txt";
+  run_process({program, "--version"}, version_file, kVersionLimit_s);
+  launcher.version = first_line_of(version_file);
+  // A user who starts this as root means the ranks too; Open MPI's mpirun requires both variables.
   if (geteuid() == 0)
     for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
       setenv(name, "1", 1);
@@ -116,7 +116,8 @@ Launcher find_launcher(const std::string& mpirun,
     launcher.kind = Launcher::Kind::kOpenMpi;
   if (!hostfile.empty() && launcher.kind != Launcher::Kind::kOpenMpi)
     throw ConfigError(
-        "--hostfile: value is {}; allowed with Open MPI's mpirun; else name it within --mpirun",
+        "--hostfile: value is {}; it needs Open MPI's mpirun; for another launcher pass it within "
+        "--mpirun",
         hostfile);
   if (!hostfile.empty()) launcher.hosts = read_hostfile(hostfile, here.cpus);
   if (slurm && hostfile.empty())
@@ -126,7 +127,7 @@ Launcher find_launcher(const std::string& mpirun,
 
 int ranks_per_host(const Launcher& launcher, int ranks) {
   const Hosts& hosts = launcher.hosts;
-  if (hosts.most_slots > 0) return std::min(ranks, hosts.most_slots);
+  if (hosts.max_slots > 0) return std::min(ranks, hosts.max_slots);
   return (ranks + hosts.count - 1) / hosts.count;
 }
 
@@ -149,14 +150,15 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
   }
   if (!launcher.hostfile.empty()) add({"--hostfile", launcher.hostfile});
   start.binding = "as the launcher does it";
-  if (launcher.kind != Launcher::Kind::kOpenMpi || places_ranks(launcher.command)) return start;
+  if (launcher.kind != Launcher::Kind::kOpenMpi || determines_placement(launcher.command))
+    return start;
   const std::string slots = fmt::format("slot:PE={}", threads);
   const char* plural = threads == 1 ? "" : "s";
   if (start.oversubscribed) {
     add({"--oversubscribe", "--bind-to", "none"});
     start.binding = "none: more threads than CPUs";
   } else if (!several && here.are_some()) {
-    // Open MPI would bind to any core of the host. Ranks inherit the mask.
+    // Open MPI would bind to any core of the host. Ranks inherit the affinity mask.
     add({"--oversubscribe", "--bind-to", "none"});
     start.binding = fmt::format("none: within {} of the host's {} CPUs", here.cpus, here.online);
   } else if (several || local_threads <= here.cores) {

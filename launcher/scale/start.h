@@ -1,5 +1,5 @@
 #pragma once
-// How the ranks of a world are started: by Open MPI's mpirun, another MPI's, or Slurm's srun.
+// Starts the ranks of a world, with Open MPI's mpirun, another MPI's, or Slurm's srun.
 
 #include <algorithm>
 #include <cmath>
@@ -9,30 +9,30 @@
 
 namespace lockstep::scale {
 
-// Where the ranks go.
+// The hosts for the ranks.
 struct Hosts {
   int count = 1;
-  int most_slots = 0;   // of one host; 0: as many as there are ranks
-  int total_slots = 0;  // of all; 0: not known
-  int here_slots = 0;   // of this host where a hostfile names it; 0: it does not
-  bool named = false;   // by the words of --mpirun: how many they are is not known
+  int max_slots = 0;    // of one host; 0: as many as ranks
+  int total_slots = 0;  // of all hosts; 0: unknown
+  int here_slots = 0;   // of this host, if a hostfile lists it; otherwise 0
+  bool named = false;   // by the arguments of --mpirun; their number is unknown
 };
 
-// Reads lines "HOST [slots=N]" in Open MPI's manner; a host without a number counts `cpus`. Throws
+// Reads lines "HOST [slots=N]", Open MPI's format; a host without a number has `cpus` slots. Throws
 // ConfigError.
 Hosts read_hostfile(const std::string& path, int cpus);
 
-// CPUs that this process may run on, and the cores that these are part of.
+// The CPUs that this process may use, and their cores.
 struct Processors {
   int cpus = 1;
   int cores = 1;
-  std::vector<int> numbers = {};  // of the CPUs, as the kernel has them
-  int online = 0;                 // CPUs of the host; 0: not known
+  std::vector<int> numbers = {};  // of the CPUs, in the kernel's numbering
+  int online = 0;                 // CPUs of the host; 0: unknown
   double quota = 0;               // CPUs that a control group allows; 0: no limit
 
-  // An affinity mask, as of taskset or a cpuset, keeps this process off others.
+  // Whether an affinity mask (taskset, cpuset) excludes CPUs of the host.
   bool are_some() const { return cpus < online; }
-  // Threads that run at the same time.
+  // Max number of threads that run at the same time.
   int at_once() const {
     return quota > 0 ? std::min(cpus, static_cast<int>(std::ceil(quota))) : cpus;
   }
@@ -43,7 +43,7 @@ struct Launcher {
   enum class Kind { kOpenMpi, kSrun, kOther };
   Kind kind = Kind::kOther;
   std::vector<std::string> command;  // "mpirun", or the words of --mpirun
-  std::string version;               // the first line that it says of itself
+  std::string version;               // the first line of its --version
   std::string hostfile;              // may be empty
   Hosts hosts;
 
@@ -55,21 +55,21 @@ struct Launcher {
   }
 };
 
-// Chooses: the words of --mpirun if given; srun within an allocation of Slurm and without
-// --hostfile; else mpirun, first the one beside this program. Asks it for its version; that text
-// stays in `folder`. As root sets the variables with which Open MPI lets root start ranks. Throws
-// ConfigError.
+// Chooses the launcher: the words of --mpirun if given; srun within a Slurm allocation and without
+// --hostfile; otherwise mpirun, preferably the one beside this program. Runs it with --version; its
+// output is kept in `folder`. If run as root, sets the variables with which Open MPI lets root
+// start ranks. Throws ConfigError.
 Launcher find_launcher(const std::string& mpirun,
                        const std::string& hostfile,
                        const Processors& here,
                        const std::filesystem::path& folder);
 
-// Ranks on the fullest host of a world.
+// Ranks on the host that has most of them.
 int ranks_per_host(const Launcher& launcher, int ranks);
 
 struct WorldStart {
-  std::vector<std::string> command;  // to be followed by program and arguments
-  std::string binding;               // in words
+  std::vector<std::string> command;  // to be followed by the program and its arguments
+  std::string binding;               // as text
   bool oversubscribed = false;       // more threads than CPUs
 };
 

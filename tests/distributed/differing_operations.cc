@@ -68,7 +68,7 @@ void run(const std::string& difference, const std::string& folder, double timeou
     std::fprintf(stderr, "nobody has noticed\n");
     std::_Exit(1);
   } catch (const Error& error) {
-    session->await_turn_to_tell(error.what());
+    session->await_turn_to_report(error.what());
     std::fprintf(
         stderr, "lockstep: rank %d: error: %s\n", session->communicator().rank(), error.what());
     session->abort(static_cast<int>(error.code()), error.what());

@@ -141,7 +141,7 @@ def gives_up(trial):
         run.wait_for_steps()
         os.kill(processes_of(run.run_dir)[0], signal.SIGKILL)
     said = run.end(6)
-    assert "1 restarts in a row brought no new checkpoint" in said, said
+    assert "1 restarts in a row without a new checkpoint" in said, said
     assert run.summary()["starts"] == 2 and run.summary()["steps_lost"] > 0, run.summary()
 
 
@@ -182,7 +182,7 @@ def refused(trial):
         run = trial.launch("undisturbed2", "-n", 2, train=train)
         said = run.end(code)
         assert words in said and "starts again" not in said, f"{name}: {said}"
-    for arguments, words in ((["launch", "--", "train", trial.config], "-n is missing"),
+    for arguments, words in ((["launch", "--", "train", trial.config], "-n is required"),
                              (["launch", "-n", "2", "--", "eval", trial.config], "allowed: train"),
                              (["launch", "-n", "2", "--", "train", trial.config, "--bogus"],
                               "--bogus")):
@@ -239,7 +239,7 @@ exec {made.agent} "$@"
         said = run.end(0)
         assert run.hash() == trial.expected, f"{run.hash()}, expected {trial.expected}\n{said}"
         assert f"host {hosts.NET}.2 is lost" in said and "no route to" in said, said
-        assert "goes on with 2 of 4 ranks" in said, said
+        assert "continues with 2 of 4 ranks" in said, said
         run = trial.launch("too few", *words, "--max-restarts", 0, before=made.inside(0))
         assert "4 ranks for 2 slots on the hosts that answer" in run.end(6), run.output()
 

@@ -142,7 +142,7 @@ def stopped(trial, ranks, victim, way, with_mpi=True, made=None, loops=False):
         rf"rank {victim} on \S+ \(process {found[victim]}\) has done nothing for [\d.]+ s: step \d+, "
         r"(training|loading), .* \d+", line)]
     # What a remote rank says last is not always brought by mpirun.
-    stack = f"rank {victim}: where its main thread is" in output or not loops or made
+    stack = f"rank {victim}: stack of its main thread" in output or not loops or made
     codes = [process.returncode for process in waited]
     trial.check(took is not None and took >= LIMIT_S * 0.8 and named and len(lines) == 1
                 and stack and set(codes) == {6},

@@ -67,8 +67,8 @@ def bad_host(machine):
     machine.rules.write_text("open:kill:=1:/flight/")
     run = machine.launch("bad", *machine.hosts, "--allow-fewer")
     said = run.end(0)
-    assert f"host {HOSTS[1]} was the first to fail in 3 starts in a row; the run goes on without it" in said, said
-    assert "goes on with 2 of 4 ranks" in said and run.hash() == machine.expected, said
+    assert f"host {HOSTS[1]} was the first to fail in 3 starts in a row; the run continues without it" in said, said
+    assert "continues with 2 of 4 ranks" in said and run.hash() == machine.expected, said
     assert run.summary()["restarts"] == 3, run.summary()
     # Without --allow-fewer the run ends at the same moment, with the rank's last words.
     run = machine.launch("bad all", *machine.hosts)
@@ -88,7 +88,7 @@ def drained(machine):
         os.kill(ranks[rank], signal.SIGTERM)
     said, summary = run.end(0), run.summary()
     assert f"host {HOSTS[1]}: its ranks got a signal to stop" in said, said
-    assert "goes on with 2 of 4 ranks" in said or "2 ranks x" in said, said
+    assert "continues with 2 of 4 ranks" in said or "2 ranks x" in said, said
     assert run.hash() == machine.expected, f"{run.hash()}, expected {machine.expected}\n{said}"
     assert summary["steps_lost"] == 0 and summary["restarts"] == 1, summary
     for name, words, victims in (("drained whole", [*machine.hosts, "--allow-fewer"], (0, 3)),
@@ -133,8 +133,8 @@ def replaced_program(machine):
     with open(other, "ab") as file:
         file.write(b"another build")
     for name, words, change, code, expected in (
-            ("replaced", [], lambda: install(other), 2, "was replaced: the program is of another build"),
-            ("allowed", ["--allow-program-change"], lambda: install(other), 0, "go on with it"),
+            ("replaced", [], lambda: install(other), 2, "was replaced: the program is from another build"),
+            ("allowed", ["--allow-program-change"], lambda: install(other), 0, "continue with it"),
             ("deleted", [], machine.binary.unlink, 2, "was deleted")):
         install(whole)
         run = machine.launch(name, "-n", 2, *words)

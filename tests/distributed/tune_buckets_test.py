@@ -125,7 +125,7 @@ def resumed_runs_keep_the_size(trial):
     # What is no record, and a run that began without one.
     (run_dir / "buckets.json").write_text('{"bucket_mib": 2000, "ranks": 2, "trials": []}')
     _, _, text = trial.train(*TUNED, "--resume", "auto", run_dir=run_dir, code=4)
-    assert "buckets.json: is not what a run with comm.tune_buckets writes" in text, text
+    assert "buckets.json: is not a record of comm.tune_buckets" in text, text
     done = lockstep_run.run(trial.binary,
                             ["inspect", str(next((run_dir / "checkpoints").glob("step-*"))) + "/"],
                             0)

@@ -61,7 +61,7 @@ class Test:
         """What cannot be removed is told and left; the next start removes it."""
         rule = f"unlinkat:{errno.EBUSY}:1:model.safetensors"
         run_dir, code, output = self.train("stays", rule)
-        assert code == 0 and "it stays" in output, f"{code}\n{output}"
+        assert code == 0 and "it is left in place" in output, f"{code}\n{output}"
         names = lambda: sorted(path.name for path in (run_dir / "checkpoints").iterdir())
         assert names() == ["step-00000020.tmp-delete", "step-00000040.tmp-delete",
                            "step-00000060"], names()
@@ -113,9 +113,9 @@ class Test:
         config = self.folder / "lost.textproto"
         config.write_text(CONFIG.replace("STEPS", "60").replace("tensorboard: false", "timeline: true"))
         run_dir, code, output = self.train("lost", *rules, config=config)
-        assert code == 0 and "metrics.jsonl' lacks 60 records" in output, f"{code}\n{output}"
+        assert code == 0 and "metrics.jsonl': 60 records are missing" in output, f"{code}\n{output}"
         assert "environment.json' is missing" in output, output
-        assert "without its timeline" in output, output
+        assert "without a timeline" in output, output
         assert not (run_dir / "metrics.jsonl").read_text(), output
 
     def log_cannot_be_written(self):

@@ -178,8 +178,8 @@ output { tensorboard: false }
         for ranks, rank in ((1, 0), (2, 0), (4, 1)):
             code, text = train(ranks, f"stop{ranks}")
             assert code == NUMERIC, text
-            assert re.search(rf"step 3: .*: rank {rank} on \S+, lane 1: the activation \S+ that the "
-                             r"linear 'layers\.0\S*' gives is the first that is not finite", text), text
+            assert re.search(rf"step 3: .*: rank {rank} on \S+, lane 1: the activation \S+ of the "
+                             r"linear 'layers\.0\S*' is the first that is not finite", text), text
             assert "checkpoint of step 2 is good" in text, text
         print(next(line for line in text.splitlines() if "error:" in line))
         # A run that skips the step comes to the same bits on any number of ranks, and after a stop.

@@ -162,7 +162,7 @@ class Test(Trial):
             done = subprocess.run([*without, self.binary, *words, self.short, "--run-dir", run_dir],
                                   capture_output=True, text=True)
             output = done.stdout + done.stderr
-            assert done.returncode == 0 and "/proc is not there" in output, output
+            assert done.returncode == 0 and "/proc is not mounted" in output, output
             assert not any(text in output for text in LIBRARY_TEXTS), output
 
 

@@ -125,7 +125,7 @@ class Test:
             assert names == ["step-00000020"], f"{what}: {names}"
         else:
             assert codes == [0, 0], f"{what}: {codes}\n{outputs}"
-            assert "could not be written, and the run goes on" in outputs, f"{what}: {outputs}"
+            assert "could not be written; the run continues" in outputs, f"{what}: {outputs}"
             assert names == ["step-00000020", "step-00000060"], f"{what}: {names}"
             result = json.loads(pathlib.Path(f"{run_dir}.json").read_text())
             assert result["failed_checkpoints"] == 1, f"{what}: {result}"
@@ -162,7 +162,7 @@ class Test:
         code, output = end_of(start(
             self.binary, self.config, run_dir, arguments=["--set", "checkpoint.every=10"],
             variables=self.failing("fsync:slow200:1:model.safetensors")))
-        assert code == 0 and output.count("waits for the one before it") == 1, output
+        assert code == 0 and output.count("waiting for the previous checkpoint") == 1, output
         assert lockstep_run.metrics(run_dir)[-1]["weights_hash"] == self.whole(self.config)
 
     def in_the_background(self, run_dir):
@@ -211,7 +211,7 @@ class Test:
         took = time.monotonic() - began
         assert code == PREEMPTED and 2 < took < 6, f"{code} after {took} s\n{output}"
         log = (run_dir / "log.txt").read_text()
-        assert "of the time that the run has" in log and log.count("checkpoint written") > 5, log
+        assert "of the run's time" in log and log.count("checkpoint written") > 5, log
 
     def before_slurms_end(self):
         for ranks in (0, 2) if lockstep_run.have_mpirun() else (0,):

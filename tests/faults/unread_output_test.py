@@ -230,7 +230,7 @@ class Test(Trial):
         """A parent has made its pipe non-blocking: what does not fit at once is not lost."""
         run_dir = self.folder / "non_blocking"
         assert end_of(start(self.binary, self.short, run_dir))[0] == 0
-        for arguments in (["plan", self.short], ["plan", self.short, "--json", "-"], ["config"],
+        for arguments in (["plan", self.short, "--host-memory", "8"], ["plan", self.short, "--json", "-"], ["config"],
                           ["inspect", run_dir], ["train", "--help"]):
             command = [self.binary, *map(str, arguments)]
             whole = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -249,7 +249,7 @@ class Test(Trial):
 
     def closed(self):
         """A result for a standard output that is closed is an error."""
-        for arguments in (["plan", self.short], ["plan", self.short, "--json", "-"], ["--help"],
+        for arguments in (["plan", self.short, "--host-memory", "8"], ["plan", self.short, "--json", "-"], ["--help"],
                           ["train", self.short, "--run-dir", self.folder / "x", "--json", "-"]):
             done = subprocess.run([self.binary, *map(str, arguments)], stderr=subprocess.PIPE,
                                   text=True, preexec_fn=lambda: os.close(1), check=False)
@@ -302,7 +302,7 @@ class Test(Trial):
         (run_dir / "log.txt").symlink_to(elsewhere)
         code, output = end_of(start(self.binary, self.short, run_dir))
         assert code == CHECKPOINT, output
-        assert "log.txt' is a link, and a run writes through none; remove it" in output, output
+        assert "log.txt' is a link, and a run does not write through links; remove it" in output, output
         assert not elsewhere.exists()
 
 

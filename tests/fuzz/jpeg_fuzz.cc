@@ -22,7 +22,7 @@ std::vector<std::string> seed_inputs() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
-  constexpr int64_t kMostFuzzedPixels = 1 << 16;  // larger ones only take time
+  constexpr int64_t kMaxFuzzedPixels = 1 << 16;  // larger ones only take time
   if (size == 0) return 0;
   const int denominator = 1 << (data[0] % 4);
   const std::vector<std::byte> file(reinterpret_cast<const std::byte*>(data + 1),
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static JpegDecoder decoder;  // its state must survive whatever came before
   fuzz::expect_errors_only([&] {
     const ImageSize size_of_file = decoder.open(file);
-    if (int64_t{size_of_file.height} * size_of_file.width > kMostFuzzedPixels) return;
+    if (int64_t{size_of_file.height} * size_of_file.width > kMaxFuzzedPixels) return;
     const ImageSize shrunk = JpegDecoder::shrunk(size_of_file, denominator);
     const ImageRegion all{0, shrunk.height, 0, shrunk.width};
     const test::Image whole = test::copy_of(decoder.decode(denominator, all), all);

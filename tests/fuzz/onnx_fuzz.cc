@@ -79,14 +79,14 @@ void check(const onnx::File& file) {
 
 void check_rewritten(onnx::Bytes bytes, const onnx::File& file) {
   onnx::TensorWriter tensors("input", "input", false);
-  const onnx::Rope same = onnx::rewrite_model(bytes, "input", {}, tensors);
+  const onnx::ByteChain same = onnx::rewrite_model(bytes, "input", {}, tensors);
   if (!same.is(bytes)) fail("bytes change without a reason");
   std::map<std::string, onnx::Array> all;
   for (const onnx::Initializer& initializer : file.initializers)
     if (initializer.array.type != onnx::ElementType::kString)
       all[initializer.name] = initializer.array;
   onnx::TensorWriter again("input", "input", false);
-  const onnx::Rope rope = onnx::rewrite_model(bytes, "input", all, again);
+  const onnx::ByteChain rope = onnx::rewrite_model(bytes, "input", all, again);
   std::string text;
   for (const onnx::Bytes piece : rope.pieces())
     text.append(reinterpret_cast<const char*>(piece.data()), piece.size());

@@ -72,9 +72,9 @@ void limit_memory() {
 }
 
 void run(const std::string& input) {
-  constexpr unsigned kMostSeconds = 20;
+  constexpr unsigned kMaxSeconds = 20;
   current_input = &input;
-  ::alarm(kMostSeconds);
+  ::alarm(kMaxSeconds);
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
   ::alarm(0);
 }

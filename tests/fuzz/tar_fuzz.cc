@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::expect_errors_only([&] {
     const auto good = [&](const TarSample& sample) {
       check(file.data() + sample.offset, sample.bytes);
-      if (sample.label < 0 || sample.label >= kMostClasses) fuzz::fail("a class beyond the limit");
+      if (sample.label < 0 || sample.label >= kMaxClasses) fuzz::fail("a class beyond the limit");
     };
     index_tar(file, "input", 0, good, [](const std::string&) {});
   });

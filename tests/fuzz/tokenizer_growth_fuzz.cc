@@ -94,14 +94,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                                   : parse_sentencepiece(input, "input");
     std::vector<uint32_t> ids;
     tokenizer->encoder()->encode(fuzz::text(), /*with_special=*/true, &ids);
-    const size_t most_ids =
+    const size_t max_ids =
         GrowthLimit::kTimes * fuzz::text().size() + GrowthLimit::kMoreBytes + kMaxSpecial;
-    if (ids.size() > most_ids) fuzz::fail("a text becomes more ids than it may");
+    if (ids.size() > max_ids) fuzz::fail("a text becomes more ids than it may");
     ids.resize(std::min(ids.size(), fuzz::text().size()));
     const std::string decoded = tokenizer->decode(ids, false);
-    const size_t most_bytes =
+    const size_t max_bytes =
         GrowthLimit::kTimes * GrowthLimit::kBytesOfId * ids.size() + GrowthLimit::kMoreBytes;
-    if (decoded.size() > most_bytes) fuzz::fail("ids become a longer text than they may");
+    if (decoded.size() > max_bytes) fuzz::fail("ids become a longer text than they may");
   });
   return 0;
 }

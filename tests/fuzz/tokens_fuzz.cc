@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::expect_errors_only([&] {
     const TokenSequence tokens = parse_tokens(bytes, format, "input");
     const int64_t vocabulary = largest_token(tokens) + int64_t{1};
-    check_vocabulary(tokens, vocabulary, ModelTraits{}, "input");
+    require_vocabulary(tokens, vocabulary, ModelTraits{}, "input");
     for (int64_t i = 0; i < tokens.count(); ++i)
       if (tokens[i] < 0 || tokens[i] >= vocabulary) fuzz::fail("a token is above the largest");
   });

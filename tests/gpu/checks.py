@@ -33,10 +33,10 @@ def in_precision(precision):
 
 
 def surprising_fallbacks(done):
-    """Lines about own kernels in place of a library's, without those that the program knows to be
+    """Lines about native kernels in place of a library's, without those that the program knows to be
     beyond it (kKnownLimit of runtime/cuda/cudnn/cudnn_attention.h)."""
     return [line for line in done.stderr.splitlines()
-            if "own kernel" in line and "a known limit" not in line]
+            if "native kernel" in line and "a known limit" not in line]
 
 
 # ---- Ops ----
@@ -53,7 +53,7 @@ class Selftest:
         self.machine, self.report, self.stage, self.precision = machine, report, stage, precision
         cases = machine.lockstep("selftest", "--list").stdout.strip().splitlines()
         report.check(stage, "the self-test has cases", bool(cases))
-        # In BF16 all of them: a part of what is left to own kernels is known only there.
+        # In BF16 all of them: a part of what is left to native kernels is known only there.
         self.remaining = cases if precision == "BF16" else some(machine, cases, 4)
         self.skipped, self.faulty = [], set()
 
@@ -117,7 +117,7 @@ class Selftest:
 def selftest(machine, report, stage, precision):
     said = Selftest(machine, report, stage, precision).run()
     # Some of the convolutions are there to need it: in groups, dilated, with odd channels.
-    own = [line for line in said if "own kernel" in line]
+    own = [line for line in said if "native kernel" in line]
     report.figure(f"kinds of convolutions of the self-test in {precision} beside cuDNN",
                   sum("convolution" in line for line in own))
     if precision in ("BF16", "FP16"):

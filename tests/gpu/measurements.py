@@ -43,7 +43,7 @@ def measured(machine, report, stage, name, text, *arguments):
         report.check(stage, f"{name} trains", False, last_line(done), "exit code 0")
     elif surprising_fallbacks(done):
         report.check(stage, f"{name}: all on the libraries", False, surprising_fallbacks(done)[0],
-                     "no own kernel but for known limits")
+                     "no native kernel but for known limits")
     return lines[4:]
 
 

@@ -262,16 +262,16 @@ def onnx_files(cases):
         return onnx.field(13, onnx.field(1, key) + onnx.field(2, value))
 
     whole, extents, outside = model(), onnx.field(1, 2), onnx.field(14, 1)
-    refused("onnx_empty", ["it is empty"], b"")
-    refused("onnx_text", ["it is no ONNX file"], "a text, no network")
-    refused("onnx_cut_short", ["it is no ONNX file, or is damaged or cut short"], whole[:-20])
+    refused("onnx_empty", ["is empty"], b"")
+    refused("onnx_text", ["not an ONNX file"], "a text, no network")
+    refused("onnx_cut_short", ["not an ONNX file, or damaged or truncated"], whole[:-20])
     refused("onnx_opset", ["opset 24", "9 to 23"], model(opset=24))
     refused("onnx_no_source", ["node Mul", "'z'"], model([onnx.node("Mul", ["x", "z"], ["y"])]))
     refused("onnx_cycle", ["cycle"], model([onnx.node("Mul", ["x", "h"], ["y"]), onnx.node("Add", ["y", "x"], ["h"])]))
-    refused("onnx_twice", ["'y' comes from"], model([onnx.node("Mul", ["x", "w"], ["y"])] * 2))
+    refused("onnx_twice", ["'y' is defined by"], model([onnx.node("Mul", ["x", "w"], ["y"])] * 2))
     refused("onnx_raw_data", ["'v'", "4 bytes", "must have 8"], model(more=tensor(extents, onnx.field(9, b"abcd"))))
     refused("onnx_extents", ["'v'", "none may be below 0"], model(more=tensor(onnx.field(1, -2))))
-    refused("onnx_huge", ["'v'", "more than fit in memory"], model(more=tensor(*[onnx.field(1, 1 << 40)] * 2)))
+    refused("onnx_huge", ["'v'", "more than fits in memory"], model(more=tensor(*[onnx.field(1, 1 << 40)] * 2)))
     refused("onnx_climbs", ["'v'", "within the folder"],
             model(more=tensor(extents, entry("location", "../net.onnx"), outside)))
     refused("onnx_absent_data", ["'v'", "weights", "No such file"],

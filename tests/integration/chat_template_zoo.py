@@ -448,7 +448,7 @@ REFUSED = {
     "{{ {'a': 1}.items() }}": "view of a dict",
     "{{ range(3) }}": "range",
     "{{ {'a': 1}.keys() == {'a': 2}.keys() }}": "view of a dict",
-    "{% set u = [1] | map('string') %}{{ u | list }}{{ u | list }}": "generator that is gone through twice",
+    "{% set u = [1] | map('string') %}{{ u | list }}{{ u | list }}": "over a generator twice",
     "{% for x in [1] %}{% macro m() %}[{{ x }}]{% endmacro %}{{ m() }}{% endfor %}": "the macro m within a loop",
     "{% macro o() %}{% macro i() %}{% endmacro %}{% endmacro %}{{ o() }}": "the macro i within",
     "{{ '½²'.isdigit() }}": "isdigit of a number",

@@ -180,7 +180,7 @@ def benches(bench):
     assert "gather_lanes" in out.read_text(), out.read_text()
     done = bench.run("bench", "ops", bench.gpt, "--data", "nowhere", "--repeats", 1, "--json", out)
     told = json.loads(out.read_text())["assumed"]
-    assert "text.txt is not here" in told and told in done.stdout, done.stdout
+    assert "text.txt does not exist" in told and told in done.stdout, done.stdout
 
 
 def exchanges(bench):
@@ -357,14 +357,14 @@ def plans_without_data(bench):
     here, assumed = found.values()
     told = assumed.pop("assumed")
     assert told in done.stdout, done.stdout
-    assert "text.txt is not here" in told and "model.gpt.vocabulary" in told, told
+    assert "text.txt does not exist" in told and "model.gpt.vocabulary" in told, told
     assert here["memory_bytes"].pop("data set") == len("a small text, again and again. ") * 60, here
     assert assumed["memory_bytes"].pop("data set") == 0, assumed
     for plan in (here, assumed):
         plan.pop("memory_bytes_total")
     assert here == assumed, (here, assumed)
     done = bench.run("plan", bench.mlp, "--data", bench.folder / "nowhere", code=3)
-    assert "nowhere/train.csv' is not here" in done.stderr and "features" in done.stderr, (
+    assert "nowhere/train.csv' does not exist" in done.stderr and "features" in done.stderr, (
         done.stderr)
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`lockstep config` as a user meets it. Catches: a field that is not listed, an unknown name that
-is not refused with a near one, a config printed with its defaults that is another config, a
+is not refused with a near one, a config printed with its defaults that is another config, a bad
+config that --check takes or a good one that it rejects, a
 reference that is not the page of the tree.
 
 config_test.py BINARY
@@ -62,6 +63,24 @@ def refuses(binary):
             assert word in done.stderr, (word, done.stderr)
 
 
+def checks(binary, folder):
+    """All that needs no data: fields, model and the format of the data, whose files are not here."""
+    assert good(binary, CONFIG, "--check") == "config is valid\n"
+    assert good(binary, CONFIG, "--check", "--set", "train.lanes=4") == "config is valid\n"
+    for arguments, words in (
+        (["nowhere.textproto"], ["nowhere.textproto"]),
+        ([CONFIG, "--json", folder / "check.json"], ["--check"]),
+        ([CONFIG, "--set", "train.lanes=3"], ["train.lanes", "power of two"]),
+        ([CONFIG, "--set", "model.gpt.heads=7"], ["model.gpt"]),
+        ([CONFIG, "--set", "train.mixup=0.5"], ["train.mixup"]),
+        ([CONFIG, "--set", "data.image.size=32"], ["data.image"]),
+        ([CONFIG, "--set", "model.onnx.file=nowhere.onnx"], ["nowhere.onnx"])):
+        done = run(binary, *arguments, "--check")
+        assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, (arguments, done)
+        for word in words:
+            assert word in done.stderr, (word, done.stderr)
+
+
 def shows_defaults(binary, folder):
     """What is printed, comments and all, is a config: of itself it leaves nothing out."""
     printed = good(binary, "--defaults", CONFIG, "--set", "train.hash_every=7")
@@ -77,6 +96,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         lists_and_explains(binary, pathlib.Path(name))
         refuses(binary)
+        checks(binary, pathlib.Path(name))
         shows_defaults(binary, pathlib.Path(name))
     assert good(binary, "--reference") == (ROOT / "configs/FIELDS.md").read_text(), (
         "configs/FIELDS.md is old")

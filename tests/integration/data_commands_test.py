@@ -256,7 +256,7 @@ def reads_arrays(bench):
     found = bench.run("data", "inspect", config, "--data", bench.folder).stdout
     assert "24 images of 3 classes, 8 to 8 of each" in found, found
     planned = bench.run("plan", config, "--data", "nowhere", "--set", "model.mlp.outputs=3").stdout
-    assert "x_train.npy is not here" in planned and "images of 3 channels" in planned, planned
+    assert "x_train.npy does not exist" in planned and "images of 3 channels" in planned, planned
     whole = bench.folder / "x_train.npy"
     whole.write_bytes(whole.read_bytes()[:-1])
     done = bench.run("train", config, "--data", bench.folder, "--run-dir", "cut", code=3)

@@ -262,7 +262,7 @@ def refusals(test):
     test.refused(config_of(GPT, 'groups { match: "wte" } groups { match: "nowhere" }'),
                  "train.groups[1].match", "'nowhere'", "transformer.wte.weight")
     test.refused(config_of(GPT, 'groups { match: "." freeze: true }'), "train.groups",
-                 "one or more")
+                 "at least one")
     test.refused(config_of(GPT, 'groups { match: "wte" weight_decay: -0.5 }'),
                  "train.groups[0].weight_decay", "-0.5")
     test.refused(config_of(RESNET, "layer_lr_decay: 0.5"), "train.layer_lr_decay", "resnet")

@@ -62,7 +62,7 @@ def texts(bench, *labels):
 def test_an_export_names_the_classes_of_the_data(bench):
     folder = bert(bench, **CLASSIFIER, id2label=POLARITY, label2id={"POSITIVE": 0, "NEGATIVE": 1})
     log, _, out = fine_tune(bench, f'from: "{folder}"', texts(bench, "pos", "neg"))
-    assert ("id2label names the classes 'POSITIVE', 'NEGATIVE'; the data name them 'neg', 'pos'"
+    assert ("id2label names the classes 'POSITIVE', 'NEGATIVE'; the data names them 'neg', 'pos'"
             in log), log
     written = read_json(out / "config.json")
     assert written["id2label"] == {"0": "neg", "1": "pos"}, written
@@ -91,7 +91,7 @@ def test_an_export_names_the_tags_of_the_data(bench):
                   "".join(f"w{i} {tag}\n\n" for i, tag in enumerate(["B-PER", "O"] * 8)))
     log, _, out = fine_tune(bench, f'from: "{folder}"',
                             f'tagged_text {{ train: "{words}" word: 0 tag: 1 }}')
-    assert "the data name them 'B-PER', 'O'" in log, log
+    assert "the data names them 'B-PER', 'O'" in log, log
     assert read_json(out / "config.json")["id2label"] == {"0": "B-PER", "1": "O"}
 
 
@@ -102,7 +102,7 @@ def test_the_tokenizer_of_a_shorter_context_cuts_to_it(bench):
     assert (out / "tokenizer_config.json").read_bytes() == whole
     log, _, out = fine_tune(bench, f'from: "{folder}" bert {{ context: 12 }}',
                             texts(bench, "no", "yes"))
-    assert "tokenizer_config.json, but for a model_max_length of 12, is that of" in log, log
+    assert "tokenizer_config.json (with model_max_length lowered to 12)" in log, log
     shorter = read_json(out / "tokenizer_config.json")
     assert shorter == {**json.loads(whole), "model_max_length": 12}, shorter
 
@@ -137,7 +137,7 @@ def test_images_are_normalised_as_the_folder_says(bench):
     folder = vit(bench, image_mean=[0.5] * 3, image_std=[0.25] * 3, size=224, crop_size=224,
                  do_center_crop=False)
     log, run, out = fine_tune(bench, f'from: "{folder}"', IMAGES)
-    assert "normalises images by mean 0.5 0.5 0.5, std 0.25 0.25 0.25; the run by the same" in log, log
+    assert "normalises images with mean 0.5 0.5 0.5, std 0.25 0.25 0.25; the run with the same" in log, log
     kept = (run / "config.textproto").read_text()
     assert numbers_of(kept, "mean") == [0.5] and numbers_of(kept, "std") == [0.25], kept
     written = read_json(out / "preprocessor_config.json")
@@ -147,7 +147,7 @@ def test_images_are_normalised_as_the_folder_says(bench):
     assert "preprocessor_config.json is that of" not in log, log
     # What the config gives goes first; one of the two may be the folder's.
     log, _, out = fine_tune(bench, f'from: "{folder}"', IMAGES + " image { mean: 0.125 }")
-    assert "the run by mean 0.125 0.125 0.125, std 0.25 0.25 0.25" in log, log
+    assert "the run with mean 0.125 0.125 0.125, std 0.25 0.25 0.25" in log, log
     written = read_json(out / "preprocessor_config.json")
     assert written["image_mean"] == [0.125] * 3 and written["image_std"] == [0.25] * 3, written
     # A run's own config says what it saw, whatever becomes of the folder.
@@ -181,7 +181,7 @@ def test_what_a_preprocessor_may_say(bench):
             ({"image_mean": ["a"]}, "field image_mean"),
             ({"image_mean": []}, "field image_mean: value is []; allowed: a number for each channel"),
             ({"image_processor_type": "BeitImageProcessor"}, "field image_mean: value is missing"),
-            ([], "it is no JSON object")):
+            ([], "it is not a JSON object")):
         (folder / "preprocessor_config.json").write_text(json.dumps(fields))
         message = bench.run("config", "--defaults", config, code=2)
         assert words in message and "preprocessor_config.json" in message, (words, message)
@@ -205,7 +205,7 @@ def test_classes_of_a_vit_without_labels(bench):
         assert f"classes: {classes}" in text, (fields, text)
     (folder / "config.json").write_text(json.dumps({**plain, "architectures": ["ViTModel"]}))
     log, _, _ = fine_tune(bench, f'from: "{folder}"', IMAGES)
-    assert "where config.json has" not in log, log
+    assert "config.json has" not in log, log
 
 
 def test_labels_that_transformers_cannot_read(bench):

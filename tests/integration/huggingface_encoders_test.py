@@ -36,7 +36,7 @@ def test_spellings_of_the_hub(bench):
 
     config = bench.config("bert", f'from: "{bench.make("bert", older)}"')
     assert bench.weights_hash(config) == whole
-    assert "left out: 'cls.seq_relationship.bias'" in train(bench, config)
+    assert "skipped: 'cls.seq_relationship.bias'" in train(bench, config)
 
     def with_decoder(tensors):
         return {**tensors,
@@ -52,25 +52,26 @@ def test_spellings_of_the_hub(bench):
 
     folder = bench.make("bert", with_another_decoder)
     message = train(bench, bench.config("bert", f'from: "{folder}"'), code=4)
-    assert "tied" in message and "'cls.predictions.decoder.bias'" in message, message
+    assert "config.json ties" in message and "'cls.predictions.decoder.bias'" in message, message
 
 
 def test_the_task_of_the_config_goes_first(bench):
     folder = bench.make("bert")
     config = bench.config("bert", f'from: "{folder}" bert {{ task: SEQUENCE_CLASSES classes: 3 }}')
     message = train(bench, config)
-    for words in ("bert.pooler.dense.weight is new", "classifier.weight is new",
-                  "left out: 'cls.predictions.bias'"):
+    for words in ("bert.pooler.dense.weight is initialised from scratch",
+                  "classifier.weight is initialised from scratch",
+                  "skipped: 'cls.predictions.bias'"):
         assert words in message, (words, message)
-    assert "model.bert.task is SEQUENCE_CLASSES here, where config.json has MASKED_TOKENS" in message
+    assert "model.bert.task is SEQUENCE_CLASSES in this run; config.json has MASKED_TOKENS" in message
     folder = bench.make("roberta_classes")
     config = bench.config("roberta_classes", f'from: "{folder}" bert {{ task: MASKED_TOKENS }}')
     message = train(bench, config)
-    assert "lm_head.bias is new" in message, message
-    assert "left out: 'classifier.dense.bias'" in message, message
+    assert "lm_head.bias is initialised from scratch" in message, message
+    assert "skipped: 'classifier.dense.bias'" in message, message
     config = bench.config("roberta_classes", f'from: "{folder}" bert {{ classes: 7 }}')
     message = train(bench, config)
-    assert "classifier.out_proj.weight is new" in message, message
+    assert "classifier.out_proj.weight is initialised from scratch" in message, message
     assert "classifier.dense" not in message, message
 
 
@@ -92,7 +93,7 @@ def test_a_head_that_is_broken_is_not_new(bench):
             (bert, {"cls.predictions.transform.dense.weight": half},
              "'cls.predictions.transform.dense.weight' has shape (16, 32)"),
             (bert, {"cls.predictions.bias": None}, "'cls.predictions.bias' of shape (64) is missing"),
-            (token, classifier(2), "'classifier.weight' has shape (2, 32) where the model needs (3, 32)"),
+            (token, classifier(2), "'classifier.weight' has shape (2, 32), but the model needs (3, 32)"),
             (token, {**classifier(3), "classifier.bias": None}, "'classifier.bias' of shape (3) is"),
             (token, classifier(3), None)):
         def changed(tensors):
@@ -101,9 +102,10 @@ def test_a_head_that_is_broken_is_not_new(bench):
         folder = bench.make(name, changed, **fields)
         config = bench.config(name, f'from: "{folder}"')
         message = train(bench, config, code=4 if words else 0)
-        assert (words or "") in message and "is new" not in message, (words, message)
+        assert (words or "") in message and "from scratch" not in message, (words, message)
     message = train(bench, bench.config("bert", f'from: "{folder}" bert {{ classes: 4 }}'))
-    assert "classifier.weight is new" in message and "classifier.bias is new" in message, message
+    for name in ("weight", "bias"):
+        assert f"classifier.{name} is initialised from scratch" in message, message
 
 
 def test_a_run_goes_on_without_its_folder(bench):
@@ -176,7 +178,7 @@ def test_hidden_states_have_names_without_a_prefix(bench):
     assert json.loads((bench.folder / "states-out/config.json").read_text())[
         "architectures"] == ["BertModel"]
     again = bench.run("import", config, bench.folder / "states-out", "--out", "states-again")
-    assert "weights_hash" in again and "is new" not in again, again
+    assert "weights_hash" in again and "from scratch" not in again, again
 
 
 MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
@@ -197,21 +199,22 @@ def test_pooling_of_sentence_transformers(bench):
             (["mean_tokens"], "", "the mean of all tokens", "MEAN"),
             (["mean_tokens"], "pooling: FIRST_TOKEN", "the mean of all tokens", "FIRST_TOKEN"),
             (["cls_token"], "", "the first token", "FIRST_TOKEN"),
-            (["max_tokens"], "pooling: MEAN", "what is not here", "MEAN"),
-            (["mean_tokens", "max_tokens"], "", "what is not here", "FIRST_TOKEN")):
+            (["max_tokens"], "pooling: MEAN", "of an unsupported kind", "MEAN"),
+            (["mean_tokens", "max_tokens"], "", "of an unsupported kind", "FIRST_TOKEN")):
         write_pooling(folder, *modes)
         message = train(bench, bench.config("bert", f"{classes} {given} }}"))
-        words = f"1_Pooling/config.json: says {said}; the model has pooling {taken}"
+        words = f"1_Pooling/config.json: pooling is {said}; model.bert.pooling is {taken}"
         assert words in message, (words, message)
-        assert ("bert.pooler.dense.weight is new" in message) == (taken == "FIRST_TOKEN"), message
+        new_pooler = "bert.pooler.dense.weight is initialised from scratch" in message
+        assert new_pooler == (taken == "FIRST_TOKEN"), message
     # A network of Hugging Face with a head has that head.
     headed = bench.make("bert", architectures=["BertForSequenceClassification"])
     write_pooling(headed, "mean_tokens")
     message = train(bench, bench.config("bert", f'from: "{headed}"'))
-    assert "says the mean of all tokens; the model has pooling FIRST_TOKEN" in message, message
+    assert "pooling is the mean of all tokens; model.bert.pooling is FIRST_TOKEN" in message, message
     (folder / "1_Pooling/config.json").write_text("[]")
     message = bench.run("plan", bench.config("bert", classes + " }"), code=2)
-    assert "1_Pooling/config.json: is no JSON object" in message, message
+    assert "1_Pooling/config.json: not a JSON object" in message, message
 
 
 def test_a_mean_has_the_same_bits_on_any_number_of_ranks(bench):
@@ -243,12 +246,12 @@ def test_a_mean_is_exported_as_body_and_classifier(bench):
     assert tensors["classifier.weight"][1] == [3, 32] and "bert.pooler.dense.weight" not in tensors
     again = bench.config("bert", f'from: "{out}" bert {{ task: SEQUENCE_CLASSES classes: 3 }}')
     message = bench.run("import", again, out, "--out", "mean-again")
-    assert "is new" not in message and "the model has pooling MEAN" in message, message
+    assert "from scratch" not in message and "model.bert.pooling is MEAN" in message, message
     bench.run("export", "mean-again", "--format", "huggingface", "--out", "mean-twice")
     assert read_safetensors(bench.folder / "mean-twice/model.safetensors") == tensors
     states = bench.config("bert", f'from: "{out}"')
     message = bench.run("import", states, out, "--out", "states")
-    assert "left out: 'classifier.bias', 'classifier.weight'" in message, message
+    assert "skipped: 'classifier.bias', 'classifier.weight'" in message, message
 
 
 def test_refused(bench):
@@ -263,7 +266,7 @@ def test_refused(bench):
             ({**classes, "problem_type": "single_label_classification", "num_labels": 1},
              "field problem_type"),
             ({**classes, "num_labels": 3, "id2label": {"0": "a", "1": "b"}},
-             "field num_labels: value is 3; allowed: 2, as many as id2label has"),
+             "field num_labels: value is 3; allowed: 2, the number of classes in id2label"),
             ({**classes, "id2label": 5}, "field id2label: value is 5; allowed: an object"),
             ({"model_type": "roberta", "pad_token_id": 15}, "field max_position_embeddings"),
             ({"embedding_size": 128}, "field embedding_size: value is 128")):

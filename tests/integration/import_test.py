@@ -68,8 +68,8 @@ def round_trip(binary, folder):
     done = command(binary, "import", config, weights, "--out", folder / "other", "--set",
                    "model.lenet.classes=9")
     expect(done.returncode == 4, "classes that differ", done)
-    for text in ("'fc3.bias' has shape (5) where the model needs (9)",
-                 "'fc3.weight' has shape (5, 84)", "2 of its tensors"):
+    for text in ("'fc3.bias' has shape (5), but the model needs (9)",
+                 "'fc3.weight' has shape (5, 84)", "2 tensors do not match"):
         expect(text in done.stdout + done.stderr, f"no word of {text}", done)
     expect(not (folder / "other").exists(), "a refused import has written something")
 

@@ -219,8 +219,8 @@ def other_base(test):
     test.command("export", base_dir, "--format", "huggingface", "--out", base)
     for model, words in ((f'from: "{base}" gpt {{ context: 8 }}', ""),
                          (f'from: "{base}" gpt {{ norm_epsilon: 0.01 }}',
-                          "model.gpt.norm_epsilon is 0.01 here, and 1e-05 in"),
-                         (gpt, "began as random ones")):
+                          "model.gpt.norm_epsilon is 0.01 in this run, but 1e-05 in"),
+                         (gpt, "initialised from scratch")):
         run_dir, _ = test.train(test.config(network(model, "synthetic {}", lora_of("c_attn"))),
                                 arguments=["--max-steps", "2"])
         done = lockstep_run.run(test.binary, ["export", run_dir, "--format", "peft", "--out", out],
@@ -248,12 +248,12 @@ def broken_tensors_of_peft(test, begins, adapter):
     tensors.write_bytes(len(text).to_bytes(8, "little") + text + whole[start:] + bytes(128))
     done = begins({})
     test.expect(done.returncode == USAGE and
-                f"adapter.lora.train_also: value is 'ln_f'; allowed: what is found in "
-                f"transformer.h.0.ln_1.bias too, which {adapter} has as '{name}'" in last_line(done),
+                f"adapter.lora.train_also: value is 'ln_f'; allowed: a pattern that also matches "
+                f"transformer.h.0.ln_1.bias, because {adapter} has '{name}'" in last_line(done),
                 f"exit code {done.returncode}: {last_line(done)}")
     tensors.rename(adapter / "adapter_model.bin")
     done = begins({})
-    test.expect(done.returncode == CHECKPOINT and "has adapter_model.bin, which only Python reads"
+    test.expect(done.returncode == CHECKPOINT and "has adapter_model.bin, which only Python can read"
                 in last_line(done), f"exit code {done.returncode}: {last_line(done)}")
     tensors.write_bytes(whole)
 

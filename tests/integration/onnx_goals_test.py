@@ -67,7 +67,7 @@ def several_outputs(bench):
     refusals = {'losses { output: "nowhere" }': ["model.onnx.losses.output", "nowhere", "next_y"],
                 'losses { output: "main_y" }': ["model.onnx.losses.output", "main_y"],
                 'losses { output: "odd_y" }': ["model.onnx.losses.output", "odd_y", "as model.onnx.output"],
-                'losses { output: "shares_y" }': ["model.onnx.losses.output", "shares_y", "of their own"],
+                'losses { output: "shares_y" }': ["model.onnx.losses.output", "shares_y", "the same logits or values"],
                 'losses { output: "side_y" weight: 0 }': ["weight", "0"]}
     for fields, parts in refusals.items():
         bench.refused(parts, text(f"{file} {fields}", FEATURES))

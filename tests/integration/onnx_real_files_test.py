@@ -33,14 +33,14 @@ REFUSED = {
     "silero_vad.onnx": ([], ["model.onnx.inputs", '"input"', "float with 2 axes", "FEATURES"]),
     "silero_vad_16k_op15.onnx": ([], ["model.onnx.inputs", '"input"']),
     "silero_vad_16k_sequence.onnx": ([], ["model.onnx.inputs", '"input"']),
-    "silero_vad_half.onnx": ([*FEATURES[2:], 'axes={name: "sequence" extent: 576}'], ["export it with the batch left open"]),
+    "silero_vad_half.onnx": ([*FEATURES[2:], 'axes={name: "sequence" extent: 576}'], ["export it with an open batch"]),
     "silero_vad_op18_ifless.onnx": ([], ["model.onnx.inputs", '"input"']),
-    "silero_vad_openvino_16k.onnx": (FEATURES[2:], ["export it with the batch left open"]),
+    "silero_vad_openvino_16k.onnx": (FEATURES[2:], ["export it with an open batch"]),
     "aecmos_models/Run_1663829550_Stage_0.onnx": (FEATURES[:1], ["frames", "open"]),
     "aecmos_models/Run_1663915512_Stage_0.onnx": ([], ["model.onnx.inputs", '"input"', "float with 4 axes"]),
     "aecmos_models/Run_1668423760_Stage_0.onnx": ([], ["model.onnx.inputs", '"input"', "float with 4 axes"]),
     "plcmos_models/plcmos_v2.onnx": (FEATURES[1:2], ["frames", "open"]),
-    "standard_v3_3/model.onnx": ([], ["model.onnx.output", "(1, 214)", "(N, T, O), as model.onnx.task NEXT_TOKEN"]),
+    "standard_v3_3/model.onnx": ([], ["model.onnx.output", "(1, 214)", "(N, T, O) for model.onnx.task NEXT_TOKEN"]),
     "paraphrase-MiniLM-L3-v2.onnx": ([], ["model.onnx.context", "axis 1", "input_ids"]),
 }
 

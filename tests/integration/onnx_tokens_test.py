@@ -207,7 +207,7 @@ def refusals(bench):
     double = bench.folder / "double.onnx"
     double.write_bytes(model([node("Gather", ["w", "x"], ["y"])], {"w": ([9, 12], [0.1 * i for i in range(108)])},
                              [("x", ["batch", T], INT64)], ("y", ["batch", T, 12])))
-    bench.refused(["12 outputs", "9 tokens"], text(f'file: "{double}"'))
+    bench.refused(["12 outputs", "9 rows"], text(f'file: "{double}"'))
 
 
 def main():

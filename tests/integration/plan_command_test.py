@@ -155,7 +155,8 @@ def sizes_are_true(binary, folder, write):
             SIZES.write_text(page)
         assert row in page.splitlines(), f"models/README.md lacks the row\n{row}"
     words = re.search(r"`llama_3_8b` sends (\S+) GiB a step and rank in stages 1 and 2, and (\S+) in "
-                      r"stage 3; with 64 lanes (\S+) in\s+stage 2 and (\S+) in stage 3", page)
+                      r"stage 3; with 64 lanes (\S+) in stage 2 and (\S+) in stage 3",
+                      " ".join(page.split()))
     sent = [size(binary, folder, "llama_3_8b", f"--ranks 8 --set comm.zero_stage={stage} {lanes}")
             ["wire_bytes_per_step_per_rank"] / 2**30
             for stage, lanes in ((1, ""), (3, ""), (2, "--set train.lanes=64"),

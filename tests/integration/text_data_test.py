@@ -207,7 +207,7 @@ def main(binary):
         planned = lockstep_run.run(binary, [
             "plan", write_config(folder, *CASES["classes"]), "--data", folder / "nowhere",
             "--set", "model.bert.classes=2", "--set", "model.bert.vocabulary=16"], ranks=0)
-        expect(planned.returncode == 0 and "is not here: assumed 2 classes" in planned.stdout,
+        expect(planned.returncode == 0 and "does not exist: assumed 2 classes" in planned.stdout,
                f"plan without data: {(planned.stdout + planned.stderr).splitlines()[-1:]}")
     return expect.exit_code()
 

@@ -4,8 +4,8 @@ steps of all rounds are held against each other.
 
     python3 tests/peers/compare_guard.py --lockstep build/release/launcher/lockstep --rounds 7
 
-Of each a time is given that 2% of the steps do not take, and one that 10% do not: other work on the
-machine makes steps longer, never shorter. Data are synthetic, so that nothing need be here.
+For each, the 2nd and the 10th percentile of the steps are printed, because other work on the machine
+makes steps longer, never shorter. Data are synthetic, so no files are needed.
 """
 import argparse
 import pathlib

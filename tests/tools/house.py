@@ -13,7 +13,6 @@ MAY_INCLUDE = {
     "models/onnx": ["models", "runtime/graph", "runtime/config"],
     "models/huggingface": ["runtime/checkpoint", "runtime/graph", "runtime/config"],
     "collectives": [],
-    "collectives/nccl": ["collectives", "runtime/cuda/stream.h"],
     "runtime/plan": ["runtime/graph", "runtime/config",
                      "collectives/power_sgd/power_sgd_layout.h",
                      "collectives/reduce/error_feedback_layout.h", "collectives/sharding.h",

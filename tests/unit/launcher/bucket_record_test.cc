@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/bench/tune_buckets.h"
 #include "runtime/base/error.h"
 #include "tests/reference/temporary_folder.h"
 

@@ -105,7 +105,7 @@ TEST(GpuBinding, LaunchersBindingStays) {
 TEST(GpuBinding, NothingToChooseFrom) {
   const GpuBinding binding = plan_gpu_binding("0000:1b:00.0", kOneNode, "0-1");
   EXPECT_EQ(binding.cpus, "");
-  EXPECT_CONTAINS(binding.text, "all CPUs are as near to it");
+  EXPECT_CONTAINS(binding.text, "all CPUs are equally near to it");
 }
 
 TEST(GpuBinding, UnknownDeviceIsSaid) {

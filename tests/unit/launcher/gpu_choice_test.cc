@@ -65,11 +65,11 @@ TEST(GpuChoice, MoreRanksThanGpusAreRefusedUnlessTheyMayShare) {
                                        {"x/boot", 2, two},
                                        {"x/boot", 3, two}};
   EXPECT_EQ(refusal(ranks),
-            "host x has 2 GPUs for 4 ranks; start at most 2 a host, or give --device cpu (or, for "
+            "host x has 2 GPUs for 4 ranks; start at most 2 a host, or use --device cpu (or, for "
             "tests, --share-gpu)");
   EXPECT_EQ(choices(ranks, true), (std::vector<int>{0, 0, 1, 0, 1}));
   EXPECT_EQ(refusal({{"x", 0, {"a"}}, {"x", 1, {"a"}}}),
-            "host x has 1 GPU for 2 ranks; start at most 1 a host, or give --device cpu (or, for "
+            "host x has 1 GPU for 2 ranks; start at most 1 a host, or use --device cpu (or, for "
             "tests, --share-gpu)");
 }
 

@@ -41,9 +41,10 @@ TEST(HostHealth, LeavesOutAHostThatIsFirstToFailThreeTimes) {
   const auto [lines, left_out] = health.note(kBadB, 1, 3);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_TRUE(left_out);
-  EXPECT_EQ(lines[0],
-            "host b was the first to fail in 3 starts in a row; the run goes on without it for at "
-            "least 60 s");
+  EXPECT_EQ(
+      lines[0],
+      "host b was the first to fail in 3 starts in a row; the run continues without it for at "
+      "least 60 s");
   EXPECT_EQ(names_of(health.present(62)), (Names{"a", "c"}));
   EXPECT_EQ(health.present(64).size(), 3u);
   health.note(kBadB, 1, 64);  // once more is enough, for twice as long

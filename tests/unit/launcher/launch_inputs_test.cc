@@ -105,16 +105,16 @@ TEST_F(Inputs, ABuildIsTheContentOfProgramAndLibraries) {
   write("bin/unrelated.so", "5");
   EXPECT_EQ(difference_of_builds(build, build_at(program)), "");
   write("bin/lockstep", "12");
-  EXPECT_EQ(difference_of_builds(build, build_at(program)), "the program is of another build");
+  EXPECT_EQ(difference_of_builds(build, build_at(program)), "the program is from another build");
   write("bin/lockstep", "1");
   write("bin/liblockstep_cuda.so", "22");
   EXPECT_EQ(difference_of_builds(build, build_at(program)),
-            "liblockstep_cuda.so is of another build");
+            "liblockstep_cuda.so is from another build");
   fs::remove(folder_ / "bin/liblockstep_cuda.so");
   EXPECT_EQ(difference_of_builds(build, build_at(program)), "liblockstep_cuda.so is missing");
   write("bin/liblockstep_cuda.so", "2");
   write("lib/lockstep/libmpi.so.40", "33");
-  EXPECT_EQ(difference_of_builds(build, build_at(program)), "libmpi.so.40 is of another build");
+  EXPECT_EQ(difference_of_builds(build, build_at(program)), "libmpi.so.40 is from another build");
   write("lib/lockstep/libmpi.so.40", "3");
   fs::remove(program);
   EXPECT_EQ(difference_of_builds(build, build_at(program)), "") << "a disk that does not answer";

@@ -69,10 +69,10 @@ TEST(ScaleReport, StrongLossIsAgainstAShareOfTheSmallestWorld) {
   EXPECT_DOUBLE_EQ(at(two.lost, Part::kOptimizer), 1);
   EXPECT_DOUBLE_EQ(at(two.lost, Part::kCompute), -1);  // a gain
   EXPECT_DOUBLE_EQ(at(two.lost, Part::kGaps), 0.5);
-  EXPECT_CONTAINS(two.verdict,
+  EXPECT_CONTAINS(two.diagnosis,
                   "most is lost to exposed communication, 3 of 6 ms a step (5 after what "
                   "other parts gain)");
-  EXPECT_CONTAINS(two.verdict, "comm.bucket_mib");
+  EXPECT_CONTAINS(two.diagnosis, "comm.bucket_mib");
 }
 
 TEST(ScaleReport, WeakLossIsAgainstTheSmallestWorldItself) {
@@ -85,7 +85,7 @@ TEST(ScaleReport, WeakLossIsAgainstTheSmallestWorldItself) {
   EXPECT_DOUBLE_EQ(two.lost_ms, 10);
   EXPECT_DOUBLE_EQ(sum(two.lost), two.lost_ms);
   EXPECT_DOUBLE_EQ(at(two.lost, Part::kCompute), 9);
-  EXPECT_CONTAINS(two.verdict, "most is lost to slower compute (contention), 9 of 10 ms");
+  EXPECT_CONTAINS(two.diagnosis, "most is lost to slower compute (contention), 9 of 10 ms");
 }
 
 TEST(ScaleReport, GrowthCountsFromTheSmallestWorldWhateverItIs) {
@@ -105,8 +105,8 @@ TEST(ScaleReport, FasterThanIdealIsAGain) {
        run_of(Mode::kStrong, 64, 1, {times(0, 16, 12, 0.5, 0), times(1, 16, 12, 0.5, 0)})});
   EXPECT_LT(rows[1].lost_ms, 0);
   EXPECT_DOUBLE_EQ(sum(rows[1].lost), rows[1].lost_ms);
-  EXPECT_CONTAINS(rows[1].verdict, "faster than ideal by 4 ms");
-  EXPECT_CONTAINS(rows[0].verdict, "what the others are measured by");
+  EXPECT_CONTAINS(rows[1].diagnosis, "faster than ideal by 4 ms");
+  EXPECT_CONTAINS(rows[0].diagnosis, "the reference for the others");
 }
 
 TEST(ScaleReport, MediansAndSpread) {
@@ -136,26 +136,27 @@ TEST(ScaleReport, NamesTheSlowRankAndInWhatItIsSlow) {
   EXPECT_EQ(found->in, Part::kCompute);
   EXPECT_DOUBLE_EQ(found->in_ms, 1.5);
   EXPECT_TRUE(found->always);
-  EXPECT_CONTAINS(make_rows(runs)[1].verdict, "; rank 1 on bob works 1.5 ms longer");
+  EXPECT_CONTAINS(make_rows(runs)[1].diagnosis, "; rank 1 on bob works 1.5 ms longer");
   runs[1].ranks = {times(0, 30, 17, 9, 8.5), times(1, 30, 17, 0.5, 0)};
   runs[1].ranks[1].data_wait_ms = 9.5;
   const ScaleRow row = make_rows(runs)[1];
   EXPECT_EQ(row.straggler->in, Part::kDataWait);
-  EXPECT_CONTAINS(row.verdict,
-                  "rank 1 on bob works 8.5 ms longer a step, mostly in waiting for data: see "
+  EXPECT_CONTAINS(row.diagnosis,
+                  "rank 1 on bob works 8.5 ms longer a step, mostly in waiting for data: check "
                   "how fast its host reads");
 }
 
 TEST(ScaleReport, AfterAMomentASlowRankMayBeChance) {
   std::vector<MeasuredRun> runs = strong_runs();
-  EXPECT_LACKS(make_rows(runs)[1].verdict, "chance");  // 200 steps of 25 ms
+  EXPECT_LACKS(make_rows(runs)[1].diagnosis, "chance");  // 200 steps of 25 ms
   runs.push_back(runs[1]);
   for (RankTimes& rank : runs[2].ranks) rank.steps = 20;  // one of the two is too short
   EXPECT_DOUBLE_EQ(make_rows(runs)[1].counted_s, 0.5);
-  EXPECT_CONTAINS(make_rows(runs)[1].verdict, "computing, which in only 0.5 s may be chance");
+  EXPECT_CONTAINS(make_rows(runs)[1].diagnosis, "computing, which in only 0.5 s may be chance");
   runs[1].ranks[0].straggler_ms = runs[2].ranks[0].straggler_ms = 2.9;  // now most is lost to it
-  EXPECT_CONTAINS(make_rows(runs)[1].verdict, "may be chance: more --steps tell");
-  EXPECT_LACKS(make_rows(runs)[1].verdict, "see what else runs there");
+  EXPECT_CONTAINS(make_rows(runs)[1].diagnosis,
+                  "may be chance: a run with more --steps would show it");
+  EXPECT_LACKS(make_rows(runs)[1].diagnosis, "check what else runs there");
 }
 
 TEST(ScaleReport, ShortRunsAreCautionedAgainst) {
@@ -183,8 +184,8 @@ TEST(ScaleReport, NamesNoRankWhereTheyTakeTurns) {
   const ScaleRow row = make_rows(runs)[1];
   ASSERT_TRUE(row.straggler);
   EXPECT_FALSE(row.straggler->always);
-  EXPECT_CONTAINS(row.verdict, "now one rank is late and now another");
-  EXPECT_LACKS(row.verdict, "bob");
+  EXPECT_CONTAINS(row.diagnosis, "different ranks are late at different times");
+  EXPECT_LACKS(row.diagnosis, "bob");
 }
 
 TEST(ScaleReport, ShortWaitsNameNobody) {
@@ -196,10 +197,10 @@ TEST(ScaleReport, ShortWaitsNameNobody) {
 TEST(ScaleReport, MoreThreadsThanCpusIsSaid) {
   std::vector<MeasuredRun> runs = strong_runs();
   runs[1].oversubscribed = true;
-  EXPECT_CONTAINS(make_rows(runs)[1].verdict,
+  EXPECT_CONTAINS(make_rows(runs)[1].diagnosis,
                   "more threads than CPUs: shows that it works, not how it scales");
-  EXPECT_LACKS(make_rows(runs)[1].verdict, "network");
-  EXPECT_LACKS(make_rows(runs)[0].verdict, "more threads than CPUs");
+  EXPECT_LACKS(make_rows(runs)[1].diagnosis, "network");
+  EXPECT_LACKS(make_rows(runs)[0].diagnosis, "more threads than CPUs");
 }
 
 // Advice on a network where there is none misleads, as does silence on what the network carries.
@@ -207,33 +208,34 @@ TEST(ScaleReport, AdviceOnExchangesFitsWhereTheRanksAre) {
   std::vector<MeasuredRun> runs = strong_runs();
   runs[1].exchange = {.buckets = 3, .largest_bucket_bytes = 1 << 20, .host_sends_bytes = 3125000};
   EXPECT_EQ(make_rows(runs)[1].hosts, 2);
-  EXPECT_CONTAINS(make_rows(runs)[1].verdict,
+  EXPECT_CONTAINS(make_rows(runs)[1].diagnosis,
                   "each host sends 3.12 MB a step, on average 1000 Mbit/s");
   runs[1].ranks[1].host = "ada";
   runs[1].exchange = {.buckets = 3, .largest_bucket_bytes = 1 << 20, .shares_memory = true};
   EXPECT_EQ(make_rows(runs)[1].hosts, 1);
-  EXPECT_CONTAINS(make_rows(runs)[1].verdict, "these ranks share memory");
-  EXPECT_LACKS(make_rows(runs)[1].verdict, "network");
+  EXPECT_CONTAINS(make_rows(runs)[1].diagnosis, "these ranks share memory");
+  EXPECT_LACKS(make_rows(runs)[1].diagnosis, "network");
 }
 
 TEST(ScaleReport, WhatOtherWorkTookIsTold) {
   std::vector<MeasuredRun> runs = strong_runs();
-  EXPECT_LACKS(make_rows(runs)[1].verdict, "other work took");
+  EXPECT_LACKS(make_rows(runs)[1].diagnosis, "other work took");
   runs[1].other_cpus = 0.9;
   runs.push_back(runs[1]);
   runs.back().other_cpus = 1.1;
   EXPECT_DOUBLE_EQ(make_rows(runs)[1].other_cpus, 1);
-  EXPECT_CONTAINS(make_rows(runs)[1].verdict, "; meanwhile other work took 1.0 CPUs of this host");
+  EXPECT_CONTAINS(make_rows(runs)[1].diagnosis,
+                  "; meanwhile other work took 1.0 CPUs of this host");
 }
 
 TEST(ScaleReport, ManySmallBucketsAreNamed) {
   std::vector<MeasuredRun> runs = strong_runs();
   runs[1].exchange = {.buckets = 262, .largest_bucket_bytes = 10 << 10};
-  EXPECT_CONTAINS(make_rows(runs)[1].verdict, "262 buckets of up to 10 KiB");
+  EXPECT_CONTAINS(make_rows(runs)[1].diagnosis, "262 buckets of up to 10 KiB");
   runs[1].exchange = {.buckets = 262, .largest_bucket_bytes = 25 << 20};
-  EXPECT_LACKS(make_rows(runs)[1].verdict, "262 buckets");
+  EXPECT_LACKS(make_rows(runs)[1].diagnosis, "262 buckets");
   runs[1].exchange = {.buckets = 2, .largest_bucket_bytes = 10 << 10};  // a small model
-  EXPECT_LACKS(make_rows(runs)[1].verdict, "buckets of up to");
+  EXPECT_LACKS(make_rows(runs)[1].diagnosis, "buckets of up to");
 }
 
 // What slows all sizes alike is no loss of scaling, but must not go untold.
@@ -241,23 +243,23 @@ TEST(ScaleReport, TheSmallestWorldsOwnWaitsAreNamed) {
   std::vector<MeasuredRun> runs = strong_runs();
   runs[0].ranks[0].compute_ms = 7;
   runs[0].ranks[0].data_wait_ms = 30;
-  EXPECT_CONTAINS(make_rows(runs)[0].verdict,
+  EXPECT_CONTAINS(make_rows(runs)[0].diagnosis,
                   "75% of its own step is waiting for data: more data.decode_threads");
 }
 
 TEST(ScaleReport, StrongRunsMustEndWithEqualWeights) {
   std::vector<MeasuredRun> runs = strong_runs();
-  HashCheck check = check_hashes(runs, /*tree_order=*/true);
+  HashCheck check = compare_hashes(runs, /*tree_order=*/true);
   EXPECT_TRUE(check.checked);
   EXPECT_TRUE(check.equal);
   EXPECT_CONTAINS(check.statement, "00000000000000aa");
   runs[1].weights_hash = "00000000000000bb";
-  check = check_hashes(runs, true);
+  check = compare_hashes(runs, true);
   EXPECT_FALSE(check.equal);
   EXPECT_EQ(check.statement,
             "weights differ: strong 1-1 ends with 00000000000000aa, strong 2-1 with "
             "00000000000000bb");
-  check = check_hashes(runs, /*tree_order=*/false);
+  check = compare_hashes(runs, /*tree_order=*/false);
   EXPECT_FALSE(check.checked);
   EXPECT_TRUE(check.equal);
 }
@@ -266,13 +268,13 @@ TEST(ScaleReport, WeakRunsAreComparedWithTheirRepeatsAlone) {
   std::vector<MeasuredRun> runs = strong_runs();
   for (MeasuredRun& run : runs) run.world.mode = Mode::kWeak;
   runs[1].weights_hash = "00000000000000bb";
-  EXPECT_FALSE(check_hashes(runs, true).checked);  // nothing to compare
+  EXPECT_FALSE(compare_hashes(runs, true).checked);  // nothing to compare
   runs.push_back(runs[1]);
   runs.back().repeat = 2;
-  EXPECT_TRUE(check_hashes(runs, true).checked);
-  EXPECT_TRUE(check_hashes(runs, true).equal);
+  EXPECT_TRUE(compare_hashes(runs, true).checked);
+  EXPECT_TRUE(compare_hashes(runs, true).equal);
   runs.back().weights_hash = "00000000000000cc";
-  EXPECT_FALSE(check_hashes(runs, true).equal);
+  EXPECT_FALSE(compare_hashes(runs, true).equal);
 }
 
 Report report_of(const std::vector<MeasuredRun>& runs) {
@@ -280,7 +282,7 @@ Report report_of(const std::vector<MeasuredRun>& runs) {
   report.name = "tiny";
   report.facts = {{"parameters", "parameters", 1234},
                   {"hosts", "hosts", Json::array({"ada", "bob"})}};
-  report.modes = {{Mode::kStrong, make_rows(runs), check_hashes(runs, true)}};
+  report.modes = {{Mode::kStrong, make_rows(runs), compare_hashes(runs, true)}};
   report.runs = runs;
   return report;
 }
@@ -407,7 +409,7 @@ TEST(ScaleRuns, AFailureIsToldInTheProgramsOwnWords) {
   EXPECT_EQ(why_failed("device cpu\nlockstep: error: no such file\n" + noise),
             "error: no such file");
   EXPECT_EQ(why_failed(noise), "mpirun detected that a process failed");
-  EXPECT_EQ(why_failed(""), "it said nothing");
+  EXPECT_EQ(why_failed(""), "it printed nothing");
 }
 
 }  // namespace

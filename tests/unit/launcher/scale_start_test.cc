@@ -122,7 +122,7 @@ TEST(ScaleStart, Hostfile) {
   launcher.hostfile = path;
   launcher.hosts = read_hostfile(path, 4);
   EXPECT_EQ(launcher.hosts.count, 3);
-  EXPECT_EQ(launcher.hosts.most_slots, 6);
+  EXPECT_EQ(launcher.hosts.max_slots, 6);
   EXPECT_EQ(launcher.hosts.total_slots, 12);
   EXPECT_EQ(ranks_per_host(launcher, 12), 6);
   const WorldStart start = start_of(launcher, {2, 2}, 12, 1);

@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
-#include "runtime/run/assembly.h"
+#include "runtime/run/prepared_run.h"
+#include "tests/reference/prepared.h"
 
 namespace lockstep {
 namespace {
@@ -15,7 +16,7 @@ TEST(UnsupportedModel, IsNamed) {
   config.train.steps = 1;
   OpSet nothing = {"none", {}, true, 0, 1, 4096, 8, nullptr};
   try {
-    assemble(config, Topology{}, RunPurpose::kTrain, nothing);
+    testing::prepare(config, Topology{}, RunPurpose::kTrain, nothing);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     const std::string text = error.what();

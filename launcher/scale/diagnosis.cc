@@ -1,4 +1,4 @@
-#include "launcher/scale/verdict.h"
+#include "launcher/scale/diagnosis.h"
 
 #include <fmt/core.h>
 
@@ -7,13 +7,13 @@
 namespace lockstep::scale {
 namespace {
 
-constexpr double kWorthNaming = 0.02;  // of a step
-constexpr double kWorthAdding = 0.1;   // of what is lost: a second cause; of a step: a first one
-constexpr double kOtherWork = 0.1;     // CPUs
+constexpr double kReportThreshold = 0.02;  // of a step
+constexpr double kWorthAdding = 0.1;  // of the loss, for a second cause; of a step, for a first one
+constexpr double kOtherWork = 0.1;    // CPUs
 constexpr int64_t kManyBuckets = 16;
 constexpr double kSmallBucket = 256 << 10;  // bytes
 
-// What a part is when a rank spends more of it than another one.
+// The activity in which a rank spends more time than another one.
 const char* doing(Part part) {
   switch (part) {
     case Part::kDataWait: return "waiting for data";
@@ -23,10 +23,10 @@ const char* doing(Part part) {
   }
 }
 
-// Whom the others wait for.
+// The rank that the others wait for.
 std::string slow_rank(const ScaleRow& row) {
   const std::optional<Straggler>& straggler = row.straggler;
-  if (!straggler || !straggler->always) return "now one rank is late and now another";
+  if (!straggler || !straggler->always) return "different ranks are late at different times";
   std::string text = fmt::format("rank {} on {} works {:.3g} ms longer a step, mostly in {}",
                                  straggler->rank,
                                  straggler->host,
@@ -40,14 +40,14 @@ std::string slow_rank(const ScaleRow& row) {
 std::string slow_rank_and_remedy(const ScaleRow& row) {
   const std::string who = slow_rank(row);
   const std::optional<Straggler>& straggler = row.straggler;
-  if (row.counted_s < kEnough_s) return who + ": more --steps tell";
+  if (row.counted_s < kEnough_s) return who + ": a run with more --steps would show it";
   if (straggler && straggler->always && straggler->in == Part::kDataWait)
-    return who + ": see how fast its host reads, and what else uses its disk and CPUs";
-  return who + ": see what else runs there, and how threads are bound";
+    return who + ": check how fast its host reads, and what else uses its disk and CPUs";
+  return who + ": check what else runs there, and how threads are bound";
 }
 
 constexpr const char* kSoonerData =
-    "more data.decode_threads, or records packed by `lockstep data pack`, bring data sooner";
+    "more data.decode_threads, or records packed by `lockstep data pack`, deliver data sooner";
 
 std::string exchange_advice(const ScaleRow& row) {
   const ExchangeSizes& exchange = row.exchange;
@@ -57,15 +57,15 @@ std::string exchange_advice(const ScaleRow& row) {
     if (exchange.host_sends_bytes == 0) return remedy;
     const double bytes = static_cast<double>(exchange.host_sends_bytes);
     return fmt::format(
-        "each host sends {:.3g} MB a step, on average {:.4g} Mbit/s; if that is what the network "
-        "gives, {}",
+        "each host sends {:.3g} MB a step, on average {:.4g} Mbit/s; if that is the network's "
+        "limit, {}",
         bytes / 1e6,
         bytes * 8 / 1e3 / row.step_ms,
         remedy);
   }
   if (exchange.shares_memory)
     return "these ranks share memory and send nothing: they wait for each other, bucket by bucket, "
-           "as when other work takes a CPU now here and now there";
+           "for example because other work takes a CPU from time to time";
   return "a larger batch a rank or another comm.bucket_mib make it less";
 }
 
@@ -86,14 +86,14 @@ std::string advice_for(Part part, const ScaleRow& row) {
   return "";
 }
 
-// Many small buckets cost in all that ranks do for each of them; empty where they do not.
-std::string about_buckets(Part most, const ScaleRow& row) {
+// Advice if there are many small buckets, each of which costs extra work; otherwise empty.
+std::string about_buckets(Part largest_loss, const ScaleRow& row) {
   const ExchangeSizes& exchange = row.exchange;
   const auto largest = static_cast<double>(exchange.largest_bucket_bytes);
   if (exchange.buckets < kManyBuckets || largest >= kSmallBucket) return "";
-  if (most == Part::kStragglers || most == Part::kDataWait) return "";
+  if (largest_loss == Part::kStragglers || largest_loss == Part::kDataWait) return "";
   return fmt::format(
-      "; each of {} buckets of up to {:.3g} KiB costs work and waits of its own: try a "
+      "; each of {} buckets of up to {:.3g} KiB costs extra work and waits: try a "
       "larger comm.bucket_mib",
       exchange.buckets,
       largest / 1024);
@@ -104,9 +104,9 @@ std::string about_other_work(const ScaleRow& row) {
   return fmt::format("; meanwhile other work took {:.1f} CPUs of this host", row.other_cpus);
 }
 
-// What the smallest world's own step waits for: its loss shows nowhere else.
+// What the smallest world's own step waits for; its loss shows nowhere else.
 std::string of_smallest(const ScaleRow& row) {
-  std::string text = "what the others are measured by";
+  std::string text = "the reference for the others";
   for (const Part part : {Part::kDataWait, Part::kStragglers, Part::kExchange}) {
     const double share = at(row.parts, part) / row.step_ms;
     if (share <= kWorthAdding) continue;
@@ -126,30 +126,30 @@ double lost_altogether(const Parts& lost) {
   return total;
 }
 
-std::string verdict_of(const ScaleRow& row, bool smallest) {
+std::string diagnose(const ScaleRow& row, bool smallest) {
   std::string text =
       row.oversubscribed ? "more threads than CPUs: shows that it works, not how it scales; " : "";
   if (smallest) return text + of_smallest(row);
-  if (row.lost_ms <= kWorthNaming * row.ideal_step_ms)
-    return text + (row.lost_ms < -kWorthNaming * row.ideal_step_ms
+  if (row.lost_ms <= kReportThreshold * row.ideal_step_ms)
+    return text + (row.lost_ms < -kReportThreshold * row.ideal_step_ms
                        ? fmt::format("faster than ideal by {:.3g} ms a step", -row.lost_ms)
-                       : "nothing worth naming is lost");
+                       : "no significant loss");
   const double altogether = lost_altogether(row.lost);
-  const Part most = kAllParts[static_cast<size_t>(
+  const Part largest_loss = kAllParts[static_cast<size_t>(
       std::max_element(row.lost.begin(), row.lost.end()) - row.lost.begin())];
   text += fmt::format("most is lost to {}, {:.3g} of {:.3g} ms a step",
-                      title_of(most),
-                      at(row.lost, most),
+                      title_of(largest_loss),
+                      at(row.lost, largest_loss),
                       altogether);
-  // Of which other parts bring back so much.
+  // Other parts may make up for some of it.
   if (altogether - row.lost_ms > kWorthAdding * altogether)
     text += fmt::format(" ({:.3g} after what other parts gain)", row.lost_ms);
   if (row.oversubscribed) return text + ", as ranks wait for a CPU" + about_other_work(row);
-  text += ": " + advice_for(most, row);
-  if (row.straggler && most != Part::kStragglers &&
+  text += ": " + advice_for(largest_loss, row);
+  if (row.straggler && largest_loss != Part::kStragglers &&
       at(row.lost, Part::kStragglers) > kWorthAdding * altogether)
     text += "; " + slow_rank(row);
-  return text + about_buckets(most, row) + about_other_work(row);
+  return text + about_buckets(largest_loss, row) + about_other_work(row);
 }
 
 }  // namespace lockstep::scale
