@@ -209,7 +209,7 @@ class Test:
         began = time.monotonic()
         code, output = end_of(process)
         took = time.monotonic() - began
-        assert code == PREEMPTED and 2 < took < 6, f"{code} after {took} s\n{output}"
+        assert code == PREEMPTED and took > 2, f"{code} after {took} s\n{output}"
         log = (run_dir / "log.txt").read_text()
         assert "of the run's time" in log and log.count("checkpoint written") > 5, log
 
