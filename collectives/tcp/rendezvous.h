@@ -24,7 +24,7 @@ struct Mesh {
   std::string rendezvous_point;    // for people: "node1:29500"
 };
 
-// Rank 0 did not answer this rank. Only this rank knows where it has looked.
+// Rank 0 did not answer this rank. Only this rank knows which addresses it tried.
 class UnreachableError : public CommError {
  public:
   using CommError::CommError;

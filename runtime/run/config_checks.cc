@@ -7,6 +7,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/config/task.h"
 #include "runtime/data/check_data.h"
+#include "runtime/run/resolve.h"
 
 namespace lockstep {
 namespace {
@@ -45,30 +46,6 @@ void check_best(const EvalConfig& eval, const ModelTraits& traits) {
       name_of(eval.best),
       fmt::format("{} with model.{} and loss {}", allowed, traits.section, name_of(traits.loss)));
 }
-
-}  // namespace
-
-void check_class_weights(const TrainConfig& train, const ModelTraits& traits) {
-  const std::vector<float>& weights = train.class_weights;
-  if (weights.empty()) return;
-  const std::string given = fmt::format("[{}]", fmt::join(weights, ", "));
-  const Task task = task_of(traits);
-  if (task != Task::kClasses && task != Task::kYesNo)
-    refuse_value("train.class_weights",
-                 given,
-                 fmt::format("none with model.{}, which does not predict classes with this loss",
-                             traits.section));
-  if (train.mixup > 0)
-    refuse_value(
-        "train.class_weights", given, "none with train.mixup, which gives a sample two classes");
-  const int64_t classes = task == Task::kYesNo ? 2 : traits.outputs;
-  if (classes != 0 && classes != static_cast<int64_t>(weights.size()))
-    refuse_value("train.class_weights",
-                 given,
-                 fmt::format("one number for each class, of which there are {}", classes));
-}
-
-namespace {
 
 void check_recompute(const ExecutionConfig& execution, const ModelTraits& traits) {
   if (execution.recompute == ExecutionConfig::Recompute::kNothing || traits.has_blocks) return;
@@ -144,6 +121,26 @@ void check_purpose(const ModelTraits& model, RunPurpose purpose) {
 
 }  // namespace
 
+void check_class_weights(const TrainConfig& train, const ModelTraits& traits) {
+  const std::vector<float>& weights = train.class_weights;
+  if (weights.empty()) return;
+  const std::string given = fmt::format("[{}]", fmt::join(weights, ", "));
+  const Task task = task_of(traits);
+  if (task != Task::kClasses && task != Task::kYesNo)
+    refuse_value("train.class_weights",
+                 given,
+                 fmt::format("none with model.{}, which does not predict classes with this loss",
+                             traits.section));
+  if (train.mixup > 0)
+    refuse_value(
+        "train.class_weights", given, "none with train.mixup, which gives a sample two classes");
+  const int64_t classes = task == Task::kYesNo ? 2 : traits.outputs;
+  if (classes != 0 && classes != static_cast<int64_t>(weights.size()))
+    refuse_value("train.class_weights",
+                 given,
+                 fmt::format("one number for each class, of which there are {}", classes));
+}
+
 void check_config(const OpenedConfig& opened) {
   const RunConfig& config = opened.config;
   const ModelTraits& traits = opened.model->traits();
@@ -161,8 +158,7 @@ void check_for_device(const OpenedConfig& opened,
                       const Topology& placed,
                       RunPurpose purpose,
                       const OpSet& ops) {
-  RunConfig config = opened.config;
-  if (purpose != RunPurpose::kTrain) config.comm.residual_groups = 0;  // nothing is summed
+  const RunConfig config = config_for(purpose, opened.config);
   validate_for_ranks(config, placed.ranks());
   check_precision(config.execution, ops);
   check_tree(config.comm, placed, ops);

@@ -45,20 +45,25 @@ bool ResolvedRun::samples_are_packed() const {
          dataset->input().shape.rank() == 2;
 }
 
+RunConfig config_for(RunPurpose purpose, const RunConfig& config) {
+  RunConfig result = config;
+  if (purpose != RunPurpose::kTrain) result.comm.residual_groups = 0;
+  return result;
+}
+
 ResolvedRun resolve(const OpenedConfig& opened,
                     RunPurpose purpose,
                     std::shared_ptr<OpenedData> data,
                     const OpSet& ops,
                     const CheckpointState* checkpoint) {
   ResolvedRun run{.purpose = purpose,
-                  .config = opened.config,
+                  .config = config_for(purpose, opened.config),
                   .model = {},
                   .data = std::move(data),
                   .io = {},
                   .ops = &ops};
   RunConfig& config = run.config;
   const bool trains = purpose == RunPurpose::kTrain;
-  if (!trains) config.comm.residual_groups = 0;  // nothing is summed
   run.io = io_of(run.data->summary);
   config.model = opened.model->resolved(run.io);
   run.model = reopen_model(opened.model, config.model);

@@ -23,6 +23,10 @@ struct ResolvedRun {
   bool samples_are_packed() const;
 };
 
+// The config with the fields that have no effect for this purpose at their neutral values: if
+// nothing is trained, no gradients are summed, and there are no residuals.
+RunConfig config_for(RunPurpose purpose, const RunConfig& config);
+
 // `checkpoint`: see PrepareOptions (prepared_run.h). Throws ConfigError if the model and the data
 // do not fit each other.
 ResolvedRun resolve(const OpenedConfig& opened,

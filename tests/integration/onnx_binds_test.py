@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Catches: a start of `train` or `plan` that binds the network of an ONNX file anew for each question.
+"""Catches: a start of `train` or `plan` that binds the network of an ONNX file again for each question.
 
 onnx_binds_test.py BINARY
 """

@@ -1,8 +1,7 @@
-// Values of data and run that the schema does not allow. Catches a limit that is not checked, is
+// Values of the run that the schema does not allow. Catches a limit that is not checked, is
 // off by one or inverted, and a message that does not say which field, which value and what is
 // allowed.
 
-#include "runtime/data/format.h"
 #include "tests/unit/config/bad_case.h"
 
 namespace lockstep {
@@ -16,14 +15,6 @@ std::string names_of(const std::variant<Members...>& /*choice*/) {
   return names;
 }
 
-// The formats of data that the model of a good config takes.
-std::string formats_for_mlp() {
-  return formats_for(open_model(parse_good(kMlpText).model)->traits());
-}
-std::string formats_for_gpt() {
-  return formats_for(open_model(parse_good(kGptText).model)->traits());
-}
-
 std::string families_with_blocks() {
   return sections_where([](const ModelTraits& model) { return model.has_blocks; }, "model.");
 }
@@ -31,174 +22,6 @@ std::string families_with_blocks() {
 class Refusal : public testing::TestWithParam<BadCase> {};
 
 TEST_P(Refusal, NamesFieldValueAndAllowed) { expect_refused(GetParam()); }
-
-const BadCase kDataCases[] = {
-    {"gpt_on_table",
-     kGptText,
-     {"data.table.train=a", "data.table.target=y"},
-     "data",
-     "data.table",
-     formats_for_gpt},
-    {"mlp_on_text", kMlpText, {"data.text.train=a"}, "data", "data.text", formats_for_mlp},
-    {"mlp_on_tokens", kMlpText, {"data.tokens.train=a"}, "data", "data.tokens", formats_for_mlp},
-    {"idx_no_images",
-     kMlpText,
-     {"data.idx.train_labels=l"},
-     "data.idx.train_images",
-     "missing",
-     "path"},
-    {"idx_no_labels",
-     kMlpText,
-     {"data.idx.train_images=i"},
-     "data.idx.train_labels",
-     "missing",
-     "path"},
-    {"idx_eval_images_alone",
-     kMlpText,
-     {"data.idx.train_images=i", "data.idx.train_labels=l", "data.idx.eval_images=e"},
-     "data.idx.eval_labels",
-     "'e'",
-     "both or neither"},
-    {"idx_eval_labels_alone",
-     kMlpText,
-     {"data.idx.train_images=i", "data.idx.train_labels=l", "data.idx.eval_labels=e"},
-     "data.idx.eval_images",
-     "'e'",
-     "both or neither"},
-    {"npy_no_labels",
-     kMlpText,
-     {"data.npy.train_inputs=i"},
-     "data.npy.train_labels",
-     "missing",
-     "path"},
-    {"npy_eval_inputs_alone",
-     kMlpText,
-     {"data.npy.train_inputs=i", "data.npy.train_labels=l", "data.npy.eval_inputs=e"},
-     "data.npy.eval_labels",
-     "'e'",
-     "both or neither"},
-    {"gpt_on_npy",
-     kGptText,
-     {"data.npy.train_inputs=i", "data.npy.train_labels=l"},
-     "data",
-     "data.npy",
-     formats_for_gpt},
-    {"idx_std", kMlpText, {"data.idx.std=0"}, "data.idx.std", "0", "> 0"},
-    {"idx_mean", kMlpText, {"data.idx.mean=-inf"}, "data.idx.mean", "-inf", "finite"},
-    {"table_no_train", kMlpText, {"data.table.train="}, "data.table.train", "missing", "path"},
-    {"table_no_target", kMlpText, {"data.table.target="}, "data.table.target", "missing", "column"},
-    {"table_target_name_without_header",
-     kMlpText,
-     {"data.table.header=false"},
-     "data.table.target",
-     "'y'",
-     "number of a column"},
-    {"table_column_negative",
-     kMlpText,
-     {"data.table.header=false", "data.table.target=3", "data.table.ignore=-1"},
-     "data.table.ignore",
-     "'-1'",
-     "number of a column"},
-    {"table_column_in_two_lists",
-     kMlpText,
-     {"data.table.numeric=a,b", "data.table.categorical=b"},
-     "data.table.categorical",
-     "'b'",
-     "not in data.table.numeric"},
-    {"table_column_ignored_and_numeric",
-     kMlpText,
-     {"data.table.numeric=a,b", "data.table.ignore=b"},
-     "data.table.numeric",
-     "'b'",
-     "not in data.table.ignore"},
-    {"table_column_ignored_and_categorical",
-     kMlpText,
-     {"data.table.categorical=a,b", "data.table.ignore=b"},
-     "data.table.ignore",
-     "'b'",
-     "not in data.table.categorical"},
-    {"table_target_ignored",
-     kMlpText,
-     {"data.table.ignore=y"},
-     "data.table.ignore",
-     "'y'",
-     "not in data.table.target"},
-    {"table_empty_column", kMlpText, {"data.table.ignore=a,"}, "data.table.ignore", "''", "column"},
-    {"delimiter_long",
-     kMlpText,
-     {"data.table.delimiter=, "},
-     "data.table.delimiter",
-     "', '",
-     "one character"},
-    {"delimiter_empty",
-     kMlpText,
-     {"data.table.delimiter="},
-     "data.table.delimiter",
-     "''",
-     "one character"},
-    {"delimiter_carriage_return",
-     kMlpText,
-     {"data.table.delimiter=\r"},
-     "data.table.delimiter",
-     "'\\x0d'",
-     "one character"},
-    {"delimiter_quotation_mark",
-     kMlpText,
-     {"data.table.delimiter=\""},
-     "data.table.delimiter",
-     "'\"'",
-     "one character"},
-    {"delimiter_line_break",
-     kMlpText,
-     {"data.table.delimiter=\n"},
-     "data.table.delimiter",
-     "'\\n'",
-     "one character"},
-    {"eval_fraction",
-     kMlpText,
-     {"data.table.eval_fraction=1"},
-     "data.table.eval_fraction",
-     "1",
-     "[0, 1)"},
-    {"eval_fraction_and_eval",
-     kMlpText,
-     {"data.table.eval=e.csv", "data.table.eval_fraction=0.5"},
-     "data.table.eval_fraction",
-     "0.5",
-     "0 when data.table.eval is given"},
-    {"text_no_train", kGptText, {"data.text.train="}, "data.text.train", "missing", "path"},
-    {"text_fraction_and_eval",
-     kGptText,
-     {"data.text.eval=e", "data.text.eval_fraction=0.5"},
-     "data.text.eval_fraction",
-     "0.5",
-     "0 when data.text.eval is given"},
-    {"tokens_no_train", kGptText, {"data.tokens={}"}, "data.tokens.train", "missing", "path"},
-    {"synthetic_samples",
-     kMlpText,
-     {"data.synthetic.samples=1099511627777"},
-     "data.synthetic.samples",
-     "1099511627777",
-     "1..1099511627776"},
-    {"synthetic_features",
-     kMlpText,
-     {"data.synthetic.features=0"},
-     "data.synthetic.features",
-     "0",
-     "1..10000000"},
-    {"synthetic_classes",
-     kMlpText,
-     {"data.synthetic.classes=0"},
-     "data.synthetic.classes",
-     "0",
-     "1..10000000"},
-    {"max_bad_fraction",
-     kMlpText,
-     {"data.max_bad_fraction=1.01"},
-     "data.max_bad_fraction",
-     "1.01",
-     "[0, 1]"},
-};
 
 const BadCase kRunCases[] = {
     {"name_slash", kMlpText, {"name=a/b"}, "name", "'a/b'", "letters"},
@@ -474,7 +297,6 @@ const BadCase kScheduleCases[] = {
      "which is 90"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Data, Refusal, testing::ValuesIn(kDataCases), label_of);
 INSTANTIATE_TEST_SUITE_P(Run, Refusal, testing::ValuesIn(kRunCases), label_of);
 INSTANTIATE_TEST_SUITE_P(Schedule, Refusal, testing::ValuesIn(kScheduleCases), label_of);
 
@@ -488,14 +310,6 @@ TEST(Missing, ModelDataAndOptimizerAreRequired) {
             "optimizer: missing; allowed: one of " + names_of(OptimizerConfig().kind));
   EXPECT_EQ(refusal("model {} data { synthetic {} } optimizer { sgd {} } train { steps: 1 }"),
             "model: missing; allowed: one of " + models);
-}
-
-// The derived lists are those of the right models.
-TEST(Missing, FormatsAreThoseOfTheModel) {
-  EXPECT_NE(formats_for_mlp().find("data.table"), std::string::npos) << formats_for_mlp();
-  EXPECT_EQ(formats_for_mlp().find("data.text"), std::string::npos) << formats_for_mlp();
-  EXPECT_NE(formats_for_gpt().find("data.tokens"), std::string::npos) << formats_for_gpt();
-  EXPECT_EQ(formats_for_gpt().find("data.idx"), std::string::npos) << formats_for_gpt();
 }
 
 }  // namespace

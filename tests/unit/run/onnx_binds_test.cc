@@ -1,5 +1,5 @@
-// Catches: a network of an ONNX file that a start binds anew for each question, and answers that differ
-// because networks are shared.
+// Catches: a start that binds the network of an ONNX file again for each question, and answers that
+// differ because networks are shared.
 #include <gtest/gtest.h>
 
 #include "models/onnx/network.h"
