@@ -10,8 +10,13 @@ namespace lockstep {
 Error::Error(ExitCode code, fmt::string_view format, fmt::format_args arguments)
     : Error(code, fmt::vformat(format, arguments)) {}
 
-IoError::IoError(const std::string& operation, const std::string& path, int error_number)
-    : IoError(operation, path, std::string(std::strerror(error_number))) {
+IoError::IoError(const std::string& operation,
+                 const std::string& path,
+                 int error_number,
+                 const std::string& remedy)
+    : IoError(operation,
+              path,
+              std::string(std::strerror(error_number)) + (remedy.empty() ? "" : "; " + remedy)) {
   error_number_ = error_number;
 }
 

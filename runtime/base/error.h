@@ -58,7 +58,11 @@ using NumericError = CodedError<ExitCode::kNumeric>;
 // nobody catches it, it counts as a failure of the run folder.
 class IoError : public Error {
  public:
-  IoError(const std::string& operation, const std::string& path, int error_number);
+  // `remedy` follows the text of strerror(), after a semicolon, unless it is empty.
+  IoError(const std::string& operation,
+          const std::string& path,
+          int error_number,
+          const std::string& remedy = "");
   // For failures without a failed system call: `reason` replaces the text of strerror().
   IoError(const std::string& operation, const std::string& path, const std::string& reason);
   int error_number() const { return error_number_; }

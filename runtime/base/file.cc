@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/base/mapping_fault.h"
+#include "runtime/base/names.h"
 
 namespace lockstep {
 namespace {
@@ -42,7 +43,10 @@ int open_regular(const std::filesystem::path& path, uint64_t& bytes) {
   // Without O_NONBLOCK, opening a pipe would block. For a regular file it has no effect.
   const int fd =
       uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
-  if (fd < 0) throw IoError("open", path, errno);
+  if (fd < 0) {
+    const int error = errno;
+    throw IoError("open", path, error, look_alike_remedy(path, error));
+  }
   try {
     bytes = static_cast<uint64_t>(check_regular(fd, "read", path).st_size);
   } catch (...) {

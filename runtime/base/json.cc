@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/base/file_kind.h"
+
 namespace lockstep {
 namespace {
 
@@ -333,7 +335,12 @@ class Json::Library::Builder {
 
 Json Json::parse(std::string_view text) {
   Library::Builder builder;
-  Library::Value::sax_parse(text, &builder);
+  try {
+    Library::Value::sax_parse(text, &builder);
+  } catch (const JsonError&) {
+    if (file_kind(text)) throw JsonError(is_not(text, "JSON"));
+    throw;
+  }
   return builder.take();
 }
 

@@ -70,8 +70,8 @@ class Json {
   Json& operator=(Json other) noexcept;
   ~Json();
 
-  // Throws JsonError, with the position in the text. If two members have the same name, the last
-  // one counts.
+  // Throws JsonError, with the position in the text, or with what the text is instead of JSON. If
+  // two members have the same name, the last one counts.
   static Json parse(std::string_view text);
 
   // Throws JsonError if a string is not UTF-8, unless the format replaces invalid bytes.

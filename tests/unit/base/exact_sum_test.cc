@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "runtime/base/int128.h"
+
 namespace lockstep {
 namespace {
 
@@ -43,7 +45,7 @@ TEST(ExactSum, OneChunkComesBackAsItIs) {
   }
 }
 
-__extension__ typedef unsigned __int128 Wide;
+using Wide = UInt128;
 
 // Against 128-bit integers: chunks that are multiples of 2^-40 below 2^60.
 TEST(ExactSum, IsThatOfIntegers) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/json.h"
+#include "tests/reference/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -28,10 +29,12 @@ TEST(Failure, IsToldInASentenceOfOurOwn) {
   EXPECT_EQ(told_of([] { throw DataError("field f: no"); }), "3 field f: no");
   EXPECT_EQ(told_of([] { throw std::bad_alloc(); }), "5 out of memory");
   EXPECT_EQ(told_of([] { std::string().resize(std::string::npos); }), "5 out of memory");
-  EXPECT_EQ(told_of([] { fs::file_size("/nowhere/f"); }),
-            "4 cannot access '/nowhere/f': No such file or directory");
-  EXPECT_EQ(told_of([] { fs::rename("/nowhere/a", "/nowhere/b"); }),
-            "4 cannot access '/nowhere/a' or '/nowhere/b': No such file or directory");
+  const testing::TemporaryFolder folder;
+  const std::string absent = (folder.path() / "absent").string();
+  EXPECT_EQ(told_of([&] { (void)fs::file_size(absent + "/f"); }),
+            "4 cannot access '" + absent + "/f': No such file or directory");
+  EXPECT_EQ(told_of([&] { fs::rename(absent + "/a", absent + "/b"); }),
+            fmt::format("4 cannot access '{0}/a' or '{0}/b': No such file or directory", absent));
   EXPECT_EQ(told_of([] { Json::parse("{").at("x"); }).substr(0, 46),
             "70 JSON was not as expected: parse error at li");
 }

@@ -112,6 +112,12 @@ TEST(Json, MalformedTextIsAnError) {
             "parsing value - unexpected '}'; expected '[', '{', or a literal");
 }
 
+TEST(Json, OtherFormatsAreNamed) {
+  EXPECT_EQ(error_of([] { Json::parse(std::string_view("\xFF\xFE{\0}\0", 6)); }),
+            "is UTF-16 text, not JSON; to convert it: iconv -f UTF-16 -t UTF-8 FILE");
+  EXPECT_EQ(Json::parse("\xEF\xBB\xBF[1]").dump(), "[1]");
+}
+
 TEST(Json, DepthIsBounded) {
   const auto nested = [](size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');

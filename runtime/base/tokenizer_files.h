@@ -1,0 +1,29 @@
+#pragma once
+// The files by which a folder is known to have a tokenizer: the one list of them.
+
+#include <array>
+#include <filesystem>
+
+namespace lockstep {
+
+// For messages.
+inline constexpr const char* kTokenizerFiles =
+    "tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt";
+
+// All files of tokenizers, which belong together if a folder is copied.
+inline constexpr std::array kAllTokenizerFiles = {"added_tokens.json",
+                                                  "merges.txt",
+                                                  "sentencepiece.bpe.model",
+                                                  "special_tokens_map.json",
+                                                  "spiece.model",
+                                                  "tokenizer.json",
+                                                  "tokenizer.model",
+                                                  "tokenizer_config.json",
+                                                  "vocab.json",
+                                                  "vocab.txt"};
+
+// The tokenizer's file in a folder, the first of kTokenizerFiles; empty if it has none. vocab.json
+// counts only with merges.txt.
+std::filesystem::path tokenizer_file_in(const std::filesystem::path& folder);
+
+}  // namespace lockstep
