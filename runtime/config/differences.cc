@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/config/names.h"
+#include "runtime/config/paths.h"
 #include "runtime/config/schema.h"
 #include "runtime/config/to_proto.h"
 
@@ -62,7 +63,11 @@ void add_values(const Message& section,
     const std::string path = prefix + field.name();
     if (field.message_type() == nullptr || field.is_repeated()) {
       if (applies(section, field))
-        values.push_back({path, text_of(section, field), properties.rule, properties.per_rank});
+        values.push_back({path,
+                          text_of(section, field),
+                          properties.rule,
+                          properties.per_rank,
+                          note_of(field).path() != proto::NO_PATH});
       continue;
     }
     if (!section.GetReflection()->HasField(section, &field)) continue;
@@ -71,9 +76,10 @@ void add_values(const Message& section,
       values.push_back({prefix.substr(0, prefix.size() - 1),
                         field.name(),
                         properties.rule,
-                        properties.per_rank});
+                        properties.per_rank,
+                        false});
     } else if (note_of(field).presence() == proto::IF_GIVEN) {
-      values.push_back({path, kGiven, properties.rule, properties.per_rank});
+      values.push_back({path, kGiven, properties.rule, properties.per_rank, false});
     }
     add_values(
         section.GetReflection()->GetMessage(section, &field), path + ".", properties, values);
@@ -84,6 +90,11 @@ const FieldValue* find(const std::vector<FieldValue>& values, const std::string&
   const auto found = std::find_if(
       values.begin(), values.end(), [&](const FieldValue& value) { return value.path == path; });
   return found == values.end() ? nullptr : &*found;
+}
+
+// The text of a string's value: "a" without the quotation marks.
+std::string unquoted(const std::string& value) {
+  return value.size() < 2 || value[0] != '"' ? value : value.substr(1, value.size() - 2);
 }
 
 bool lies_in(const std::string& path, const std::string& section) {
@@ -109,6 +120,7 @@ std::vector<FieldChange> differences(const RunConfig& before, const RunConfig& n
   };
   const auto add = [&](const FieldValue& value, const std::string& then, const std::string& is) {
     if (then == is || known(value.path)) return;
+    if (value.is_path && same_path(unquoted(then), unquoted(is))) return;
     changes.push_back({value.path, then, is, value.rule});
     if (then == kGiven || is == kGiven) sections.push_back(value.path);
     for (const std::string& choice : {then, is}) sections.push_back(value.path + "." + choice);

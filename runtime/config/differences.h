@@ -18,6 +18,7 @@ struct FieldValue {
   std::string value;  // as written in a config; for a choice, the section's name
   ChangeRule rule = ChangeRule::kDecides;
   bool per_rank = false;  // ranks may have different values
+  bool is_path = false;
 };
 
 // The values of all fields that apply, in the order of the schema.
@@ -29,7 +30,7 @@ struct FieldChange {
 };
 
 // The fields in which `now` differs from `before`, in the order of the schema. If only one of them
-// has a section, the section is listed and not its fields.
+// has a section, the section is listed and not its fields. Paths are compared as same_path() does.
 std::vector<FieldChange> differences(const RunConfig& before, const RunConfig& now);
 
 // Whether `path` is one of `names` or is inside a section that is.

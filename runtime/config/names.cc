@@ -40,24 +40,6 @@ std::vector<std::string> names_of_values(const EnumDescriptor& type) {
   return names;
 }
 
-// The Levenshtein distance, ignoring case. Keeps one row of the table at a time.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
-                        std::tolower(static_cast<unsigned char>(b[j - 1]));
-      const size_t replaced = diagonal + (same ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
@@ -122,6 +104,27 @@ std::string describe_type(const FieldDescriptor& field) {
   return "";
 }
 
+size_t edit_distance(std::string_view a, std::string_view b) {
+  const auto same = [&](size_t i, size_t j) {
+    return std::tolower(static_cast<unsigned char>(a[i])) ==
+           std::tolower(static_cast<unsigned char>(b[j]));
+  };
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    std::swap(before, last);
+    std::swap(last, row);
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = last[j - 1] + (same(i - 1, j - 1) ? 0 : 1);
+      row[j] = std::min({replaced, row[j - 1] + 1, last[j] + 1});
+      if (i > 1 && j > 1 && same(i - 1, j - 2) && same(i - 2, j - 1))
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates) {
   // A third of the letters may differ. That is enough for two swapped letters in a word of four or
   // more.
@@ -177,12 +180,21 @@ std::string other_value_hint(const EnumDescriptor& type, std::string_view name) 
 
 }  // namespace
 
-std::string unknown_field_message(const Descriptor& type, std::string_view name) {
+std::string unknown_field_message(const Descriptor& type, std::string_view name, bool in_text) {
   // A name that exists in another section is probably misplaced, not misspelt.
   constexpr size_t kMaxPlaces = 3;
   std::vector<std::string> elsewhere;
   for (const SchemaField& entry : schema_fields_named(name)) elsewhere.push_back(entry.path);
   const std::vector<std::string> names = names_of_fields(type);
+  // "{" without "}": the section of the whole config comes to stand in another one.
+  if (in_text && find_field(name) != nullptr && &type != &config_type())
+    return fmt::format(
+        "unknown field {} in {}; {} is a section of its own, before "
+        "which a '}}' may be missing; allowed: {}",
+        in_quotes(name),
+        section_name(type),
+        in_quotes(name),
+        join(names, ", "));
   std::string hint = other_name_hint(type, name);
   if (hint.empty())
     hint = elsewhere.empty() || elsewhere.size() > kMaxPlaces

@@ -36,11 +36,17 @@ std::string field_names(const google::protobuf::Descriptor& type);
 // The type of a field in words: "a whole number", "one of FAIL, SKIP, REPLACE".
 std::string describe_type(const google::protobuf::FieldDescriptor& field);
 
+// How many letters differ, are missing or are swapped with their neighbour; the case is ignored.
+size_t edit_distance(std::string_view a, std::string_view b);
+
 // " did you mean 'width'?" if one of `candidates` is similar to `name`, otherwise "".
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates);
 
 // "unknown field 'widht' in model.gpt; did you mean 'width'? allowed: layers, heads, ..."
-std::string unknown_field_message(const google::protobuf::Descriptor& type, std::string_view name);
+// `in_text`: the name stands in the text of a config, where a bracket may be missing before it.
+std::string unknown_field_message(const google::protobuf::Descriptor& type,
+                                  std::string_view name,
+                                  bool in_text = true);
 
 // "value is 'COSIN'; did you mean 'COSINE'? allowed: one of CONSTANT, LINEAR, ..."
 std::string unknown_enum_message(const google::protobuf::FieldDescriptor& field,

@@ -3,24 +3,21 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
-#include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/odd_characters.h"
+#include "runtime/config/field_value.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 
 namespace lockstep {
 namespace {
 
-using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -32,103 +29,66 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// All of `text` as a number. No value if it has anything else or is out of range.
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return value;
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
 }
 
-std::optional<bool> parse_bool(std::string_view text) {
-  if (text == "true") return true;
-  if (text == "false") return false;
-  return std::nullopt;
+// A text without the quotes that a config has around it, which people keep when they copy a field
+// from there: "a.csv" is a.csv. So "" is an empty text, also as the element of a list.
+std::string_view unquoted(std::string_view text) {
+  for (const char quote : {'"', '\''})
+    if (text.size() >= 2 && text.front() == quote && text.back() == quote)
+      return text.substr(1, text.size() - 2);
+  return text;
 }
 
-bool equal_in_any_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
-
-const EnumValueDescriptor* parse_enum(const FieldDescriptor& field, std::string_view text) {
-  for (int i = 0; i < field.enum_type()->value_count(); ++i) {
-    const EnumValueDescriptor* value = field.enum_type()->value(i);
-    if (equal_in_any_case(value->name(), text)) return value;
-  }
-  return nullptr;
-}
-
-[[noreturn]] void refuse_type(const std::string& path,
-                              std::string_view text,
-                              const FieldDescriptor& field) {
-  refuse_value(path, in_quotes(text), describe_type(field));
-}
-
-template <typename Number>
-Number number_or_refuse(const std::string& path,
-                        std::string_view text,
-                        const FieldDescriptor& field) {
-  const std::optional<Number> value = parse_number<Number>(text);
-  if (!value) refuse_type(path, text, field);
-  return *value;
-}
-
-void set_scalar(const std::string& path,
-                std::string_view text,
-                const FieldDescriptor& field,
-                Message* message) {
-  const Reflection& to = *message->GetReflection();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT64:
-      to.SetInt64(message, &field, number_or_refuse<int64_t>(path, text, field));
-      return;
-    case FieldDescriptor::CPPTYPE_UINT64:
-      to.SetUInt64(message, &field, number_or_refuse<uint64_t>(path, text, field));
-      return;
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      to.SetFloat(message, &field, number_or_refuse<float>(path, text, field));
-      return;
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      to.SetDouble(message, &field, number_or_refuse<double>(path, text, field));
-      return;
-    case FieldDescriptor::CPPTYPE_BOOL: {
-      const std::optional<bool> value = parse_bool(text);
-      if (!value) refuse_type(path, text, field);
-      to.SetBool(message, &field, *value);
-      return;
-    }
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      const EnumValueDescriptor* value = parse_enum(field, text);
-      if (value == nullptr) throw ConfigError("{}: {}", path, unknown_enum_message(field, text));
-      to.SetEnum(message, &field, value);
-      return;
-    }
-    case FieldDescriptor::CPPTYPE_STRING: to.SetString(message, &field, std::string(text)); return;
-    default: LOCKSTEP_CHECK(false, "field {} has an unexpected type", field.full_name());
-  }
+// A list without the brackets that a config may have around it: [0.5, 1] is 0.5, 1.
+std::string_view without_brackets(std::string_view text) {
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
+    return text.substr(1, text.size() - 2);
+  return text;
 }
 
 void set_repeated(const std::string& path,
                   std::string_view text,
                   const FieldDescriptor& field,
                   Message* message) {
-  const Reflection& to = *message->GetReflection();
-  to.ClearField(message, &field);
+  message->GetReflection()->ClearField(message, &field);
   if (text.empty()) return;
-  for (const std::string_view element : split(text, ',')) {
-    if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-      to.AddString(message, &field, std::string(element));
-    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_FLOAT) {
-      to.AddFloat(message, &field, number_or_refuse<float>(path, element, field));
-    } else {
-      LOCKSTEP_CHECK(field.cpp_type() == FieldDescriptor::CPPTYPE_INT64);
-      to.AddInt64(message, &field, number_or_refuse<int64_t>(path, element, field));
-    }
+  for (const std::string_view element : split(without_brackets(text), ','))
+    add_element(path, unquoted(trimmed(element)), field, message);
+}
+
+// " did you mean 'optimizer.adamw={}'?" for optimizer=adamw, " did you mean
+// 'schedule.kind=cosine'?" for schedule=cosine: the member of a choice or the name that `text` is.
+std::string choice_hint(const std::string& path,
+                        const google::protobuf::Descriptor& section,
+                        std::string_view text) {
+  std::string name(text), upper(text);
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const auto* member = section.FindFieldByName(name);
+  if (member != nullptr && member->containing_oneof() != nullptr &&
+      member->message_type() != nullptr)
+    return fmt::format(" did you mean '{}.{}={{}}'?", path, name);
+  for (int i = 0; i < section.field_count(); ++i) {
+    const FieldDescriptor* field = section.field(i);
+    if (field->enum_type() != nullptr && field->enum_type()->FindValueByName(upper) != nullptr)
+      return fmt::format(" did you mean '{}.{}={}'?", path, field->name(), text);
   }
+  return "";
+}
+
+// The same for a field that other programs have and this section lacks: model.type=gpt.
+std::string type_hint(std::string_view path,
+                      const google::protobuf::Descriptor& section,
+                      std::string_view name,
+                      std::string_view text) {
+  if (name != "type" && name != "name" && name != "kind" && name != "arch" && name != "_target_")
+    return "";
+  return choice_hint(std::string(path.substr(0, path.rfind('.'))), section, text);
 }
 
 void set_section(const std::string& path,
@@ -136,9 +96,11 @@ void set_section(const std::string& path,
                  const FieldDescriptor& field,
                  Message* message) {
   if (!text.empty() && text != "{}") {
-    throw ConfigError("{}: value is {}; allowed: {{}} (its defaults), or set a field of it: {}",
+    const std::string hint = choice_hint(path, *field.message_type(), text);
+    throw ConfigError("{}: value is {};{} allowed: {{}} (its defaults), or set a field of it: {}",
                       path,
                       in_quotes(text),
+                      hint,
                       field_names(*field.message_type()));
   }
   message->GetReflection()->MutableMessage(message, &field)->Clear();
@@ -167,9 +129,16 @@ void set_sections(const std::string& path,
   message->MergeFrom(*given);
 }
 
-}  // namespace
+// A text in curly quotes, which a shell does not remove.
+void refuse_curly_quotes(const std::string& path, std::string_view text) {
+  if (text.empty() || !is_odd_quote(text, 0)) return;
+  size_t last = text.size() - 1;
+  while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
+  if (last > 0 && is_odd_quote(text, last))
+    refuse_value(path, in_quotes(text), fmt::format("text; {}", describe_odd_character(text, 0)));
+}
 
-void apply_override(const std::string& assignment, Message* config) {
+void apply(const std::string& assignment, Message* config) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw ConfigError("--set {}: no field and value; allowed: path.to.field=value",
@@ -198,15 +167,37 @@ void apply_override(const std::string& assignment, Message* config) {
     }
     field = message->GetDescriptor()->FindFieldByName(std::string(name));
     if (field == nullptr) {
-      throw ConfigError(
-          "--set {}: {}", in_quotes(path), unknown_field_message(*message->GetDescriptor(), name));
+      const std::string hint = type_hint(path, *message->GetDescriptor(), name, value);
+      if (!hint.empty())
+        throw ConfigError("--set {}: {} has no field {};{}",
+                          in_quotes(assignment),
+                          section_name(*message->GetDescriptor()),
+                          in_quotes(name),
+                          hint);
+      throw ConfigError("--set {}: {}",
+                        in_quotes(path),
+                        unknown_field_message(*message->GetDescriptor(), name, false));
     }
   }
   if (field->message_type() != nullptr && field->is_repeated())
     return set_sections(path, value, *field, message);
   if (field->message_type() != nullptr) return set_section(path, value, *field, message);
   if (field->is_repeated()) return set_repeated(path, value, *field, message);
-  set_scalar(path, value, *field, message);
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) refuse_curly_quotes(path, value);
+  set_field(path, unquoted(value), *field, message);
+}
+
+}  // namespace
+
+void apply_override(const std::string& assignment, Message* config) {
+  try {
+    apply(assignment, config);
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    const size_t odd = find_non_ascii(assignment);
+    if (odd == std::string::npos || message.find("U+") != std::string::npos) throw;
+    throw ConfigError("{} ({})", message, describe_odd_character(assignment, odd));
+  }
 }
 
 }  // namespace lockstep

@@ -17,6 +17,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* kRunConfig = "config.textproto";  // of a run folder
+
 std::unique_ptr<google::protobuf::Message> read_message(const std::string& text,
                                                         const std::string& origin,
                                                         const std::vector<std::string>& overrides,
@@ -43,6 +45,13 @@ std::string read_config_text(const std::filesystem::path& path) {
       throw ConfigError(
           "{}: too large for a config; allowed: at most {} bytes", path.string(), kMaxConfigBytes);
     }
+    if (error.error_number() == EISDIR && is_there(path / kRunConfig))
+      throw ConfigError("config '{}' is a folder; did you mean '{}'?",
+                        path.string(),
+                        (path / kRunConfig).string());
+    if (error.error_number() == EISDIR)
+      throw ConfigError("config '{}' is a folder; allowed: the path of a config file",
+                        path.string());
     std::string message = error.what();  // "cannot open 'x': No such file or directory"
     message.insert(std::min(message.find('\''), message.size()), "config ");
     throw ConfigError("{}", message);

@@ -22,15 +22,10 @@ struct FoundModel {
 // need not be supported. Throws ConfigError.
 using ModelSource = std::function<FoundModel(const std::string& folder, bool task_given)>;
 
-// Parses `text` in protobuf text format (`origin` names it in errors), applies the overrides
-// "path.to.field=value" in order, and checks every limit of the schema, except for those that
-// depend on the model or the data format, which check_config checks. Opens no data
-// file.
-//
-// In an override, text is taken literally and an enum is matched by name in any case. A repeated
-// field is replaced by a comma-separated list (an empty value clears it). Sections on the path are
-// created, which switches a oneof ("data.table.train=a.csv"); "optimizer.adamw={}" resets a section
-// to its defaults. Rejects nesting deeper than 100 and text above 1 MiB.
+// Parses `text`, in protobuf text format or JSON (`origin` names it in errors), applies the
+// overrides "path.to.field=value" in order (see overrides.h), and checks every limit of the schema,
+// except for those that depend on the model or the data format, which check_config checks. Opens no
+// data file. Rejects nesting deeper than 100 and text above 1 MiB.
 RunConfig parse_config(const std::string& text,
                        const std::string& origin,
                        const std::vector<std::string>& overrides,

@@ -2,7 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "runtime/base/error.h"
+#include "runtime/config/field_search.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 #include "runtime/config/schema.h"
@@ -117,6 +121,15 @@ FieldReference reference_of(const SchemaField& entry) {
 }
 
 [[noreturn]] void refuse_name(std::string_view name) {
+  std::string meant;  // learning_rate, train.lr
+  const std::string_view section = name.substr(0, name.rfind('.') + 1);
+  std::vector<FieldMatch> matches = fields_named_by(name.substr(section.size()), "", "");
+  const auto inside = [&](const FieldMatch& match) {
+    return match.path.substr(0, match.path.rfind('.') + 1) == section;
+  };
+  if (std::ranges::any_of(matches, inside)) std::erase_if(matches, std::not_fn(inside));
+  for (const FieldMatch& match : matches)
+    meant += (meant.empty() ? " did you mean '" : "' or '") + match.path;
   std::vector<std::string> candidates;
   const bool is_path = name.find('.') != std::string_view::npos;
   for (const FieldReference& reference : field_references()) {
@@ -125,7 +138,7 @@ FieldReference reference_of(const SchemaField& entry) {
   throw ConfigError(
       "unknown field or section {};{} allowed: a name or path that `lockstep config` lists",
       in_quotes(name),
-      suggestion(name, candidates));
+      meant.empty() ? suggestion(name, candidates) : meant + "'?");
 }
 
 }  // namespace

@@ -5,10 +5,14 @@
 
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/config/json_config.h"
+#include "runtime/config/other_formats.h"
+#include "runtime/config/plain_text.h"
 #include "runtime/config/schema.h"
 #include "runtime/config/text_error.h"
 
@@ -59,6 +63,22 @@ const Message* section_below(const Message* section, const std::string& name, in
                               : &reflection.GetMessage(*section, field);
 }
 
+// A config in protobuf text format never begins with a brace, and one in JSON always does.
+bool begins_with_brace(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\n");
+  return begin != std::string_view::npos && text[begin] == '{';
+}
+
+void parse_plain(const std::string& text, const std::string& origin, Message* message) {
+  FirstError error;
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  parser.SetRecursionLimit(kMaxNesting);
+  if (parser.ParseFromString(text, message)) return;
+  throw ConfigError(
+      "{}:{}", origin, describe_text_error(text, error.line(), error.column(), error.message()));
+}
+
 }  // namespace
 
 std::unique_ptr<Message> parse_text(const std::string& text, const std::string& origin) {
@@ -66,14 +86,20 @@ std::unique_ptr<Message> parse_text(const std::string& text, const std::string& 
     throw ConfigError(
         "{}: size is {} bytes; allowed: at most {}", origin, text.size(), kMaxConfigBytes);
   }
-  FirstError error;
-  TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  parser.SetRecursionLimit(kMaxNesting);
+  refuse_binary_config(text, origin);
+  const std::string plain = with_plain_lines(text);
   std::unique_ptr<Message> message = new_config_message();
-  if (!parser.ParseFromString(text, message.get())) {
-    throw ConfigError(
-        "{}:{}", origin, describe_text_error(text, error.line(), error.column(), error.message()));
+  try {
+    if (begins_with_brace(plain)) {
+      read_json_config(plain, origin, message.get());
+    } else {
+      refuse_odd_characters(plain, origin);
+      parse_plain(plain, origin, message.get());
+    }
+  } catch (const ConfigError& error) {
+    const std::string other = name_other_format(plain, origin, error.what());
+    if (other.empty()) throw;
+    throw ConfigError("{}", other);
   }
   return message;
 }

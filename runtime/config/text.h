@@ -1,5 +1,5 @@
 #pragma once
-// Conversion between protobuf text format and the message of a config.
+// Conversion between texts and the message of a config.
 
 #include <google/protobuf/message.h>
 
@@ -11,9 +11,11 @@ namespace lockstep {
 
 inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 
-// Parses `text` as a RunConfig. Throws ConfigError "ORIGIN:LINE:COLUMN: ..." for the first error.
+// Parses `text` as a RunConfig: JSON if it begins with a brace, otherwise protobuf text format.
+// Lines may end as on any system. Throws ConfigError "ORIGIN:LINE:COLUMN: ..." for the first error.
 // For an unknown field or enum value, or a value of the wrong type, the message lists what is
-// allowed. Rejects text above kMaxConfigBytes and nesting deeper than 100.
+// allowed. Rejects text above kMaxConfigBytes, nesting deeper than 100, and characters that are not
+// ASCII outside of quotes and comments. A text of another format is named as what it is.
 std::unique_ptr<google::protobuf::Message> parse_text(const std::string& text,
                                                       const std::string& origin);
 

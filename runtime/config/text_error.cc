@@ -88,7 +88,17 @@ std::string name_of(const std::vector<SchemaField>& fields) {
   return fields.size() == 1 ? fields[0].path : fields[0].field->name();
 }
 
-// "train.steps: Expected integer, got: \"abc\"; allowed: a whole number": the message for an error
+// What the library found in `message`, "Expected integer, got: abc", in quotes; empty: another
+// message.
+std::string found_in(const std::string& message) {
+  constexpr std::string_view kGot = ", got: ";
+  const size_t got = message.find(kGot);
+  if (!message.starts_with("Expected ") || got == std::string::npos) return "";
+  const std::string found = message.substr(got + kGot.size());
+  return found.starts_with('"') ? found : in_quotes(found);
+}
+
+// "train.steps: value is \"abc\"; allowed: a whole number": the message for an error
 // in the type of a value, if its field is found on its line.
 std::optional<std::string> explain_type(const std::string& message, std::string_view before) {
   const bool about_type = message.starts_with("Expected ") || message.starts_with("Integer ") ||
@@ -101,7 +111,11 @@ std::optional<std::string> explain_type(const std::string& message, std::string_
     return describe_type(*other.field) == allowed;
   });
   if (!one_type) return std::nullopt;
-  return fmt::format("{}: {}; allowed: {}", name_of(fields), message, allowed);
+  const std::string found = found_in(message);
+  return fmt::format("{}: {}; allowed: {}",
+                     name_of(fields),
+                     found.empty() ? message : "value is " + found,
+                     allowed);
 }
 
 // The message for an unknown field or enum value, with the names in the schema.
@@ -122,6 +136,26 @@ std::optional<std::string> explain_name(std::string_view message,
   return std::nullopt;
 }
 
+// What is wrong with a line that no field begins, in plain words; otherwise the library's message.
+std::string explain_line(std::string_view line, const std::string& message) {
+  for (const std::string_view mark : {"<<<<<<<", "=======", ">>>>>>>"})
+    if (line.starts_with(mark))
+      return "is a mark of a merge conflict in Git; keep one of the two versions";
+  if (line.starts_with("//") || line.starts_with("/*"))
+    return "a comment begins with #; in JSON there are none";
+  if (line.starts_with('{'))
+    return "nothing may stand before the { of a config in JSON, not even a comment";
+  if (message.starts_with("Invalid control character")) return "is a control character; remove it";
+  const std::string found = found_in(message);
+  if (found.empty()) return message;
+  constexpr std::string_view kExpected = "Expected ";
+  std::string_view wanted =
+      std::string_view(message).substr(kExpected.size(), message.find(',') - kExpected.size());
+  if (wanted == "identifier") wanted = "the name of a field";
+  if (wanted == "string") wanted = "text in quotes";
+  return fmt::format("expected {}, found {}", wanted, found);
+}
+
 }  // namespace
 
 std::string describe_text_error(std::string_view text,
@@ -139,11 +173,11 @@ std::string describe_text_error(std::string_view text,
   if (!explained) {
     explained = explain_type(message, text.substr(line_begin, offset - line_begin));
   }
-  if (!explained) {  // the library's message, with the line
+  if (!explained) {
     std::string_view error_line = text.substr(line_begin);
     error_line = error_line.substr(0, error_line.find('\n'));
     error_line.remove_prefix(std::min(error_line.find_first_not_of(" \t"), error_line.size()));
-    explained = fmt::format("{} (in {})", message, in_quotes(error_line));
+    explained = fmt::format("{} (in {})", explain_line(error_line, message), in_quotes(error_line));
   }
   return fmt::format("{}:{}: {}", line_number, offset - line_begin + 1, *explained);
 }

@@ -151,7 +151,9 @@ void validate_schedule(const ScheduleConfig& schedule) {
 void validate_eval(const RunConfig& config) {
   const EvalConfig& eval = config.eval;
   if (eval.early_stop_patience > 0 && eval.every == 0) {
-    refuse_value("eval.early_stop_patience", eval.early_stop_patience, "0 while eval.every is 0");
+    refuse_value("eval.early_stop_patience",
+                 eval.early_stop_patience,
+                 "0 while eval.every is 0; set eval.every too");
   }
 }
 

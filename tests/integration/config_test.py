@@ -63,6 +63,23 @@ def refuses(binary):
             assert word in done.stderr, (word, done.stderr)
 
 
+def reads_json(binary, folder):
+    """A config in JSON is the same config in text format, whatever its file is called."""
+    text = """model { mlp { hidden: [8, 4] } } data { synthetic { samples: 16 features: 3 classes: 2 } }
+              train { steps: 2 global_batch: 8 } optimizer { adamw {} } schedule { kind: COSINE lr: 0.001 }"""
+    members = {"model": {"mlp": {"hidden": [8, 4]}}, "data": {"synthetic": {"samples": 16, "features": 3, "classes": 2}},
+               "train": {"steps": 2, "globalBatch": 8}, "optimizer": {"adamw": {}},
+               "schedule": {"kind": "COSINE", "lr": 0.001}}
+    (folder / "a.textproto").write_text(text)
+    complete = good(binary, "--defaults", folder / "a.textproto")
+    for name in ("a.json", "json.textproto"):
+        (folder / name).write_bytes(b"\xEF\xBB\xBF" + json.dumps(members, indent=2).replace("\n", "\r\n").encode())
+        assert good(binary, "--defaults", folder / name) == complete
+    (folder / "a.yaml").write_text("model:\n  mlp:\n    hidden: [8, 4]\n")
+    done = run(binary, "--check", folder / "a.yaml")
+    assert done.returncode == 2 and "a.yaml: is YAML, not a config" in done.stderr, done
+
+
 def checks(binary, folder):
     """All that needs no data: fields, model and the format of the data, whose files are not here."""
     assert good(binary, CONFIG, "--check") == "config is valid\n"
@@ -96,6 +113,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         lists_and_explains(binary, pathlib.Path(name))
         refuses(binary)
+        reads_json(binary, pathlib.Path(name))
         checks(binary, pathlib.Path(name))
         shows_defaults(binary, pathlib.Path(name))
     assert good(binary, "--reference") == (ROOT / "configs/FIELDS.md").read_text(), (

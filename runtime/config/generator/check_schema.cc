@@ -110,6 +110,10 @@ void check_field(const FieldDescriptor& field) {
               (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field.is_repeated()),
           field,
           "only text outside lists can be `expanded`");
+  require(!note.has_path() ||
+              (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field.is_repeated()),
+          field,
+          "only text outside lists can be a `path`");
   if (note.has_when()) check_when(field, note.when());
   require(!note.has_presence() ||
               (section && field.containing_oneof() == nullptr && !field.is_repeated()),

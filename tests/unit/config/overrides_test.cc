@@ -44,8 +44,23 @@ TEST(Overrides, ListsAreReplaced) {
   EXPECT_EQ(std::get<TableConfig>(texts.data.source).ignore,
             (std::vector<std::string>{"a b", "c"}));
   EXPECT_EQ(std::get<TableConfig>(texts.data.source).missing, (std::vector<std::string>{"", "-"}));
+  const RunConfig nameless = parse_good(kMlpText, {"data.table.ignore=\"\""});
+  EXPECT_EQ(std::get<TableConfig>(nameless.data.source).ignore, std::vector<std::string>{""});
   const RunConfig cleared = parse_good(kMlpText, {"data.table.missing=-", "data.table.missing="});
   EXPECT_EQ(std::get<TableConfig>(cleared.data.source).missing, TableConfig{}.missing);
+}
+
+// People copy a field with its quotes and brackets from a config.
+TEST(Overrides, QuotesAndBracketsOfAConfigAreLeftOut) {
+  const RunConfig config =
+      parse_good(kMlpText, {"name=\"ab\"", "data.dir='/d e'", "model.mlp.hidden=[5, 6]"});
+  EXPECT_EQ(config.name, "ab");
+  EXPECT_EQ(config.data.dir, "/d e");
+  EXPECT_EQ(std::get<MlpConfig>(config.model).hidden, (std::vector<int64_t>{5, 6}));
+  const RunConfig texts = parse_good(kMlpText, {"data.table.ignore=[\"a b\", 'c']"});
+  EXPECT_EQ(std::get<TableConfig>(texts.data.source).ignore,
+            (std::vector<std::string>{"a b", "c"}));
+  EXPECT_EQ(parse_good(kMlpText, {"data.dir=\"a\"b"}).data.dir, "\"a\"b");
 }
 
 TEST(Overrides, AMemberOfAOneofTakesItsPlace) {

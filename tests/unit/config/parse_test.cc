@@ -106,7 +106,10 @@ TEST(Parse, EverySectionIsRead) {
                    .max_samples = 7,
                    .best = EvalConfig::Metric::kAccuracy,
                    .early_stop_patience = 2};
-  expected.checkpoint = {.every = 4, .keep_last = 1, .keep_best = false, .at_end = false};
+  expected.checkpoint.every = 4;
+  expected.checkpoint.keep_last = 1;
+  expected.checkpoint.keep_best = false;
+  expected.checkpoint.at_end = false;
   expected.comm.order = CommConfig::Order::kFast;
   expected.comm.bucket_mib = 1024;
   expected.comm.transport = CommConfig::Transport::kTcp;
@@ -206,7 +209,7 @@ TEST_F(LoadConfig, NamesTheFileInErrors) {
 TEST_F(LoadConfig, RefusesWhatItCannotRead) {
   const auto missing = folder_ / "missing.textproto";
   expect_contains(refusal_of(missing), {missing.string(), "No such file"});
-  expect_contains(refusal_of(folder_), {folder_.string(), "directory"});
+  expect_contains(refusal_of(folder_), {folder_.string(), "is a folder"});
   expect_contains(refusal_of(write(std::string((1 << 20) + 1, '#'))), {"1048576 bytes"});
 }
 

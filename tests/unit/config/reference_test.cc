@@ -53,7 +53,10 @@ TEST(Reference, SaysWhatTheSchemaSays) {
   EXPECT_EQ(train.required, "the path of a text file");
   EXPECT_EQ(train.default_value, "");
   const FieldReference missing = find_references("data.table.missing")[0];
-  EXPECT_EQ(missing.default_value, R"(["", "?", "NA", "NaN", "nan"])");
+  EXPECT_EQ(
+      missing.default_value,
+      R"(["", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", )"
+      R"("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"])");
   const FieldReference order = find_references("comm.order")[0];
   ASSERT_EQ(order.values.size(), 2u);
   EXPECT_EQ(order.values[1].name, "FAST");

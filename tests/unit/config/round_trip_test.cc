@@ -312,10 +312,10 @@ class RandomConfig {
     config.eval.max_samples = integer(0, int64_t{1} << 40);
     if (accuracy) config.eval.best = pick(EvalConfig::Metric::kAccuracy);
     if (config.eval.every > 0) config.eval.early_stop_patience = integer(0, 10);
-    config.checkpoint = {.every = integer(0, 1000),
-                         .keep_last = integer(1, 1000),
-                         .keep_best = flag(),
-                         .at_end = flag()};
+    config.checkpoint.every = integer(0, 1000);
+    config.checkpoint.keep_last = integer(1, 1000);
+    config.checkpoint.keep_best = flag();
+    config.checkpoint.at_end = flag();
     config.comm.order = pick(CommConfig::Order::kFast);
     config.comm.transport = pick(CommConfig::Transport::kTcp);
     config.comm.bucket_mib = std::uniform_real_distribution<double>(1e-3, 1024)(random_);

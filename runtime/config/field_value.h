@@ -1,0 +1,24 @@
+#pragma once
+// Sets fields of a config's message from words, as on the command line or in JSON.
+
+#include <google/protobuf/message.h>
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// Sets a field that is neither a list nor a section. Text is taken literally, and an enum is
+// matched by name in any case. `path` names the field in errors. Throws ConfigError.
+void set_field(const std::string& path,
+               std::string_view text,
+               const google::protobuf::FieldDescriptor& field,
+               google::protobuf::Message* message);
+
+// Appends an element to a list of numbers or texts. Throws ConfigError.
+void add_element(const std::string& path,
+                 std::string_view text,
+                 const google::protobuf::FieldDescriptor& field,
+                 google::protobuf::Message* message);
+
+}  // namespace lockstep
