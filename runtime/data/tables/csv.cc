@@ -3,19 +3,31 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/lines.h"
 
 namespace lockstep {
-namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-}  // namespace
+char excel_delimiter(std::string_view text) {
+  std::string_view line;
+  if (!Lines(text).next(&line)) return 0;
+  if (line.starts_with('"') && line.ends_with('"') && line.size() > 1)
+    line = line.substr(1, line.size() - 2);
+  constexpr std::string_view kMark = "sep=";
+  if (line.size() != kMark.size() + 1) return 0;
+  for (size_t i = 0; i < kMark.size(); ++i)
+    if ((i < 3 ? line[i] | 0x20 : line[i]) != kMark[i]) return 0;
+  return line.back();
+}
 
 CsvReader::CsvReader(std::string_view text, char delimiter, size_t max_fields)
     : text_(text), delimiter_(delimiter), max_fields_(max_fields) {
   if (text_.starts_with(kByteOrderMark)) position_ = kByteOrderMark.size();
+  if (excel_delimiter(text_) != delimiter_) return;
+  while (position_ < text_.size() && !is_line_end(position_)) ++position_;
+  if (position_ < text_.size()) skip_line_end();
 }
 
 bool CsvReader::next() {
@@ -28,7 +40,7 @@ bool CsvReader::next() {
     const size_t begin = position_;
     skip_spaces();
     if (position_ == text_.size()) return false;
-    if (!at_line_end()) {
+    if (!is_line_end(position_)) {
       position_ = begin;
       break;
     }
@@ -42,7 +54,7 @@ bool CsvReader::next() {
     else
       read_plain_field();
     if (position_ == text_.size()) return true;
-    if (at_line_end()) {
+    if (is_line_end(position_)) {
       skip_line_end();
       return true;
     }
@@ -50,14 +62,19 @@ bool CsvReader::next() {
   }
 }
 
-bool CsvReader::at_line_end() const {
-  if (text_[position_] == '\n') return true;
-  return text_[position_] == '\r' && position_ + 1 < text_.size() && text_[position_ + 1] == '\n';
-}
+bool CsvReader::is_line_end(size_t at) const { return text_[at] == '\n' || text_[at] == '\r'; }
 
 void CsvReader::skip_line_end() {
-  position_ += text_[position_] == '\r' ? 2 : 1;
+  position_ += text_.substr(position_, 2) == "\r\n" ? 2 : 1;
   ++line_;
+}
+
+// The number of line ends in the text from `position_` to `end`.
+int64_t CsvReader::line_ends_before(size_t end) const {
+  int64_t count = 0;
+  for (size_t i = position_; i < end; ++i)
+    count += text_[i] == '\n' || (text_[i] == '\r' && text_.substr(i, 2) != "\r\n");
+  return count;
 }
 
 void CsvReader::skip_spaces() {
@@ -72,7 +89,8 @@ void CsvReader::add_field(std::string_view field) {
 // Reads up to the next delimiter or line end.
 void CsvReader::read_plain_field() {
   const size_t begin = position_;
-  while (position_ < text_.size() && text_[position_] != delimiter_ && !at_line_end()) ++position_;
+  while (position_ < text_.size() && text_[position_] != delimiter_ && !is_line_end(position_))
+    ++position_;
   size_t end = position_;
   while (end > begin && text_[end - 1] == ' ' && delimiter_ != ' ') --end;
   add_field(text_.substr(begin, end - begin));
@@ -84,7 +102,7 @@ void CsvReader::read_quoted_field() {
   size_t copied_to = begin;  // the text before this offset is in *copy
   while (true) {
     const size_t quote = text_.find('"', position_);
-    for (size_t i = position_; i < std::min(quote, text_.size()); ++i) line_ += text_[i] == '\n';
+    line_ += line_ends_before(std::min(quote, text_.size()));
     if (quote == std::string_view::npos) {
       position_ = text_.size();
       problem_ = "a quote is never closed";
@@ -107,9 +125,10 @@ void CsvReader::read_quoted_field() {
     break;
   }
   skip_spaces();
-  if (position_ == text_.size() || text_[position_] == delimiter_ || at_line_end()) return;
+  if (position_ == text_.size() || text_[position_] == delimiter_ || is_line_end(position_)) return;
   problem_ = fmt::format("text follows the closing quote of field {}", field_count_);
-  while (position_ < text_.size() && text_[position_] != delimiter_ && !at_line_end()) ++position_;
+  while (position_ < text_.size() && text_[position_] != delimiter_ && !is_line_end(position_))
+    ++position_;
 }
 
 bool parse_number(std::string_view text, double* number) {

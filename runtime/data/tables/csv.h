@@ -11,10 +11,13 @@
 
 namespace lockstep {
 
+// The delimiter that the first line of a text announces to Excel ("sep=;"), or 0.
+char excel_delimiter(std::string_view text);
+
 // Splits delimited text in memory into records, following RFC 4180: fields may be quoted with '"',
 // a doubled quote stands for one, and delimiters and line ends inside quotes are text. Lines end
-// with LF or CRLF. Beyond the RFC, it skips blank lines, a UTF-8 byte order mark and spaces around
-// a field (outside its quotes).
+// with LF, CRLF or CR. Beyond the RFC, it skips blank lines, a UTF-8 byte order mark, a first line
+// that announces this delimiter to Excel, and spaces around a field (outside its quotes).
 class CsvReader {
  public:
   // Fields of a record beyond `max_fields` are counted but not kept.
@@ -40,7 +43,8 @@ class CsvReader {
   bool unclosed_quote() const { return unclosed_quote_; }
 
  private:
-  bool at_line_end() const;
+  bool is_line_end(size_t at) const;
+  int64_t line_ends_before(size_t end) const;
   void skip_spaces();
   void read_plain_field();
   void read_quoted_field();

@@ -42,16 +42,25 @@ Standard standard_of(const std::vector<double>& targets, const std::vector<int64
 
 class TableDataset final : public Dataset {
  public:
+  // `file`: the name of the table's file.
   TableDataset(std::shared_ptr<const TableEncoder> encoder,
+               std::string file,
                const TableColumns& table,
                const std::vector<double>& targets,
                const std::vector<int64_t>& rows,
                bool labels,
                const Standard& standard)
-      : encoder_(std::move(encoder)), cells_(encoder_->encode(table, rows)) {
+      : encoder_(std::move(encoder)),
+        file_(std::move(file)),
+        cells_(encoder_->encode(table, rows)) {
+    lines_.reserve(rows.size());
+    std::vector<int64_t> line_of_row(static_cast<size_t>(table.rows));
+    for (const TableRecord& record : table.records)
+      if (record.row >= 0) line_of_row[static_cast<size_t>(record.row)] = record.line;
     input_ = {DType::kF32, Shape{encoder_->features()}};
     target_ = labels ? SampleSpec{DType::kI32, Shape{}} : SampleSpec{DType::kF32, Shape{1}};
     for (const int64_t row : rows) {
+      lines_.push_back(line_of_row[static_cast<size_t>(row)]);
       if (labels)
         labels_.push_back(static_cast<int32_t>(targets[row]));
       else
@@ -74,15 +83,21 @@ class TableDataset final : public Dataset {
 
   int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
 
+  std::string name_of(int64_t index) const override {
+    return fmt::format("line {} of {}", lines_[static_cast<size_t>(index)], file_);
+  }
+
   int64_t resident_bytes() const override {
-    return static_cast<int64_t>(cells_.capacity() * sizeof(uint32_t) +
-                                labels_.capacity() * sizeof(int32_t) +
-                                values_.capacity() * sizeof(float));
+    return static_cast<int64_t>(
+        cells_.capacity() * sizeof(uint32_t) + lines_.capacity() * sizeof(int64_t) +
+        labels_.capacity() * sizeof(int32_t) + values_.capacity() * sizeof(float));
   }
 
  private:
   std::shared_ptr<const TableEncoder> encoder_;
+  std::string file_;
   std::vector<uint32_t> cells_;  // (samples, encodings)
+  std::vector<int64_t> lines_;   // (samples) in the file
   std::vector<int32_t> labels_;  // (samples), or empty
   std::vector<float> values_;    // (samples), or empty
   SampleSpec input_, target_;
@@ -125,7 +140,9 @@ std::vector<int64_t> choose_rows(const TableColumns& table, BadRecords policy, W
   return rows;
 }
 
-void check_not_empty(const std::vector<int64_t>& rows, const std::string& name, const char* use) {
+void check_not_empty(const std::vector<int64_t>& rows,
+                     const std::string& name,
+                     const std::string& use) {
   if (rows.empty()) throw DataError("{}: has no good records for {}", name, use);
 }
 
@@ -144,7 +161,7 @@ std::string describe(const OpenedData& opened,
       columns - categorical,
       categorical,
       encoder.features());
-  if (!target.classes().empty()) text += fmt::format(", {} classes", target.classes().size());
+  text += target.describe_classes();
   if (opened.summary.bad_records > 0)
     text += fmt::format(", {} bad records", opened.summary.bad_records);
   return text;
@@ -165,40 +182,44 @@ OpenedData make_table(const TableText& train,
   const std::vector<double> targets = target.decode(columns);
   reject_targets(target, targets, &columns, &bad);
   bad.require_fraction(static_cast<int64_t>(columns.records.size()));
-  std::vector<std::string> warnings = find_warnings(train, table, schema, columns, targets);
-  if (table.strict && !warnings.empty())
-    throw DataError("{} (an error because of data.table.strict)", warnings.front());
 
   const bool split = eval == nullptr && table.eval_fraction > 0;
   const std::vector<int64_t> rows = choose_rows(columns, config.bad_records, [&](int64_t record) {
     return !split || !held_out(table, record);
   });
-  check_not_empty(rows, train.name, "training");
+  const std::string held_out_share =
+      fmt::format("data.table.eval_fraction of {:g} holds out", table.eval_fraction);
+  check_not_empty(rows,
+                  train.name,
+                  split ? "training: " + held_out_share + " all; set a smaller one" : "training");
   const auto encoder = std::make_shared<const TableEncoder>(schema, columns, rows, train.name);
   const Standard standard = table.standardise_target ? standard_of(targets, rows) : Standard{};
-  const auto dataset_of = [&](const TableColumns& from, const auto& values, const auto& of_rows) {
+  const auto dataset_of = [&](const TableText& file,
+                              const TableColumns& from,
+                              const auto& values,
+                              const auto& of_rows) {
     return std::make_unique<TableDataset>(
-        encoder, from, values, of_rows, target.is_label(), standard);
+        encoder, file.name, from, values, of_rows, target.is_label(), standard);
   };
 
   OpenedData opened;
   opened.summary.bad_records = bad.count();
-  opened.summary.warnings = std::move(warnings);
+  opened.summary.warnings = find_warnings(train, table, schema, columns, *encoder);
   const auto evaluate_on = [&](const TableText& file,
                                const TableColumns& from,
                                const std::vector<double>& values,
                                const std::vector<int64_t>& of_rows) {
     for (std::string& warning : find_unknown_categories(file, schema, from, of_rows, *encoder)) {
-      if (table.strict) throw DataError("{} (an error because of data.table.strict)", warning);
       opened.summary.warnings.push_back(std::move(warning));
     }
-    opened.eval = dataset_of(from, values, of_rows);
+    opened.eval = dataset_of(file, from, values, of_rows);
   };
-  if (use == TableUse::kTraining) opened.train = dataset_of(columns, targets, rows);
+  if (use == TableUse::kTraining) opened.train = dataset_of(train, columns, targets, rows);
   if (split) {
     const std::vector<int64_t> eval_rows = choose_rows(
         columns, config.bad_records, [&](int64_t record) { return held_out(table, record); });
-    check_not_empty(eval_rows, train.name, "evaluation (data.table.eval_fraction)");
+    check_not_empty(
+        eval_rows, train.name, "evaluation: " + held_out_share + " none; set a larger one");
     evaluate_on(train, columns, targets, eval_rows);
   } else if (eval != nullptr) {
     columns = TableColumns();  // frees the memory before the other file is read
@@ -226,6 +247,7 @@ OpenedData make_table(const TableText& train,
   else
     summary.target_columns = 1;
   summary.class_names = target.classes();
+  summary.labels_from = fmt::format("{}: {}", train.name, schema.describe(schema.target));
   if (table.standardise_target) {
     summary.target_mean = {standard.mean};
     summary.target_std = {standard.std};

@@ -1,94 +1,20 @@
 #include "runtime/data/tables/table_columns.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <limits>
-#include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/text.h"
 #include "runtime/data/source_file.h"
-#include "runtime/data/tables/column_names.h"
+#include "runtime/data/tables/cell_notation.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kMaxQuotedBytes = 40;      // of a cell in a message
-constexpr int kRecordsToCountFields = 100;  // without a header
-constexpr size_t kMaxNames = 1'000'000;     // of one categorical column
-constexpr size_t kMaxColumns = 250'000;
-
-char delimiter_of(const TableConfig& config) {
-  if (config.delimiter.size() != 1 || config.delimiter == "\"" || config.delimiter == "\n")
-    throw ConfigError(
-        "data.table.delimiter is '{}'; it must be one character, not a quote or a line break",
-        config.delimiter);
-  return config.delimiter[0];
-}
-
-void require_columns(const TableText& file, size_t columns) {
-  if (columns > kMaxColumns)
-    throw DataError("{}: has {} columns; allowed: up to {}", file.name, columns, kMaxColumns);
-}
-
-// Throws DataError if a name is used twice, as the config could mean either column.
-void check_names(const TableText& file, const std::vector<std::string>& names) {
-  std::unordered_map<std::string_view, size_t> columns;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto [first, is_new] = columns.emplace(names[i], i);
-    if (!is_new) refuse_equal_names(file.name, first->second, i, names[i]);
-  }
-}
-
-std::vector<std::string> header_of(const TableText& file, const TableConfig& config) {
-  CsvReader reader(file.text, delimiter_of(config), kMaxColumns);
-  if (!reader.next()) throw DataError("{}: has no records", file.name);
-  if (!reader.problem().empty())
-    throw DataError("{}:{}: {}", file.name, reader.line(), reader.problem());
-  require_columns(file, reader.field_count());
-  std::vector<std::string> names(reader.fields().begin(), reader.fields().end());
-  check_names(file, names);
-  return names;
-}
-
-// The names of columns without a header are their indices. The number of columns is the most
-// frequent number of fields among the first records, so that a stray line at the top does not
-// matter.
-std::vector<std::string> numbers_of(const TableText& file, const TableConfig& config) {
-  CsvReader reader(file.text, delimiter_of(config), kMaxColumns);
-  std::map<size_t, int> seen;
-  for (int i = 0; i < kRecordsToCountFields && reader.next(); ++i) ++seen[reader.field_count()];
-  if (seen.empty()) throw DataError("{}: has no records", file.name);
-  const auto most_frequent = std::max_element(
-      seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  require_columns(file, most_frequent->first);
-  std::vector<std::string> names;
-  for (size_t i = 0; i < most_frequent->first; ++i) names.push_back(std::to_string(i));
-  return names;
-}
-
-size_t find_column(const TableText& file,
-                   const TableSchema& schema,
-                   const std::string& name,
-                   const char* field) {
-  const auto begin = schema.columns.begin(), end = schema.columns.end();
-  const auto found =
-      std::find_if(begin, end, [&](const ColumnSchema& column) { return column.name == name; });
-  if (found == end) {
-    std::vector<std::string_view> names;
-    for (const ColumnSchema& column : schema.columns) names.push_back(column.name);
-    throw DataError("{}: has no column '{}' (data.table.{}); its columns are {}",
-                    file.name,
-                    name,
-                    field,
-                    list_names(names));
-  }
-  return static_cast<size_t>(found - begin);
-}
+constexpr size_t kMaxNames = 1'000'000;  // of one categorical column
 
 struct StringHash {
   using is_transparent = void;
@@ -108,6 +34,10 @@ class ColumnsReader {
         schema_(schema),
         has_target_(has_target),
         ids_(schema.columns.size()) {
+    for (const std::string& word : config.missing) {
+      missing_.resize(std::max(missing_.size(), word.size() + 1));
+      missing_[word.size()].push_back(word);
+    }
     table_.columns.resize(schema.columns.size());
   }
 
@@ -144,7 +74,7 @@ class ColumnsReader {
  private:
   template <typename Action>
   void for_each_record(Action&& action) const {
-    CsvReader reader(file_.text, delimiter_of(config_), schema_.columns.size());
+    CsvReader reader(file_.text, config_.delimiter[0], schema_.columns.size());
     if (config_.header) reader.next();
     while (reader.next()) {
       if (reader.unclosed_quote())
@@ -154,7 +84,9 @@ class ColumnsReader {
   }
 
   bool missing(std::string_view cell) const {
-    return std::find(config_.missing.begin(), config_.missing.end(), cell) != config_.missing.end();
+    if (cell.size() >= missing_.size()) return false;
+    const auto& words = missing_[cell.size()];
+    return std::find(words.begin(), words.end(), cell) != words.end();
   }
 
   // The index in the file of a column of the schema.
@@ -169,9 +101,14 @@ class ColumnsReader {
     const size_t expected = columns.size() - (has_target_ ? 0 : 1);
     if (!reader.problem().empty()) return reader.problem();
     if (reader.field_count() != expected)
-      return fmt::format("has {} fields, expected {}", reader.field_count(), expected);
+      return fmt::format("has {} fields, expected {}{}",
+                         reader.field_count(),
+                         expected,
+                         !fields.empty() && fields[0].starts_with('#')
+                             ? "; lines that begin with '#' are not taken as comments"
+                             : "");
     if (columns[schema_.target].kind != ColumnKind::kIgnored && missing(fields[schema_.target]))
-      return fmt::format("the target {} is missing", schema_.describe(schema_.target));
+      return no_target(fields[file_column_of(schema_.target)]);
     parsed_.resize(columns.size());
     not_numbers_.clear();
     for (size_t i = 0; i < columns.size(); ++i) {
@@ -179,15 +116,44 @@ class ColumnsReader {
       const std::string_view cell = fields[file_column_of(i)];
       if (missing(cell)) {
         parsed_[i] = std::numeric_limits<double>::quiet_NaN();
-      } else if (!parse_number(cell, &parsed_[i])) {
+      } else if (!parse_number(cell, schema_.numbers, &parsed_[i])) {
         if (not_numeric == nullptr || !columns[i].inferred)
-          return fmt::format("{}: {} is not a number", schema_.describe(i), quote_cell(cell));
+          return fmt::format("{}: {} is not a number{}",
+                             schema_.describe(i),
+                             quote_cell(cell),
+                             remedy_for(i, cell));
         not_numbers_.push_back(i);
       }
     }
     // A bad record must not change the kind of a column.
     for (const size_t i : not_numbers_) (*not_numeric)[i] = true;
     return "";
+  }
+
+  // How to read a cell that is not a number, or "".
+  std::string remedy_for(size_t i, std::string_view cell) const {
+    const std::string remedy =
+        number_remedy(std::string(cell), schema_.numbers, schema_.columns[i].inferred);
+    if (!remedy.empty()) return remedy;
+    const bool word =
+        std::none_of(cell.begin(), cell.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (i != schema_.target)
+      return word
+                 ? "; if it marks a missing value, set data.table.missing to it and the other words"
+                 : "";
+    if (word && cell.size() > 1)
+      return "; if it names a class, set the model's loss to SOFTMAX_CROSS_ENTROPY";
+    return "";
+  }
+
+  std::string no_target(std::string_view cell) const {
+    const std::string column = schema_.describe(schema_.target);
+    if (cell.empty()) return fmt::format("the target {} has no value", column);
+    return fmt::format(
+        "the target {} is {}, which marks a missing value; if it is a class, set "
+        "data.table.missing to the other words, at least \"\"",
+        column,
+        quote_cell(cell));
   }
 
   void append(const std::vector<std::string_view>& fields) {
@@ -212,10 +178,12 @@ class ColumnsReader {
     auto& names = table_.columns[i].names;
     if (names.size() == kMaxNames)
       throw DataError(
-          "{}: {} has more than {} different values; name it in data.table.ignore or .numeric",
+          "{}: {} has more than {} different values, such as {}; to leave it out, set {}",
           file_.name,
           schema_.describe(i),
-          kMaxNames);
+          kMaxNames,
+          quote_cell(cell),
+          schema_.ignore(i));
     names.emplace_back(cell);
     const auto id = static_cast<int32_t>(names.size() - 1);
     ids_[i].emplace(names.back(), id);
@@ -226,6 +194,7 @@ class ColumnsReader {
   const TableConfig& config_;
   const TableSchema& schema_;
   const bool has_target_;
+  std::vector<std::vector<std::string_view>> missing_;  // words for a missing value, by their size
   TableColumns table_;
   size_t records_ = 0, rows_ = 0;
   std::vector<std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>> ids_;
@@ -233,46 +202,7 @@ class ColumnsReader {
   std::vector<size_t> not_numbers_;  // inferred columns in which the record has no number
 };
 
-// Throws DataError if a file's header differs from that of the training file. If no targets are
-// read, the file may lack their column. Returns whether it has that column.
-bool check_header(const TableText& file, const TableConfig& config, const TableSchema& schema) {
-  const std::vector<ColumnSchema>& columns = schema.columns;
-  const bool target_optional = columns[schema.target].kind == ColumnKind::kIgnored;
-  if (!config.header)
-    return !target_optional || numbers_of(file, config).size() + 1 != columns.size();
-  std::vector<std::string> names = header_of(file, config);
-  const bool lacks_target = target_optional && names.size() + 1 == columns.size();
-  if (lacks_target)
-    names.insert(names.begin() + static_cast<std::ptrdiff_t>(schema.target),
-                 columns[schema.target].name);
-  if (names.size() != columns.size())
-    throw DataError("{}: the header has {} columns, expected {}{}",
-                    file.name,
-                    names.size(),
-                    columns.size(),
-                    target_optional ? ", or all but the target" : "");
-  for (size_t i = 0; i < names.size(); ++i)
-    if (names[i] != columns[i].name)
-      throw DataError("{}: column {} of the header is {}, but in the training file it is {}",
-                      file.name,
-                      i - (lacks_target && i > schema.target ? 1 : 0),
-                      quote_cell(names[i]),
-                      quote_cell(columns[i].name));
-  return !lacks_target;
-}
-
 }  // namespace
-
-std::string quote_cell(std::string_view cell) {
-  if (cell.size() <= kMaxQuotedBytes) return fmt::format("'{}'", escape_controls(cell));
-  return fmt::format("'{}...'", escape_controls(cell.substr(0, kMaxQuotedBytes)));
-}
-
-std::string TableSchema::describe(size_t column) const {
-  const std::string number = std::to_string(column);
-  if (columns[column].name == number) return "column " + number;
-  return fmt::format("column {}", quote_cell(columns[column].name));
-}
 
 BadRecordLog::BadRecordLog(const DataConfig& config, std::string file_name)
     : policy_(config.bad_records),
@@ -301,29 +231,6 @@ void BadRecordLog::require_fraction(int64_t records) const {
       records,
       max_fraction_,
       first_);
-}
-
-TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind) {
-  refuse_utf16(file.text, file.name);
-  TableSchema schema;
-  for (std::string& name : config.header ? header_of(file, config) : numbers_of(file, config))
-    schema.columns.push_back({.name = std::move(name)});
-  std::vector<std::string> forced_by(schema.columns.size());
-  const auto force = [&](const std::string& name, const char* field, ColumnKind kind) {
-    const size_t column = find_column(file, schema, name, field);
-    if (!forced_by[column].empty() && forced_by[column] != field)
-      throw ConfigError(
-          "data.table: column '{}' is named in both {} and {}", name, forced_by[column], field);
-    forced_by[column] = field;
-    schema.columns[column].kind = kind;
-    schema.columns[column].inferred = false;
-    return column;
-  };
-  schema.target = force(config.target, "target", target_kind);
-  for (const auto& name : config.categorical) force(name, "categorical", ColumnKind::kCategorical);
-  for (const auto& name : config.numeric) force(name, "numeric", ColumnKind::kNumeric);
-  for (const auto& name : config.ignore) force(name, "ignore", ColumnKind::kIgnored);
-  return schema;
 }
 
 TableColumns read_columns(const TableText& file,

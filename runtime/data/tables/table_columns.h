@@ -3,40 +3,14 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "runtime/config/run_config.h"
+#include "runtime/data/tables/column_names.h"
+#include "runtime/data/tables/table_schema.h"
 
 namespace lockstep {
-
-struct TableText {
-  std::string_view text;  // decompressed; the results do not refer to it
-  std::string name;       // of the file, for messages
-};
-
-enum class ColumnKind { kIgnored, kNumeric, kCategorical };
-
-// A cell or a name for a message: in quotes, truncated, with control characters escaped.
-std::string quote_cell(std::string_view cell);
-
-struct ColumnSchema {
-  std::string name;  // from the header, otherwise the index
-  ColumnKind kind = ColumnKind::kNumeric;
-  bool inferred = true;  // not in the config: numeric until a value is not a number
-};
-
-// The columns of a table. The schema is made from the training file, and the evaluation file must
-// match it.
-struct TableSchema {
-  std::vector<ColumnSchema> columns;
-  // The index of the target column, whose kind is never inferred. If it is kIgnored, no targets are
-  // read.
-  size_t target = 0;
-  // For messages: "column 'income'" or "column 14".
-  std::string describe(size_t column) const;
-};
 
 struct TableColumn {
   std::vector<double> numbers;     // (rows), of a numeric column; NaN: missing
@@ -77,11 +51,6 @@ struct TableColumns {
   std::vector<TableRecord> records;  // in file order
   int64_t rows = 0;
 };
-
-// Finds the columns of the training file and the indices of those that the config names. Columns
-// whose kind the config does not set are numeric until read_columns() has seen the values. Throws
-// DataError if a name is not a column, or if two columns have the same name.
-TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind);
 
 // Reads all records. With `infer`, an inferred column with a value that is not a number becomes
 // categorical in *schema; without, such a record is bad. A record is also bad if its quotes are

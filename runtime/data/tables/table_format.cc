@@ -1,6 +1,6 @@
 // Data sets from delimited text tables (CSV, TSV).
 #include <algorithm>
-#include <charconv>
+#include <cctype>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,21 +8,31 @@
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/source_file.h"
+#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/table.h"
 
 namespace lockstep {
 namespace {
 
 void check_column(const std::string& field, const std::string& column, bool header) {
-  if (column.empty()) refuse_value(field, in_quotes(column), "the name or number of a column");
-  if (header) return;
-  int64_t number = -1;
-  const char* end = column.data() + column.size();
-  const auto [stop, error] = std::from_chars(column.data(), end, number);
-  if (error != std::errc{} || stop != end || number < 0)
+  if (header || number_of_column(column)) return;
+  refuse_value(field,
+               in_quotes(column),
+               "the number of a column, from 0, because data.table.header is false");
+}
+
+// Checks the mark `field` of numbers: one character (code point) that no number has.
+void check_mark(const std::string& field, const std::string& mark) {
+  const auto characters = std::count_if(mark.begin(), mark.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  });
+  const bool in_numbers = std::any_of(mark.begin(), mark.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::iscntrl(c) != 0 || c == '+' || c == '-' || c == '"';
+  });
+  if (characters != 1 || in_numbers)
     refuse_value(field,
-                 in_quotes(column),
-                 "the number of a column, from 0, because data.table.header is false");
+                 in_quotes(mark),
+                 "one character, not a letter, a digit, a sign, a quotation mark or a line break");
 }
 
 // Checks the columns in the list `field`. None of them may also be in the list `other`, whose field
@@ -56,6 +66,13 @@ class Table final : public FileFormat<TableConfig> {
       refuse_value("data.table.delimiter",
                    in_quotes(delimiter),
                    "one character, not a quotation mark or a line break");
+    // A mark may be the delimiter, because cells can be in quotes: "1,234".
+    check_mark("data.table.decimal", table.decimal);
+    if (!table.thousands.empty()) check_mark("data.table.thousands", table.thousands);
+    if (table.thousands == table.decimal)
+      refuse_value("data.table.thousands",
+                   in_quotes(table.thousands),
+                   "another character than data.table.decimal");
     const bool header = table.header;
     check_column("data.table.target", table.target, header);
     require_columns(
@@ -95,7 +112,7 @@ class Table final : public FileFormat<TableConfig> {
   OpenedData open_table(const ModelTraits& model, TableUse use) const {
     const auto open_file = [&](const std::string& path, const char* field) {
       SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
-      refuse_other_formats(file.bytes(), file.name());
+      refuse_other_than_table(file.bytes(), file.name());
       return file;
     };
     const SourceFile train = open_file(config_.train, "table.train");

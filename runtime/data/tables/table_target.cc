@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "runtime/base/error.h"
+#include "runtime/data/class_warnings.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep {
@@ -12,22 +13,22 @@ namespace {
 constexpr size_t kNamesShown = 6;
 constexpr double kNotAllowed = std::numeric_limits<double>::quiet_NaN();
 
-bool is_probability(const std::string& name) {
+bool is_probability(const std::string& name, const NumberFormat& format) {
   double number;
-  return parse_number(name, &number) && number >= 0 && number <= 1;
+  return parse_number(name, format, &number) && number >= 0 && number <= 1;
 }
 
-void sort_names(std::vector<std::string>* names) {
-  std::sort(names->begin(), names->end());
+// Sorts names as numbers, if all are numbers.
+void sort_names(std::vector<std::string>* names, const NumberFormat& format) {
   double number;
   if (!std::all_of(names->begin(), names->end(), [&](const auto& name) {
-        return parse_number(name, &number);
+        return parse_number(name, format, &number);
       }))
     return;
-  std::stable_sort(names->begin(), names->end(), [](const std::string& a, const std::string& b) {
+  std::stable_sort(names->begin(), names->end(), [&](const std::string& a, const std::string& b) {
     double left = 0, right = 0;
-    parse_number(a, &left);
-    parse_number(b, &right);
+    parse_number(a, format, &left);
+    parse_number(b, format, &right);
     return left < right;
   });
 }
@@ -40,6 +41,16 @@ std::string list(const std::vector<std::string>& names) {
   return text;
 }
 
+// The first class that differs from one before it as little as look_alike_note() says.
+std::string look_alikes_note(const std::vector<std::string>& classes) {
+  std::vector<std::string> before;
+  for (const std::string& name : classes) {
+    if (std::string note = look_alike_note(name, before); !note.empty()) return note;
+    before.push_back(name);
+  }
+  return "";
+}
+
 }  // namespace
 
 ColumnKind TableTarget::column_kind(Loss loss) {
@@ -50,22 +61,40 @@ TableTarget::TableTarget(const TableSchema& schema,
                          const TableColumns& table,
                          const ModelTraits& model,
                          const std::string& file_name)
-    : column_(schema.target), column_name_(schema.describe(schema.target)), loss_(model.loss) {
+    : column_(schema.target),
+      column_name_(schema.describe(schema.target)),
+      numbers_(schema.numbers),
+      loss_(model.loss) {
   const std::vector<std::string>& names = table.columns[column_].names;
-  const bool numbers =
-      loss_ == Loss::kMeanSquaredError || (loss_ == Loss::kBinaryCrossEntropy &&
-                                           std::all_of(names.begin(), names.end(), is_probability));
+  const bool numbers = loss_ == Loss::kMeanSquaredError ||
+                       (loss_ == Loss::kBinaryCrossEntropy &&
+                        std::all_of(names.begin(), names.end(), [&](const auto& n) {
+                          return is_probability(n, numbers_);
+                        }));
+  std::vector<int64_t> samples(names.size());
+  for (const int32_t id : table.columns[column_].ids)
+    if (id >= 0) ++samples[static_cast<size_t>(id)];
+  for (size_t i = 0; i < names.size(); ++i) spellings_.add(names[i], samples[i]);
+  spellings_.finish();
   if (!numbers) {
-    classes_ = names;
-    sort_names(&classes_);
+    classes_ = spellings_.names();
+    sort_names(&classes_, numbers_);
+    for (size_t i = 0; i < classes_.size(); ++i) index_[spellings_.key_of(classes_[i])] = i;
+    if (look_like_values(classes_, classes_.size(), table.rows) && look_like_numbers(classes_))
+      values_note_ = fmt::format("; if these are values to predict, set {}: MEAN_SQUARED_ERROR",
+                                 model.field("loss"));
   }
   if (loss_ == Loss::kBinaryCrossEntropy && !numbers && classes_.size() != 2)
     throw DataError(
-        "{}: {} has {} different values ({}); binary cross-entropy needs two, or numbers in [0, 1]",
+        "{}: {} has {} ({}); binary cross-entropy needs two, or numbers in [0, 1]{}{}",
         file_name,
         column_name_,
-        classes_.size(),
-        list(classes_));
+        classes_.size() == 1 ? "one value" : fmt::format("{} different values", classes_.size()),
+        list(classes_),
+        look_alikes_note(classes_),
+        values_note_.empty() && classes_.size() > 2
+            ? fmt::format("; for more classes, set {}: SOFTMAX_CROSS_ENTROPY", model.field("loss"))
+            : values_note_);
   const int64_t outputs = is_label() ? static_cast<int64_t>(classes_.size()) : 1;
   const bool fits =
       model.outputs == 0 || (is_label() ? outputs <= model.outputs : outputs == model.outputs);
@@ -81,16 +110,14 @@ TableTarget::TableTarget(const TableSchema& schema,
 double TableTarget::decode_name(const std::string& name) const {
   if (classes_.empty()) {
     double number = kNotAllowed;
-    return is_probability(name) && parse_number(name, &number) ? number : kNotAllowed;
+    const std::string text = is_probability(name, numbers_) ? name : spellings_.key_of(name);
+    return is_probability(text, numbers_) && parse_number(text, numbers_, &number) ? number
+                                                                                   : kNotAllowed;
   }
-  const auto index_of = [this](std::string_view wanted) {
-    return std::find(classes_.begin(), classes_.end(), wanted) - classes_.begin();
-  };
-  auto index = index_of(name);
-  const auto unknown = static_cast<decltype(index)>(classes_.size());
-  if (index == unknown && name.ends_with('.'))
-    index = index_of(std::string_view(name).substr(0, name.size() - 1));
-  return index == unknown ? kNotAllowed : static_cast<double>(index);
+  auto found = index_.find(spellings_.key_of(name));
+  if (found == index_.end() && name.ends_with('.'))
+    found = index_.find(spellings_.key_of(std::string_view(name).substr(0, name.size() - 1)));
+  return found == index_.end() ? kNotAllowed : static_cast<double>(found->second);
 }
 
 std::vector<double> TableTarget::decode(const TableColumns& table) const {
@@ -106,10 +133,22 @@ std::vector<double> TableTarget::decode(const TableColumns& table) const {
 
 std::string TableTarget::complaint(const TableColumns& table, int64_t row) const {
   const TableColumn& column = table.columns[column_];
-  return fmt::format("{}: '{}' is not {}",
+  const std::string& name = column.names[static_cast<size_t>(column.ids[row])];
+  if (classes_.empty())
+    return fmt::format("{}: '{}' is not a number in [0, 1]", column_name_, name);
+  return fmt::format("{}: '{}' is not one of {}{}{}",
                      column_name_,
-                     column.names[column.ids[row]],
-                     classes_.empty() ? "a number in [0, 1]" : "one of " + list(classes_));
+                     name,
+                     list(classes_),
+                     look_alike_note(name, classes_),
+                     values_note_);
+}
+
+std::string TableTarget::describe_classes() const {
+  if (classes_.empty()) return "";
+  std::string text = fmt::format(", {} classes", classes_.size());
+  if (spellings_.merges()) text += fmt::format(" in {} spellings", spellings_.spellings());
+  return text;
 }
 
 }  // namespace lockstep

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/config/model_traits.h"
+#include "runtime/data/class_spellings.h"
 #include "runtime/data/tables/table_columns.h"
 
 namespace lockstep {
@@ -15,6 +17,7 @@ namespace lockstep {
 // - BINARY_CROSS_ENTROPY: numbers in [0, 1], or two names: the first in sorted order is 0, the
 //   second is 1.
 // - MEAN_SQUARED_ERROR: numbers.
+// Spellings of one class, such as True and TRUE, are compared by ClassSpellings.
 // A name that ends with '.' and is not a class stands for the class without the '.', because the
 // labels in UCI Adult's test file end like that.
 class TableTarget {
@@ -30,6 +33,8 @@ class TableTarget {
 
   bool is_label() const { return loss_ == Loss::kSoftmaxCrossEntropy; }
   const std::vector<std::string>& classes() const { return classes_; }  // empty for numbers
+  // For the log: ", 2 classes in 5 spellings"; "" for numbers.
+  std::string describe_classes() const;
 
   // The target of every row: a class is its index, and an invalid target is NaN.
   std::vector<double> decode(const TableColumns& table) const;
@@ -41,8 +46,12 @@ class TableTarget {
 
   size_t column_;
   std::string column_name_;
+  NumberFormat numbers_;
   Loss loss_;
+  std::string values_note_;  // for messages: how to predict values, if the classes look like them
+  ClassSpellings spellings_;
   std::vector<std::string> classes_;
+  std::unordered_map<std::string, size_t> index_;  // of a class, by key
 };
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ TEST(Csv, SplitsLinesAndFields) {
   EXPECT_EQ(split("a,,\n,\n"), (Records{{"a", "", ""}, {"", ""}}));
   EXPECT_EQ(split("a\tb c\n", '\t'), (Records{{"a", "b c"}}));
   EXPECT_EQ(split("a  b\n", ' '), (Records{{"a", "", "b"}}));
-  EXPECT_EQ(split("one\rtwo,x\n"), (Records{{"one\rtwo", "x"}}));
+  EXPECT_EQ(split("a,b\r1,2\r\r3,\r"), (Records{{"a", "b"}, {"1", "2"}, {"3", ""}}));
 }
 
 TEST(Csv, SkipsBlankLinesMarksAndSpaces) {
@@ -39,6 +39,17 @@ TEST(Csv, SkipsBlankLinesMarksAndSpaces) {
             (Records{{"a", "b"}}));
   EXPECT_EQ(split(""), Records{});
   EXPECT_EQ(split("\n \n"), Records{});
+}
+
+TEST(Csv, SkipsAFirstLineThatAnnouncesTheDelimiterToExcel) {
+  EXPECT_EQ(split("sep=;\r\na;b\r\n", ';'), (Records{{"a", "b"}}));
+  EXPECT_EQ(split("\xEF\xBB\xBFSEP=\t\na\tb\n", '\t'), (Records{{"a", "b"}}));
+  EXPECT_EQ(split("\"sep=,\"\na,b"), (Records{{"a", "b"}}));
+  EXPECT_EQ(split("sep=;\na;b\n"), (Records{{"sep=;"}, {"a;b"}}));
+  EXPECT_EQ(split("a\nsep=,\n"), (Records{{"a"}, {"sep=", ""}}));
+  CsvReader reader("sep=,\na\n", ',');
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.line(), 2);
 }
 
 TEST(Csv, CountsFieldsThatItDoesNotKeep) {
@@ -62,12 +73,15 @@ TEST(Csv, Quotes) {
 }
 
 TEST(Csv, CountsLinesThroughQuotesAndBlankLines) {
-  CsvReader reader("a\n\n\"x\ny\"\nb\n", ',');
-  for (int64_t line : {1, 3, 5}) {
-    ASSERT_TRUE(reader.next());
-    EXPECT_EQ(reader.line(), line);
+  for (const char* text :
+       {"a\n\n\"x\ny\"\nb\n", "a\r\r\"x\ry\"\rb", "a\r\n\r\n\"x\r\ny\"\r\nb\r\n"}) {
+    CsvReader reader(text, ',');
+    for (int64_t line : {1, 3, 5}) {
+      ASSERT_TRUE(reader.next());
+      EXPECT_EQ(reader.line(), line);
+    }
+    EXPECT_FALSE(reader.next());
   }
-  EXPECT_FALSE(reader.next());
 }
 
 TEST(Csv, ReportsTextAfterAQuoteAndGoesOn) {

@@ -284,7 +284,7 @@ TEST(Table, OpensFilesPlainAndCompressed) {
     const OpenedData opened = open_data(config, test::mlp(), 1, true);
     EXPECT_EQ(opened.train->samples(), 2);
     EXPECT_EQ(label(*opened.train, 0), 0);
-    EXPECT_EQ(opened.train->resident_bytes(), 2 * 4 + 2 * 4);
+    EXPECT_EQ(opened.train->resident_bytes(), 2 * (4 + 4 + 8));
   }
   EXPECT_EQ(open_data(config, test::mlp(), 1, false).train, nullptr);
 }
@@ -346,11 +346,13 @@ TEST(Table, InputsNeedNoTarget) {
     return test::error_of([&] { t.open(use); });
   };
   EXPECT_EQ(refusal("x,z\n4,v\n", TableUse::kEvaluation),
-            "eval.csv: the header has 2 columns, expected 3");
+            "eval.csv: the header has 2 columns, expected 3; it has no column 'y'");
   EXPECT_EQ(refusal("x,y\n4,no\n", TableUse::kInputs),
             "eval.csv: column 1 of the header is 'y', but in the training file it is 'z'");
-  EXPECT_EQ(refusal("x\n4\n", TableUse::kInputs),
-            "eval.csv: the header has 1 columns, expected 3, or all but the target");
+  EXPECT_EQ(
+      refusal("x\n4\n", TableUse::kInputs),
+      "eval.csv: the header has 1 columns, expected 3, or all but the target; it has no column "
+      "'z'");
   EXPECT_EQ(refusal("x,z\n4,v\n1\n", TableUse::kInputs),
             "eval.csv:3: has 1 fields, expected 2 (set data.bad_records to SKIP or REPLACE to "
             "continue without it)");
@@ -366,6 +368,28 @@ TEST(Table, AConstantTargetIsStandardisedToZero) {
   EXPECT_EQ(value(*opened.train, 1), 0);
   EXPECT_EQ(opened.summary.target_mean[0], 0.1);
   EXPECT_EQ(opened.summary.target_std[0], 1);
+}
+
+// Catches spellings of yes and no that become classes, in either file, and with either loss.
+TEST(TableTargets, SpellingsOfAnAnswerAreOneClass) {
+  Table t = table_of("x,y\n1,True\n2,FALSE\n3,true\n4,False\n5,True\n6,False\n", "y");
+  t.eval = "x,y\n1,TRUE\n2,false\n";
+  OpenedData opened = t.open();
+  EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"False", "True"}));
+  EXPECT_EQ(label(*opened.train, 0), 1);
+  EXPECT_EQ(label(*opened.train, 1), 0);
+  EXPECT_EQ(label(*opened.eval, 0), 1);
+  EXPECT_EQ(label(*opened.eval, 1), 0);
+  expect_parts(opened.summary.description, {"2 classes in 4 spellings"});
+  t.model.loss = Loss::kBinaryCrossEntropy;
+  opened = t.open();
+  EXPECT_EQ(value(*opened.train, 0), 1);
+  EXPECT_EQ(value(*opened.eval, 1), 0);
+  t.train = "x,y\n1,1\n2,0\n";
+  EXPECT_EQ(value(*t.open().eval, 0), 1);
+  t = table_of("x,y\n1,Cat\n2,dog\n", "y");
+  t.eval = "x,y\n1,cat\n";
+  expect_parts(error_of([&] { t.open(); }), {"'cat' is not one of 'Cat', 'dog'", "only in case"});
 }
 
 }  // namespace

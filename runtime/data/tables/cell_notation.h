@@ -1,0 +1,26 @@
+#pragma once
+// What the cells of a column probably are, if they are not numbers.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/data/tables/affixed_numbers.h"
+#include "runtime/data/tables/number_format.h"
+
+namespace lockstep {
+
+// The notation of at least nine in ten of these different cells, which are not all numbers in
+// `format`. At most the first thousand cells are read.
+CellNotation notation_of(std::span<const std::string> cells, const NumberFormat& format);
+
+// The remedy for words that mark a missing value. `kept`: the words that mark one already.
+std::string missing_remedy(std::vector<std::string> kept, const std::vector<std::string>& words);
+
+// The end of a message about a cell that is not a number: "; if the file has numbers with a decimal
+// comma, set data.table.decimal: ...", or "" if nothing is known. `evaluation`: the training file
+// has numbers in `format`, so both files must be written alike.
+std::string number_remedy(const std::string& cell, const NumberFormat& format, bool evaluation);
+
+}  // namespace lockstep

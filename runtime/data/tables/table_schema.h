@@ -1,0 +1,54 @@
+#pragma once
+// The columns of a delimited table and their kinds.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/run_config.h"
+#include "runtime/data/tables/number_format.h"
+
+namespace lockstep {
+
+struct TableText {
+  std::string_view text;  // decompressed; the results do not refer to it
+  std::string name;       // of the file, for messages
+};
+
+enum class ColumnKind { kIgnored, kNumeric, kCategorical };
+
+struct ColumnSchema {
+  // column_key() of the header's name, or without a header the index. Empty: the header has none.
+  std::string name;
+  ColumnKind kind = ColumnKind::kNumeric;
+  bool inferred = true;  // not in the config: numeric until a value is not a number
+};
+
+// The columns of a table. The schema is made from the training file, and the evaluation file must
+// match it.
+struct TableSchema {
+  std::vector<ColumnSchema> columns;
+  // The index of the target column, whose kind is never inferred. If it is kIgnored, no targets are
+  // read.
+  size_t target = 0;
+  bool named = true;     // by a header
+  NumberFormat numbers;  // of all columns
+  // For messages: "column 'income'", "column 14" or "column 0 (without a name)".
+  std::string describe(size_t column) const;
+  // For messages: the setting that leaves out a column, data.table.ignore: "income".
+  std::string ignore(size_t column) const;
+};
+
+// Finds the columns of the training file and those that the config names. A name in the config is a
+// column's name, or otherwise its number; "" stands for all columns without a name. Columns whose
+// kind the config does not set are numeric until read_columns() has seen the values. Throws
+// DataError if a name is not a column, if two columns have the same name, or if the first line
+// cannot be the header.
+TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind);
+
+// Throws DataError if a file's header differs from that of the training file. If no targets are
+// read, the file may lack their column. Returns whether it has that column.
+bool check_header(const TableText& file, const TableConfig& config, const TableSchema& schema);
+
+}  // namespace lockstep
