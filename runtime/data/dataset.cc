@@ -1,7 +1,10 @@
 #include "runtime/data/dataset.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/base/checksum.h"
@@ -11,6 +14,7 @@
 #include "runtime/data/images/flattened.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/ordered.h"
+#include "runtime/data/target_warnings.h"
 #include "runtime/data/text/text_samples.h"
 
 namespace lockstep {
@@ -21,7 +25,9 @@ OpenedSource open_source(const DataConfig& config,
                          uint64_t seed,
                          bool need_train) {
   require_format_for_model(config, model);
-  return format_of(config)->open(model, seed, need_train);
+  OpenedSource opened = format_of(config)->open(model, seed, need_train);
+  add_target_warnings(config, model, &opened);
+  return opened;
 }
 
 // Throws ConfigError if samples have only a row of tokens, but the model needs segments too.
@@ -33,6 +39,17 @@ void check_samples(const DataConfig& config, const ModelTraits& model, const Dat
       "data.{}: its samples fit only causal language models; model.{} needs another data source",
       name_of(config.source),
       model.section);
+}
+
+// Throws DataError with the first warning, if warnings are errors in this config.
+void apply_strict(const DataConfig& config, const DataSummary& summary) {
+  const std::string field = strict_field(config);
+  if (field.empty() || summary.warnings.empty()) return;
+  const size_t more = summary.warnings.size() - 1;
+  throw DataError("{}{} (an error because of {})",
+                  summary.warnings.front(),
+                  more > 0 ? fmt::format("; and {} more warning{}", more, more > 1 ? "s" : "") : "",
+                  field);
 }
 
 OpenedData samples_of(OpenedSource source,
@@ -48,6 +65,7 @@ OpenedData samples_of(OpenedSource source,
     opened = open_stores(config, std::get<ImageStores>(source), seed);
     if (!model.wants_images()) opened = flatten_images(std::move(opened), model);
   }
+  apply_strict(config, opened.summary);
   return opened;
 }
 
@@ -59,6 +77,18 @@ int32_t Dataset::label(int64_t index) const {
   int32_t label = 0;
   read({.index = index}, sample.data(), reinterpret_cast<std::byte*>(&label));
   return label;
+}
+
+LabelCounts Dataset::label_counts() const {
+  LabelCounts counts;
+  for (int64_t i = 0; i < samples(); ++i) counts.add(label(i));
+  return counts;
+}
+
+std::string Dataset::name_of(int64_t index) const {
+  const std::vector<std::string> names = files();
+  if (names.empty()) return fmt::format("sample {}", index);
+  return fmt::format("sample {} ({})", index, names[static_cast<size_t>(index)]);
 }
 
 uint64_t Dataset::checksum() const {
@@ -74,6 +104,12 @@ uint64_t Dataset::checksum() const {
     checksum.update(sample.data(), sample.size());
   }
   return checksum.value();
+}
+
+std::string strict_field(const DataConfig& config) {
+  const auto* table = std::get_if<TableConfig>(&config.source);
+  if (config.strict) return "data.strict";
+  return table != nullptr && table->strict ? "data.table.strict" : "";
 }
 
 OpenedData open_data(const DataConfig& config,

@@ -10,6 +10,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/shape.h"
 #include "runtime/config/model_traits.h"
+#include "runtime/data/label_counts.h"
 #include "runtime/data/sample_order.h"
 
 namespace lockstep {
@@ -53,9 +54,13 @@ class Dataset {
   // The stored class of a sample whose target is a class label. If read() replaces a bad record,
   // the replacement may have another class. Throws what read() throws.
   virtual int32_t label(int64_t index) const;
+  // The class labels of all samples, or of all tokens that are targets.
+  virtual LabelCounts label_counts() const;
   // The file name of each sample within the data folder or tar file, in stored order. Empty if
   // samples are not files of their own.
   virtual std::vector<std::string> files() const { return {}; }
+  // A stored sample in messages: "sample 331 of x.npy", "line 12 of train.csv".
+  virtual std::string name_of(int64_t index) const;
   // How the data set should be shuffled.
   virtual SampleOrder order() const { return {.samples = samples()}; }
   // Whether read() is so slow (it decodes images) that several loader threads pay off.
@@ -80,6 +85,7 @@ struct DataSummary {
   int64_t eval_samples = 0;    // 0 without an evaluation set
   uint64_t train_checksum = 0, eval_checksum = 0;  // Dataset::checksum(), once computed
   int64_t bad_records = 0;            // skipped or replaced, training and evaluation files together
+  std::string labels_from;            // file or column of the training labels, for messages
   std::string description;            // one line for the log
   std::vector<std::string> warnings;  // one line for each suspicious property of the data
   std::string placeholder;            // one line, if files are missing; see placeholder.h
@@ -104,6 +110,9 @@ OpenedData open_data(const DataConfig& config,
                      const ModelTraits& model,
                      uint64_t seed,
                      bool need_train);
+
+// The field that makes warnings errors in this config: "data.strict"; "" if none does.
+std::string strict_field(const DataConfig& config);
 
 // Like open_data(), but images stay images even if the model takes features.
 OpenedData open_unflattened_data(const DataConfig& config,

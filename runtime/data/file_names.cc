@@ -1,5 +1,6 @@
 #include "runtime/data/file_names.h"
 
+#include <fnmatch.h>
 #include <glob.h>
 
 #include <charconv>
@@ -8,6 +9,7 @@
 #include <unordered_set>
 
 #include "runtime/base/error.h"
+#include "runtime/base/names.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep {
@@ -77,6 +79,31 @@ class Matches {
   bool found_;
 };
 
+// For a pattern that matches nothing: a folder or file that matches but for the form in which its
+// name is written, otherwise "". Looks at the parts up to the first one with a wildcard.
+std::string look_alike_of(const std::filesystem::path& pattern) {
+  namespace fs = std::filesystem;
+  fs::path folder;
+  for (const fs::path& part : pattern) {
+    if (part.native().find_first_of("*?") == std::string::npos) {
+      folder /= part;
+      continue;
+    }
+    const std::string wanted = escaped(normal_name(part.native()), "[\\");
+    std::error_code error;
+    fs::directory_iterator next(folder.empty() ? fs::path(".") : folder, error), end;
+    for (; !error && next != end; next.increment(error)) {
+      const std::string there = next->path().filename().string(), normal = normal_name(there);
+      if (there != normal && ::fnmatch(wanted.c_str(), normal.c_str(), FNM_PERIOD) == 0)
+        return fmt::format("; but {} is there, whose name is written in another form than {}",
+                           spell_out(there),
+                           spell_out(part.native()));
+    }
+    break;
+  }
+  return look_alike_hint(folder.string());
+}
+
 // Appends the absolute paths of the files that match. Throws DataError if a file and its compressed
 // copy both match, because both would be read.
 void expand_stars(const std::string& name,
@@ -86,8 +113,10 @@ void expand_stars(const std::string& name,
   if (name.find_first_of("*?") == std::string::npos) return names->push_back(name);
   namespace fs = std::filesystem;
   const Matches matches((fs::path(escaped(dir, "*?[\\")) / escaped(name, "[\\")).string());
-  if (matches.size() == 0)
-    throw DataError("{}: no file matches '{}'", field, (fs::path(dir) / name).string());
+  if (matches.size() == 0) {
+    const fs::path pattern = fs::path(dir) / name;
+    throw DataError("{}: no file matches '{}'{}", field, pattern.string(), look_alike_of(pattern));
+  }
   std::vector<std::string> found;
   for (size_t i = 0; i < matches.size(); ++i) found.push_back(fs::absolute(matches[i]).string());
   const std::unordered_set<std::string> all(found.begin(), found.end());

@@ -4,6 +4,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/data/class_warnings.h"
 
 namespace lockstep {
 namespace {
@@ -61,8 +62,19 @@ void check_eval_split(const std::string& section, const std::string& eval, float
                fmt::format("0 when {}.eval is given, which is {}", section, in_quotes(eval)));
 }
 
-void use_classes_of_model(const ModelTraits& model, DataSummary* summary) {
+void require_numbering_from_0(const ModelTraits& model,
+                              int64_t classes,
+                              const LabelCounts& labels) {
+  if (model.outputs == 0 || classes <= model.outputs || labels.empty()) return;
+  const std::string note = numbering_note(labels);
+  if (note.empty()) return;
+  throw DataError("the data have {} classes; {}{}", classes, model.describe_outputs(), note);
+}
+
+void use_classes_of_model(const ModelTraits& model, const Dataset* train, DataSummary* summary) {
   if (model.outputs == 0) return;
+  if (train != nullptr && summary->classes > model.outputs)
+    require_numbering_from_0(model, summary->classes, train->label_counts());
   if (summary->classes > model.outputs)
     throw DataError("the data have {} classes; {}; allowed: an output for each class",
                     summary->classes,

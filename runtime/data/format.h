@@ -80,8 +80,12 @@ std::optional<DataSource> image_source_at(const std::string& path);
 void check_eval_split(const std::string& section, const std::string& eval, float eval_fraction);
 
 // Sets the number of classes to the model's number of outputs, if the model's config has one.
-// Throws DataError if the data have more classes.
-void use_classes_of_model(const ModelTraits& model, DataSummary* summary);
+// Throws DataError if the data have more classes. `train`: the training set, or null.
+void use_classes_of_model(const ModelTraits& model, const Dataset* train, DataSummary* summary);
+
+// Throws DataError if the model has outputs for fewer than `classes`, because the `labels` do not
+// begin at 0.
+void require_numbering_from_0(const ModelTraits& model, int64_t classes, const LabelCounts& labels);
 
 // Base of formats whose config has files `train` and `eval`, each a string or a list of strings.
 template <typename Config>

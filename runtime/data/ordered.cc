@@ -59,6 +59,8 @@ class OrderedDataset final : public Dataset {
   }
   int64_t length(int64_t index) const override { return dataset_->length(index); }
   int32_t label(int64_t index) const override { return dataset_->label(index); }
+  std::vector<std::string> files() const override { return dataset_->files(); }
+  std::string name_of(int64_t index) const override { return dataset_->name_of(index); }
   SampleOrder order() const override { return order_; }
   bool is_expensive() const override { return dataset_->is_expensive(); }
   uint64_t checksum() const override { return dataset_->checksum(); }

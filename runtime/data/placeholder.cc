@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/names.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/file_names.h"
 #include "runtime/data/format.h"
@@ -120,11 +121,12 @@ PlaceholderData MissingFile::with_outputs_of_model(const std::string& what) cons
 void MissingFile::refuse(const std::string& unknown, const std::string& remedy) const {
   throw DataError(
       "{}: '{}' does not exist, and the config does not give {}; {}give the file, or its folder "
-      "with --data",
+      "with --data{}",
       "data." + name_of(data_.source),
       (std::filesystem::path(data_.dir) / name_).string(),
       unknown,
-      remedy);
+      remedy,
+      look_alike_hint((std::filesystem::path(data_.dir) / name_).string()));
 }
 
 OpenedData open_data_or_placeholder(const DataConfig& config,
@@ -138,11 +140,12 @@ OpenedData open_data_or_placeholder(const DataConfig& config,
                           ? make_sequences(placeholder, model, format->has_eval())
                           : make_images(placeholder, config, model, seed, format->has_eval());
   opened.summary.placeholder =
-      fmt::format("{} does not exist: assumed {}, {} samples{}",
+      fmt::format("{} does not exist: assumed {}, {} samples{}{}",
                   name,
                   placeholder.what,
                   opened.train->samples(),
-                  placeholder.in_memory_counted ? "" : ", and no memory for its files");
+                  placeholder.in_memory_counted ? "" : ", and no memory for its files",
+                  look_alike_hint((std::filesystem::path(config.dir) / name).string()));
   opened.summary.description = opened.summary.placeholder;
   return opened;
 }

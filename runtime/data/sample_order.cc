@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/int128.h"
 #include "runtime/base/rng.h"
 
 namespace lockstep {
@@ -15,8 +16,7 @@ constexpr uint64_t kGroupSeed = 0x5851F42D4C957F2Du;   // keeps groups apart fro
 // A random number in [0, bound) from two words.
 int64_t bounded(uint32_t high, uint32_t low, int64_t bound) {
   const uint64_t word = uint64_t{high} << 32 | low;
-  return static_cast<int64_t>(
-      (static_cast<unsigned __int128>(word) * static_cast<uint64_t>(bound)) >> 64);
+  return static_cast<int64_t>((static_cast<UInt128>(word) * static_cast<uint64_t>(bound)) >> 64);
 }
 
 // A different seed for each window, so that no two windows are permuted alike. The mixing is

@@ -3,11 +3,16 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/lines.h"
+#include "runtime/base/names.h"
 
 namespace lockstep {
 
@@ -17,54 +22,62 @@ bool is_gzip(std::span<const std::byte> bytes) {
 
 namespace {
 
-// The bytes with which files of a format begin and end (`end` may be empty), and a command that
-// converts them to text.
-struct OtherFormat {
-  std::string_view name, begin, end, remedy;
-};
-constexpr OtherFormat kOtherFormats[] = {
-    {"Parquet",
-     "PAR1",
-     "PAR1",
-     "python3 -c \"import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
-     "orient='records', lines=True)\" FILE FILE.jsonl"},
-    {"Arrow",
-     "ARROW1",
-     "ARROW1",
-     "python3 -c \"import pandas, sys; pandas.read_feather(sys.argv[1]).to_json(sys.argv[2], "
-     "orient='records', lines=True)\" FILE FILE.jsonl"},
-    {"zip", "PK\x03\x04", "", "unzip FILE"},
-    {"Zstandard", "\x28\xb5\x2f\xfd", "", "zstd -d FILE"},
-    {"xz", "\xfd\x37zXZ", "", "xz -d FILE"},
-    {"bzip2", "BZh91AY&SY", "", "bzip2 -d FILE"},
-};
+constexpr std::string_view kMarkup[] = {"html", "xml", "svg"};
+
+// Whether a file whose first bytes are those of a format is that format. Parquet and Arrow are
+// marked at the end, too: a text may begin with "PAR1" by chance.
+bool holds(const FileKind& kind, std::string_view bytes) {
+  if (kind.id == "parquet") return bytes.ends_with("PAR1");
+  if (kind.id == "arrow") return bytes.ends_with("ARROW1");
+  return kind && kind.id != "utf16";  // see refuse_utf16()
+}
+
+void refuse(std::span<const std::byte> bytes, const std::string& name, bool markup_too) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const FileKind kind = file_kind(text);
+  const bool markup =
+      std::find(std::begin(kMarkup), std::end(kMarkup), kind.id) != std::end(kMarkup);
+  if (!holds(kind, text) || (markup && !markup_too)) return;
+  throw DataError("{}: {}", name, is_not(text, "text, plain or .gz"));
+}
 
 }  // namespace
 
 void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name) {
+  refuse(bytes, name, /*markup_too=*/false);
+}
+
+void refuse_other_than_table(std::span<const std::byte> bytes, const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kReaders[] = {
+      {"parquet", "read_parquet(sys.argv[1])"},
+      {"arrow", "read_feather(sys.argv[1])"},
+      {"xlsx", "read_excel(sys.argv[1])"},
+      {"json", "read_json(sys.argv[1], lines=open(sys.argv[1]).read(1) != '[')"}};
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  for (const OtherFormat& format : kOtherFormats) {
-    if (text.starts_with(format.begin) && text.ends_with(format.end))
-      throw DataError("{}: is a {} file; allowed: text, plain or .gz; to convert it: {}",
-                      name,
-                      format.name,
-                      format.remedy);
-  }
+  const FileKind kind = file_kind(text);
+  const std::string_view id = is_json(text.substr(0, kFileKindBytes)) ? "json" : kind.id;
+  for (const auto& [other, reader] : kReaders)
+    if (id == other && (id == "json" || holds(kind, text)))
+      throw DataError(
+          "{}: is {}, not a table of text; to convert it: python3 -c \"import pandas, sys; "
+          "pandas.{}.to_csv(sys.argv[2], index=False)\" FILE FILE.csv",
+          name,
+          id == "json" ? "JSON" : kind.name,
+          reader);
+  refuse(bytes, name, /*markup_too=*/true);
 }
 
 void refuse_utf16(std::string_view text, const std::string& name) {
-  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
-    throw DataError("{}: is UTF-16; allowed: UTF-8; to convert it: iconv -f UTF-16 -t UTF-8 FILE",
-                    name);
+  if (const std::string_view encoding = utf16_name(text); !encoding.empty())
+    throw DataError(
+        "{}: is UTF-16; allowed: UTF-8; to convert it: iconv -f {} -t UTF-8 FILE", name, encoding);
 }
 
-std::string_view text_in(std::span<const std::byte> bytes, const std::string& name) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  refuse_other_formats(bytes, name);
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+std::string_view text_in(std::span<const std::byte> bytes, const std::string& name, bool rows) {
+  refuse(bytes, name, /*markup_too=*/rows);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   refuse_utf16(text, name);
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  return text;
+  return without_byte_order_mark(text);
 }
 
 namespace {
@@ -89,6 +102,16 @@ class Inflater {
  private:
   z_stream stream_{};
 };
+
+// What to do about a file that is not there. A name that looks the same has its own remedy.
+std::string missing_remedy(const std::string& dir, const std::string& path, const IoError& error) {
+  const bool relative = std::filesystem::path(path).is_relative();
+  const std::string name = (std::filesystem::path(dir) / path).string();
+  if (error.error_number() != ENOENT || !relative || !same_looking_path(name).empty()) return "";
+  if (dir.empty())
+    return "; paths begin at the current folder: give the folder of the data with --data";
+  return "; give the folder of the data with --data";
+}
 
 bool only_zeros(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
@@ -124,7 +147,9 @@ uint64_t inflate_all(std::span<const std::byte> compressed,
         throw DataError("{}: {} bytes of garbage after the gzip data", name, rest.size());
       inflateReset(&stream);
     } else if (status == Z_BUF_ERROR && read == compressed.size() && produced < wanted) {
-      throw DataError("{}: the gzip data is truncated after {} bytes", name, compressed.size());
+      throw DataError("{}: the gzip data is truncated after {} bytes; copy or fetch the file again",
+                      name,
+                      compressed.size());
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
       throw DataError("{}: corrupt gzip data at byte {}: {}",
                       name,
@@ -192,7 +217,7 @@ SourceFile::SourceFile(const std::string& dir,
   try {
     mapped_ = MappedFile(name_, ExitCode::kData);
   } catch (const IoError& error) {
-    throw DataError("data.{}: {}", field, error.what());
+    throw DataError("data.{}: {}{}", field, error.what(), missing_remedy(dir, path, error));
   }
   if (mapped_.bytes().empty()) throw DataError("{}: the file is empty (data.{})", name_, field);
   if (gzip == Gzip::kDecompress && is_gzip(mapped_.bytes())) {

@@ -10,28 +10,35 @@
 #include <vector>
 
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 
 namespace lockstep {
 
 // Whether `bytes` begins with the gzip magic bytes.
 bool is_gzip(std::span<const std::byte> bytes);
 
-// Throws DataError if a text file is in fact Parquet, Arrow or compressed in an unsupported way.
-// The message explains how to convert it. `name`: the file's, for messages.
+// Throws DataError if a file of text is in fact of another format, such as Parquet or zip. The
+// message explains how to convert it. A web page or XML is text. `name`: the file's, for messages.
 void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name);
+
+// Throws DataError if a file of a table (CSV) is of another format, JSON included. The message
+// explains how to make a table of it.
+void refuse_other_than_table(std::span<const std::byte> bytes, const std::string& name);
 
 // Throws DataError if the text has the byte order mark of UTF-16. The message explains how to
 // convert the file.
 void refuse_utf16(std::string_view text, const std::string& name);
 
 // The text of a UTF-8 file without its byte order mark, if it has one. Throws DataError if the file
-// has another format or is UTF-16.
-std::string_view text_in(std::span<const std::byte> bytes, const std::string& name);
+// has another format or is UTF-16; if it has `rows`, also if it is a web page or XML.
+std::string_view text_in(std::span<const std::byte> bytes,
+                         const std::string& name,
+                         bool rows = true);
 
 // The size of a file in bytes according to its first bytes. Throws DataError if these are invalid.
 using SizeByHeader = std::function<uint64_t(std::span<const std::byte> first)>;
 // How many bytes a SizeByHeader receives; the whole file if that is shorter.
-constexpr size_t kSizeHeaderBytes = 64;
+constexpr size_t kSizeHeaderBytes = kFileKindBytes;
 
 // Decompresses all members of a gzip file. `name`: the file's, for messages. A first pass in a
 // buffer of 64 KiB counts the bytes, so that a bad file cannot exhaust memory. Throws DataError if

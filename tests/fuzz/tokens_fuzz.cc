@@ -3,7 +3,7 @@
 #include <array>
 
 #include "fuzz_target.h"
-#include "runtime/data/text/tokens.h"
+#include "runtime/data/text/token_file.h"
 
 namespace lockstep::fuzz {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/error.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/file_names.h"
 #include "runtime/data/images/image_format.h"
@@ -121,6 +123,12 @@ int64_t count_cifar_records(std::span<const std::byte> file,
                             const CifarLayout& layout,
                             const std::string& name) {
   const size_t record = layout.record_bytes();
+  const int classes = layout.label_bytes == 1 ? 10 : 100;
+  if (file.size() % record != 0 && file_kind(file))
+    throw DataError("{}: {}; give the .bin files of the binary version (cifar-{}-binary.tar.gz)",
+                    name,
+                    is_not(file, fmt::format("a file in the binary layout of CIFAR-{}", classes)),
+                    classes);
   if (file.empty() || file.size() % record != 0)
     throw DataError(
         "{}: the size of {} bytes is not a multiple of {} bytes, the size of a record in the "
@@ -128,7 +136,7 @@ int64_t count_cifar_records(std::span<const std::byte> file,
         name,
         file.size(),
         record,
-        layout.label_bytes == 1 ? 10 : 100);
+        classes);
   return static_cast<int64_t>(file.size() / record);
 }
 

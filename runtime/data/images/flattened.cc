@@ -46,6 +46,7 @@ class FlattenedDataset final : public Dataset {
   int64_t resident_bytes() const override { return images_->resident_bytes(); }
   int32_t label(int64_t index) const override { return images_->label(index); }
   std::vector<std::string> files() const override { return images_->files(); }
+  std::string name_of(int64_t index) const override { return images_->name_of(index); }
   SampleOrder order() const override { return images_->order(); }
   bool is_expensive() const override { return images_->is_expensive(); }
   uint64_t checksum() const override { return images_->checksum(); }
@@ -64,7 +65,7 @@ OpenedData flatten_images(OpenedData images, const ModelTraits& model) {
     throw ConfigError("data: images have class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
                       model.field("loss"));
   DataSummary& summary = images.summary;
-  use_classes_of_model(model, &summary);
+  use_classes_of_model(model, images.train.get(), &summary);
   for (std::unique_ptr<Dataset>* dataset : {&images.train, &images.eval})
     if (*dataset != nullptr)
       *dataset = std::make_unique<FlattenedDataset>(std::move(*dataset), summary.mean, summary.std);

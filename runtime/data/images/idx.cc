@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/big_endian.h"
+#include "runtime/data/class_warnings.h"
 #include "runtime/data/format.h"
 #include "runtime/data/source_file.h"
 
@@ -37,8 +39,10 @@ IdxHeader read_header(std::span<const std::byte> bytes,
   const int type = static_cast<int>(magic >> 8 & 0xff);
   const int rank = static_cast<int>(magic & 0xff);
   if (magic >> 16 != 0)
-    throw DataError(
-        "{}: not an IDX file: it begins with {:#010x}, not with two zero bytes", name, magic);
+    throw DataError("{}: {}{}",
+                    name,
+                    is_not(bytes, "an IDX file"),
+                    file_kind(bytes) ? "" : fmt::format(": it begins with {:#010x}", magic));
   if (type != kUnsignedByte)
     throw DataError(
         "{}: IDX element type {:#04x}; only unsigned bytes (0x08) are allowed", name, type);
@@ -63,6 +67,12 @@ IdxHeader read_header(std::span<const std::byte> bytes,
   }
   if (huge) header.values = kTooLarge;
   return header;
+}
+
+LabelCounts counts_of(std::span<const std::byte> labels) {
+  LabelCounts counts;
+  for (const std::byte label : labels) counts.add(std::to_integer<int32_t>(label));
+  return counts;
 }
 
 int64_t largest(std::span<const std::byte> labels) {
@@ -157,11 +167,12 @@ IdxPair open_files(const std::string& dir,
         return std::to_integer<int64_t>(b) >= *classes;
       });
   if (bad != labels.array.values.end())
-    throw DataError("{}: label {} of record {} is not below {}, the number of classes",
+    throw DataError("{}: label {} of record {} is not below {}, the number of classes{}",
                     labels.file.name(),
                     std::to_integer<int>(*bad),
                     bad - labels.array.values.begin(),
-                    *classes);
+                    *classes,
+                    numbering_note(counts_of(labels.array.values)));
   return {std::move(images), std::move(labels)};
 }
 
@@ -244,6 +255,7 @@ class Idx final : public DataFormat {
   ImageStores open_images(bool need_train) const {
     ImageStores stores;
     stores.kind = "IDX images";
+    stores.labels_from = idx_.train_labels;
     int64_t classes = -1;
     if (need_train)
       stores.train = make_store(
@@ -281,6 +293,8 @@ class Idx final : public DataFormat {
       classes = classes_of_training();
     }
     if (model.outputs > 0) {
+      if (opened.train != nullptr)
+        require_numbering_from_0(model, classes, opened.train->label_counts());
       if (classes > model.outputs)
         throw DataError("{}: the largest label is {}; {}, and must be at least {}",
                         idx_.train_labels,
@@ -303,6 +317,7 @@ class Idx final : public DataFormat {
       summary.features = features;
     }
     summary.classes = classes;
+    summary.labels_from = idx_.train_labels;
     summary.description =
         fmt::format("IDX images: {} training and {} evaluation samples of {} bytes, {} classes",
                     summary.train_samples,

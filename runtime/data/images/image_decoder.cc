@@ -1,6 +1,7 @@
 #include "runtime/data/images/image_decoder.h"
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_kind.h"
 
 namespace lockstep {
 
@@ -12,7 +13,7 @@ ImageSize ImageDecoder::open(std::span<const std::byte> bytes) {
     return size_;
   }
   if (bytes.size() < 2 || bytes[0] != std::byte{0xff} || bytes[1] != std::byte{0xd8})
-    throw DataError("neither a JPEG nor a PNG file ({} bytes)", bytes.size());
+    throw DataError("{}", is_not(bytes, "a JPEG or PNG image"));
   size_ = jpeg_.open(bytes);
   return size_;
 }

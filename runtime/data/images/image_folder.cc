@@ -3,15 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
+#include <unordered_map>
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/names.h"
+#include "runtime/data/class_warnings.h"
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/images/image_name.h"
+#include "runtime/data/images/other_files.h"
 
 namespace lockstep {
 namespace {
@@ -91,16 +95,25 @@ std::string path_of(const DataConfig& config, const std::string& path, const cha
   const fs::path folder = fs::path(config.dir) / path;
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    throw DataError("data.image_folder.{}: '{}' is not a folder", field, folder.string());
+    throw DataError("data.image_folder.{}: '{}' is not a folder{}",
+                    field,
+                    folder.string(),
+                    look_alike_hint(folder.string()));
   return folder.string();
 }
 
-// The entries of a folder, sorted by the bytes of their names, which is the same on every machine.
-std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
+// The visible entries of a folder, sorted by the bytes of their names, which is the same on every
+// machine. Counts the hidden ones.
+std::vector<fs::directory_entry> sorted_entries(const fs::path& folder, OtherFiles* others) {
   std::error_code error;
   std::vector<fs::directory_entry> entries;
   fs::directory_iterator next(folder, fs::directory_options::none, error), end;
-  for (; !error && next != end; next.increment(error)) entries.push_back(*next);
+  for (; !error && next != end; next.increment(error)) {
+    if (is_hidden(next->path().filename().native()))
+      others->add_hidden();
+    else
+      entries.push_back(*next);
+  }
   if (error) throw DataError("cannot list folder '{}': {}", folder.string(), error.message());
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return a.path().filename().native() < b.path().filename().native();
@@ -121,9 +134,34 @@ bool is_folder(const fs::directory_entry& entry) {
 
 std::vector<std::string> classes_of(const std::string& root) {
   std::vector<std::string> names;
-  for (const auto& entry : sorted_entries(root))
-    if (is_folder(entry)) names.push_back(entry.path().filename().string());
-  return names;
+  OtherFiles others;
+  for (const auto& entry : sorted_entries(root, &others)) {
+    if (is_folder(entry))
+      names.push_back(entry.path().filename().string());
+    else
+      others.add(entry.path());
+  }
+  if (!names.empty()) return names;
+  const std::string rest = others.describe();
+  throw DataError("{}: has no folders{}; data.image_folder needs one for each class",
+                  root,
+                  rest.empty() ? "" : fmt::format(" ({})", rest));
+}
+
+// The index of each class, by the normal form of its name. Throws DataError if two names differ
+// only in form.
+std::unordered_map<std::string, int32_t> index_of(const std::vector<std::string>& classes) {
+  std::unordered_map<std::string, int32_t> index;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const auto [found, is_new] = index.emplace(normal_name(classes[i]), static_cast<int32_t>(i));
+    if (!is_new)
+      throw DataError(
+          "data.image_folder.train: the folders {} and {} have names that look the same; move the "
+          "images of one into the other",
+          spell_out(classes[static_cast<size_t>(found->second)]),
+          spell_out(classes[i]));
+  }
+  return index;
 }
 
 // Adds the images in a folder and its subfolders to the store, under the path `below`. `ancestors`:
@@ -133,57 +171,71 @@ void add_images(const fs::path& folder,
                 const std::string& below,
                 int32_t label,
                 FolderStore* store,
-                int64_t* other_files,
+                OtherFiles* others,
                 std::vector<fs::path> ancestors = {}) {
   std::error_code error;
   const fs::path real = fs::canonical(folder, error);
   if (std::find(ancestors.begin(), ancestors.end(), real) != ancestors.end())
     throw DataError("{}: is a symbolic link to a folder that contains it", folder.string());
   ancestors.push_back(real);
-  for (const auto& entry : sorted_entries(folder)) {
+  for (const auto& entry : sorted_entries(folder, others)) {
     const std::string path = (fs::path(below) / entry.path().filename()).string();
     if (is_folder(entry))
-      add_images(entry.path(), path, label, store, other_files, ancestors);
+      add_images(entry.path(), path, label, store, others, ancestors);
     else if (is_image_name(path))
       store->add(path, label);
     else
-      ++*other_files;
+      others->add(entry.path());
   }
 }
 
-std::shared_ptr<const ImageStore> open_folder(const std::string& root,
-                                              const std::vector<std::string>& classes,
-                                              int64_t* other_files) {
+// One set of images, and what people hardly mean in its folders.
+struct OpenedFolder {
+  std::shared_ptr<const ImageStore> store;
+  OtherFiles others;
+  std::vector<std::string> warnings;
+};
+
+// The end of opening: checks that there is an image, and reports those that are not read.
+OpenedFolder finish(std::shared_ptr<FolderStore> store,
+                    const std::string& root,
+                    const char* where,
+                    OpenedFolder opened) {
+  if (store->count() == 0) throw DataError("{}", opened.others.describe_no_image(root, where));
+  if (std::string warning = opened.others.describe_images(root); !warning.empty())
+    opened.warnings.push_back(std::move(warning));
+  store->finish();
+  opened.store = std::move(store);
+  return opened;
+}
+
+OpenedFolder open_folder(const std::string& root, const std::vector<std::string>& classes) {
+  OpenedFolder opened;
   auto store = std::make_shared<FolderStore>(root);
-  for (const auto& entry : sorted_entries(root)) {
+  const auto class_of = index_of(classes);
+  for (const auto& entry : sorted_entries(root, &opened.others)) {
     if (!is_folder(entry)) {
-      ++*other_files;
+      opened.others.add(entry.path());
       continue;
     }
     const std::string name = entry.path().filename().string();
-    const auto found = std::lower_bound(classes.begin(), classes.end(), name);
-    if (found == classes.end() || *found != name)
+    const auto found = class_of.find(normal_name(name));
+    if (found == class_of.end())
       throw DataError(
-          "{}: data.image_folder.train has no folder of that name; its folders define the classes",
-          entry.path().string());
-    add_images(entry.path(),
-               name,
-               static_cast<int32_t>(found - classes.begin()),
-               store.get(),
-               other_files);
+          "{}: data.image_folder.train has no folder of that name; its folders are the classes{}",
+          entry.path().string(),
+          look_alike_note(name, classes));
+    add_images(entry.path(), name, found->second, store.get(), &opened.others);
   }
-  if (store->count() == 0) throw DataError("{}: no .jpg, .jpeg or .png file in its folders", root);
-  store->finish();
-  return store;
+  return finish(std::move(store), root, "its folders", std::move(opened));
 }
 
 // The images in a folder and its subfolders, in the same order, all with class 0.
-std::shared_ptr<const ImageStore> open_unlabelled(const std::string& root, int64_t* other_files) {
+OpenedFolder open_unlabelled(const std::string& root) {
+  OpenedFolder opened;
   auto store = std::make_shared<FolderStore>(root);
-  add_images(root, "", 0, store.get(), other_files);
-  if (store->count() == 0) throw DataError("{}: no .jpg, .jpeg or .png file in it", root);
-  store->finish();
-  return store;
+  add_images(root, "", 0, store.get(), &opened.others);
+  return finish(std::move(store), root, "it", std::move(opened));
 }
 
 class ImageFolder final : public ImageFormat<ImageFolderConfig> {
@@ -206,24 +258,23 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
     ImageStores stores;
     stores.classes = model.outputs;
     if (model.outputs == 0 || fs::is_directory(train, error)) stores = with_classes();
-    int64_t other_files = 0;
+    OtherFiles others;
     if (!config_.eval.empty())
-      stores.eval = open_unlabelled(path_of(data_, config_.eval, "eval"), &other_files);
-    set_kind(other_files, &stores);
+      stores.eval = take(open_unlabelled(path_of(data_, config_.eval, "eval")), &others, &stores);
+    set_kind(others, &stores);
     return stores;
   }
 
  protected:
   ImageStores open_images(bool need_train) const override {
     ImageStores stores = with_classes();
-    int64_t other_files = 0;
-    if (need_train)
-      stores.train =
-          open_folder(path_of(data_, config_.train, "train"), stores.class_names, &other_files);
-    if (!config_.eval.empty())
-      stores.eval =
-          open_folder(path_of(data_, config_.eval, "eval"), stores.class_names, &other_files);
-    set_kind(other_files, &stores);
+    OtherFiles others;
+    const auto open = [&](const std::string& path, const char* field) {
+      return take(open_folder(path_of(data_, path, field), stores.class_names), &others, &stores);
+    };
+    if (need_train) stores.train = open(config_.train, "train");
+    if (!config_.eval.empty()) stores.eval = open(config_.eval, "eval");
+    set_kind(others, &stores);
     return stores;
   }
 
@@ -232,28 +283,29 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
     ImageStores stores;
     const std::string train = path_of(data_, config_.train, "train");
     stores.class_names = classes_of(train);
-    if (stores.class_names.empty())
-      throw DataError("{}: has no folders; data.image_folder needs one for each class", train);
     stores.classes = static_cast<int64_t>(stores.class_names.size());
     return stores;
   }
 
-  static void set_kind(int64_t other_files, ImageStores* stores) {
+  static std::shared_ptr<const ImageStore> take(OpenedFolder opened,
+                                                OtherFiles* others,
+                                                ImageStores* stores) {
+    others->add(opened.others);
+    std::move(opened.warnings.begin(), opened.warnings.end(), std::back_inserter(stores->warnings));
+    return opened.store;
+  }
+
+  static void set_kind(const OtherFiles& others, ImageStores* stores) {
     stores->kind = "folders of images";
-    if (other_files > 0) stores->kind += fmt::format(" ({} other files ignored)", other_files);
+    if (const std::string rest = others.describe(); !rest.empty())
+      stores->kind += fmt::format(" ({})", rest);
   }
 };
 
 }  // namespace
 
 bool is_image_name(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos) return false;
-  std::string extension(name.substr(dot + 1));
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
-  return extension == "jpg" || extension == "jpeg" || extension == "png";
+  return has_suffix(name, ".jpg") || has_suffix(name, ".jpeg") || has_suffix(name, ".png");
 }
 
 template <>

@@ -22,6 +22,8 @@ struct ImageStores {
   int64_t bad_records = 0;               // skipped or replaced when the files were opened
   std::string kind;                      // for the log: "CIFAR-10"
   std::vector<std::string> class_names;  // (classes), or empty
+  std::string labels_from;               // see DataSummary
+  std::vector<std::string> warnings;     // see DataSummary::warnings
 };
 
 // Pixels and labels in memory.

@@ -69,7 +69,10 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   summary.features = summary.height * summary.width * summary.channels;
   summary.classes = stores.classes;
   summary.class_names = stores.class_names;
+  summary.labels_from = stores.labels_from;
+  summary.warnings = stores.warnings;
   summary.bad_records = stores.bad_records;
+  summary.warnings = stores.warnings;
   ImageNormalisation normalisation =
       normalisation_of(config, static_cast<size_t>(summary.channels));
   summary.mean = std::move(normalisation.mean);

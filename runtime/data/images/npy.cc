@@ -11,40 +11,10 @@
 #include "runtime/data/images/image.h"
 #include "runtime/data/images/npy_features.h"
 #include "runtime/data/images/npy_file.h"
+#include "runtime/data/images/npy_labels.h"
 
 namespace lockstep {
 namespace {
-
-int64_t label_at(const NpyArray& array, int64_t index) {
-  switch (array.type) {
-    case NpyType::kUint8: return value_at<uint8_t>(array, index);
-    case NpyType::kInt32: return value_at<int32_t>(array, index);
-    default: return value_at<int64_t>(array, index);
-  }
-}
-
-// The labels of a file, each below `classes`.
-std::vector<int32_t> read_labels(const NpyFile& labels, int64_t classes) {
-  const NpyArray& array = labels.array;
-  const std::string& name = labels.file.name();
-  if (array.type == NpyType::kFloat32)
-    throw DataError(
-        "{}: has float32 labels; allowed: uint8, int32 and int64, or a loss other than "
-        "SOFTMAX_CROSS_ENTROPY",
-        name);
-  if (array.extents.size() > 2 || (array.extents.size() == 2 && array.extents[1] != 1))
-    throw DataError("{}: has labels of {} dimensions; allowed: one label for each sample",
-                    name,
-                    array.extents.size());
-  std::vector<int32_t> result(static_cast<size_t>(array.count()));
-  for (int64_t i = 0; i < array.count(); ++i) {
-    const int64_t label = label_at(array, i);
-    if (label < 0 || label >= classes)
-      throw DataError("{}: label {} of sample {}; allowed: 0..{}", name, label, i, classes - 1);
-    result[static_cast<size_t>(i)] = static_cast<int32_t>(label);
-  }
-  return result;
-}
 
 int64_t classes_of(const std::vector<int32_t>& labels) {
   return int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
@@ -97,26 +67,35 @@ class Npy final : public DataFormat {
     int64_t classes = model.outputs;
     const bool values = !model.wants_images() && model.loss != Loss::kSoftmaxCrossEntropy;
     if (need_train) {
-      train = open_set(npy_.train_inputs, npy_.train_labels, "npy.train", values, kMaxClasses);
+      train =
+          open_set(npy_.train_inputs, npy_.train_labels, "npy.train", values, kMaxClasses, model);
       if (!values) classes = classes_of(train->labels);
     } else if (classes == 0 && !values) {
       const NpyFile labels(data_.dir, npy_.train_labels, "npy.train_labels");
-      classes = classes_of(read_labels(labels, kMaxClasses));
+      classes = classes_of(read_npy_labels(labels, kMaxClasses, model));
     }
     if (has_eval())
-      eval = open_set(
-          npy_.eval_inputs, npy_.eval_labels, "npy.eval", values, std::max(classes, model.outputs));
+      eval = open_set(npy_.eval_inputs,
+                      npy_.eval_labels,
+                      "npy.eval",
+                      values,
+                      std::max(classes, model.outputs),
+                      model);
     if (train && eval) check_alike(*train, *eval);
     const bool images = train ? train->inputs.has_images() : !eval || eval->inputs.has_images();
-    if (!images)
-      return make_npy_features(
-          data_, model, std::move(train), std::move(eval), values ? 0 : classes);
+    if (!images) {
+      OpenedData opened =
+          make_npy_features(data_, model, std::move(train), std::move(eval), values ? 0 : classes);
+      opened.summary.labels_from = npy_.train_labels;
+      return opened;
+    }
     if (values)
       throw ConfigError(
           "data.npy has images with class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
           model.field("loss"));
     ImageStores stores;
     stores.kind = "NPY images";
+    stores.labels_from = npy_.train_labels;
     stores.classes = classes;
     if (train) stores.train = make_store(std::move(*train));
     if (eval) stores.eval = make_store(std::move(*eval));
@@ -143,7 +122,8 @@ class Npy final : public DataFormat {
                   const std::string& labels_path,
                   const std::string& field,
                   bool values,
-                  int64_t classes) const {
+                  int64_t classes,
+                  const ModelTraits& model) const {
     NpyFile inputs(data_.dir, inputs_path, field + "_inputs");
     NpyFile labels(data_.dir, labels_path, field + "_labels");
     const NpyType type = inputs.array.type;
@@ -161,7 +141,7 @@ class Npy final : public DataFormat {
     if (values && !set.inputs.has_images())
       set.targets = std::move(labels);
     else if (!values)
-      set.labels = read_labels(labels, classes);
+      set.labels = read_npy_labels(labels, classes, model);
     return set;
   }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep {
@@ -31,7 +32,8 @@ struct TypeRow {
   const char* name;
   size_t bytes;
 };
-constexpr std::array kTypes = {TypeRow{NpyType::kUint8, "|u1", "uint8", 1},
+constexpr std::array kTypes = {TypeRow{NpyType::kBool, "|b1", "bool", 1},
+                               TypeRow{NpyType::kUint8, "|u1", "uint8", 1},
                                TypeRow{NpyType::kInt32, "<i4", "int32", 4},
                                TypeRow{NpyType::kInt64, "<i8", "int64", 8},
                                TypeRow{NpyType::kFloat32, "<f4", "float32", 4}};
@@ -136,7 +138,7 @@ class HeaderReader {
 // The header's text. Sets *before_values to the offset of the values.
 std::string_view header_of(std::string_view file, const std::string& name, size_t* before_values) {
   if (!file.starts_with(kMagic))
-    throw DataError("{}: is not an NPY file: it does not begin with \\x93NUMPY", name);
+    throw DataError("{}: {}", name, is_not(file, "a NumPy array (.npy)"));
   const auto byte = [&](size_t at) { return static_cast<unsigned char>(file[at]); };
   if (file.size() < kLengthAt + 4)
     throw DataError("{}: {} bytes are too few for an NPY file", name, file.size());
@@ -171,8 +173,9 @@ NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   });
   if (row == kTypes.end())
     throw DataError(
-        "{}: has values of type {}; allowed: '|u1', '<i4', '<i8' and '<f4' (uint8, int32, int64, "
-        "float32, little-endian)",
+        "{}: has values of type {}; allowed: '|b1', '|u1', '<i4', '<i8' and '<f4' (bool, uint8, "
+        "int32, int64, float32, little-endian); convert it with array.astype(), for example "
+        "x.astype('<f4') for features, y.astype('<i8') for labels",
         name,
         in_quotes(*header.descr));
   if (*header.fortran_order)

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-enum class NpyType { kUint8, kInt32, kInt64, kFloat32 };
+enum class NpyType { kBool, kUint8, kInt32, kInt64, kFloat32 };
 
 struct NpyArray {
   NpyType type = NpyType::kUint8;
@@ -22,7 +22,7 @@ struct NpyArray {
   int64_t row() const;
 };
 
-// "uint8", "float32".
+// "bool", "uint8", "float32".
 const char* name_of(NpyType type);
 size_t size_of(NpyType type);
 

@@ -13,45 +13,85 @@
 namespace lockstep {
 namespace {
 
+// Nobody means numbers whose squares overflow float32: they stand for missing values, or are scaled
+// wrongly.
+constexpr float kHugeNumber = 1e18f;
+
+// Samples with numbers beyond kHugeNumber.
+struct HugeNumbers {
+  int64_t samples = 0, last = -1;
+  float example = 0;  // the first, with its place
+  int64_t column = 0, sample = 0;
+
+  void add(float value, int64_t in_column, int64_t in_sample) {
+    if (std::abs(value) <= kHugeNumber || in_sample == last) return;
+    if (samples++ == 0) *this = {1, in_sample, value, in_column, in_sample};
+    last = in_sample;
+  }
+};
+
 // Throws DataError unless all values are finite and in [low, high]. `what`: a value, for messages.
-void require_numbers(const NpyFile& file, const char* what, float low, float high) {
+// Adds a warning of huge numbers.
+void require_numbers(const NpyFile& file,
+                     const char* what,
+                     float low,
+                     float high,
+                     std::vector<std::string>* warnings) {
   const NpyArray& array = file.array;
   const int64_t row = array.row();
+  HugeNumbers huge;
   for (int64_t i = 0; i < array.count() * row; ++i) {
     const auto value = value_at<float>(array, i);
     if (!std::isfinite(value) || value < low || value > high)
-      throw DataError("{}: {} {} of sample {} is {}; allowed: {}",
+      throw DataError("{}: {} {} of sample {} is {}; allowed: {}{}",
                       file.file.name(),
                       what,
                       i % row,
                       i / row,
                       value,
-                      std::isinf(low) ? "finite numbers" : fmt::format("{} to {}", low, high));
+                      std::isinf(low) ? "finite numbers" : fmt::format("{} to {}", low, high),
+                      value == -1 ? "; make 0 and 1 of -1 and 1 with (y + 1) / 2" : "");
+    huge.add(value, i % row, i / row);
   }
+  if (huge.samples > 0)
+    warnings->push_back(
+        fmt::format("{}: {} of {} samples {} {}s beyond {:g}, such as {:g} in {} {} of sample {}; "
+                    "their squares overflow float32: remove these samples, or scale the {}s",
+                    file.file.name(),
+                    huge.samples,
+                    array.count(),
+                    huge.samples == 1 ? "has" : "have",
+                    what,
+                    kHugeNumber,
+                    huge.example,
+                    what,
+                    huge.column,
+                    huge.sample,
+                    what));
 }
 
-void check_features(const NpyFile& inputs) {
+void check_features(const NpyFile& inputs, std::vector<std::string>* warnings) {
   if (inputs.array.extents.size() < 2)
     throw DataError("{}: the float32 array has 1 dimension; allowed: 2 (samples, features) or more",
                     inputs.file.name());
-  require_numbers(inputs, "feature", -INFINITY, INFINITY);
+  require_numbers(inputs, "feature", -INFINITY, INFINITY, warnings);
 }
 
-void check_targets(const NpyFile& targets, Loss loss) {
+void check_targets(const NpyFile& targets, Loss loss, std::vector<std::string>* warnings) {
   if (targets.array.type != NpyType::kFloat32)
-    throw DataError("{}: has {} targets; allowed with loss {}: float32",
+    throw DataError("{}: has {} targets; allowed with loss {}: float32, as from y.astype('<f4')",
                     targets.file.name(),
                     name_of(targets.array.type),
                     name_of(loss));
   const bool shares = loss == Loss::kBinaryCrossEntropy;
-  require_numbers(targets, "target", shares ? 0 : -INFINITY, shares ? 1 : INFINITY);
+  require_numbers(targets, "target", shares ? 0 : -INFINITY, shares ? 1 : INFINITY, warnings);
 }
 
 class NpyFeatures final : public Dataset {
  public:
-  NpyFeatures(NpySet set, Loss loss) : set_(std::move(set)) {
-    check_features(set_.inputs);
-    if (set_.targets) check_targets(*set_.targets, loss);
+  NpyFeatures(NpySet set, Loss loss, std::vector<std::string>* warnings) : set_(std::move(set)) {
+    check_features(set_.inputs, warnings);
+    if (set_.targets) check_targets(*set_.targets, loss, warnings);
     input_ = {DType::kF32, Shape{set_.inputs.array.row()}};
     target_ = set_.targets ? SampleSpec{DType::kF32, Shape{set_.targets->array.row()}}
                            : SampleSpec{DType::kI32, Shape{}};
@@ -69,6 +109,12 @@ class NpyFeatures final : public Dataset {
       std::memcpy(target, &set_.labels[row], sizeof(int32_t));
   }
   int32_t label(int64_t index) const override { return set_.labels[static_cast<size_t>(index)]; }
+  std::string name_of(int64_t index) const override {
+    return fmt::format("sample {} of {}{}",
+                       index,
+                       set_.inputs.file.name(),
+                       set_.targets ? " and " + set_.targets->file.name() : "");
+  }
   int64_t resident_bytes() const override {
     return set_.inputs.bytes() + (set_.targets ? set_.targets->bytes() : 0) +
            static_cast<int64_t>(set_.labels.size() * sizeof(int32_t));
@@ -100,11 +146,11 @@ OpenedData make_npy_features(const DataConfig& data,
   OpenedData opened;
   DataSummary& summary = opened.summary;
   if (train) {
-    opened.train = std::make_unique<NpyFeatures>(std::move(*train), model.loss);
+    opened.train = std::make_unique<NpyFeatures>(std::move(*train), model.loss, &summary.warnings);
     summary.train_samples = opened.train->samples();
   }
   if (eval) {
-    opened.eval = std::make_unique<NpyFeatures>(std::move(*eval), model.loss);
+    opened.eval = std::make_unique<NpyFeatures>(std::move(*eval), model.loss, &summary.warnings);
     summary.eval_samples = opened.eval->samples();
   }
   const Dataset& any = opened.train ? *opened.train : *opened.eval;
@@ -113,7 +159,7 @@ OpenedData make_npy_features(const DataConfig& data,
   if (classes == 0)
     summary.target_columns = any.target().shape[0];
   else
-    use_classes_of_model(model, &summary);
+    use_classes_of_model(model, opened.train.get(), &summary);
   summary.description =
       fmt::format("NPY features: {} training and {} evaluation samples of {}, {} {}",
                   summary.train_samples,

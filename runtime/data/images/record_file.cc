@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 
 namespace lockstep {
 namespace {
@@ -98,7 +99,8 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
 RecordIndex parse_record_file(std::span<const std::byte> file, const std::string& name) {
   Header header;
   if (file.size() < sizeof(header) || std::memcmp(file.data(), kMagic, sizeof(kMagic)) != 0)
-    throw DataError("{}: is not a record file (`lockstep data pack` writes them)", name);
+    throw DataError(
+        "{}: {} (`lockstep data pack` writes record files)", name, is_not(file, "a record file"));
   std::memcpy(&header, file.data(), sizeof(header));
   if (checksum_of_header(header) != header.header_checksum)
     throw DataError("{}: the header is damaged: its checksum is wrong", name);

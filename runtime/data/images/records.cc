@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/names.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/images/record_file.h"
@@ -64,12 +65,12 @@ void check_classes(const RecordIndex& index, const std::string& name, const Imag
                     stores.classes);
   const size_t named = std::min(index.class_names.size(), stores.class_names.size());
   for (size_t c = 0; c < named; ++c)
-    if (index.class_names[c] != stores.class_names[c])
+    if (normal_name(index.class_names[c]) != normal_name(stores.class_names[c]))
       throw DataError("{}: class {} is {}, but {} in the training file",
                       name,
                       c,
-                      lockstep::in_quotes(index.class_names[c]),
-                      lockstep::in_quotes(stores.class_names[c]));
+                      spell_out(index.class_names[c]),
+                      spell_out(stores.class_names[c]));
 }
 
 std::shared_ptr<const ImageStore> open_file(const DataConfig& config,

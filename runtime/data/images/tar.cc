@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/source_file.h"
 
@@ -88,6 +89,14 @@ std::optional<std::string> pax_value(std::string_view records, std::string_view 
 TarReader::TarReader(std::span<const std::byte> file, std::string name)
     : file_(file), name_(std::move(name)) {}
 
+// Throws if the file is known as one of another format; a tar file may be damaged.
+void TarReader::refuse_other_formats() const {
+  const std::string_view text(reinterpret_cast<const char*>(file_.data()), file_.size());
+  const FileKind kind = file_kind(text);
+  if (kind ? kind.id != "tar" : is_text(text))
+    throw DataError("{}: {}", name_, is_not(text, "a tar file"));
+}
+
 void TarReader::refuse_sparse(const std::string& member) const {
   throw DataError(
       "{}: member {} at byte {} is stored as a sparse file, which is not supported; pack it "
@@ -119,6 +128,7 @@ bool TarReader::next(TarMember* member) {
     throw DataError(
         "{}: is gzip-compressed; tar files are read in place, so decompress it (gunzip)", name_);
   while (position_ < file_.size()) {
+    if (position_ == 0 && file_.size() < kBlock) refuse_other_formats();
     if (file_.size() - position_ < kBlock)
       throw DataError("{}: truncated in the header at byte {}", name_, position_);
     const auto header = file_.subspan(position_, kBlock);
@@ -131,6 +141,7 @@ bool TarReader::next(TarMember* member) {
           name_,
           position_);
     }
+    if (position_ == 0 && !checksum_holds(header)) refuse_other_formats();
     if (!checksum_holds(header))
       throw DataError("{}: not a tar header at byte {}: its checksum is wrong", name_, position_);
     const std::optional<uint64_t> size = number_of(header, kSize);

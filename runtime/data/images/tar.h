@@ -30,6 +30,7 @@ class TarReader {
 
  private:
   std::span<const std::byte> take_data(uint64_t size);
+  void refuse_other_formats() const;
   [[noreturn]] void refuse_sparse(const std::string& member) const;
 
   std::span<const std::byte> file_;

@@ -3,6 +3,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/names.h"
 #include "runtime/data/file_names.h"
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/images/tar.h"
@@ -100,6 +101,10 @@ class TarStore final : public ImageStore {
   int64_t window_;
 };
 
+std::string count_hidden(int64_t members) {
+  return fmt::format("{} hidden member{}", members, members == 1 ? "" : "s");
+}
+
 // According to data.bad_records, a bad sample fails the run, is skipped, or is replaced by the next
 // good one (at the end by the last one). `classes`: 0 if labels have no limit.
 std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
@@ -107,20 +112,16 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
                                             const std::string& field,
                                             int64_t window,
                                             int64_t classes,
-                                            int64_t* bad_records) {
+                                            int64_t* bad_records,
+                                            int64_t* hidden_members) {
   auto store = std::make_shared<TarStore>(window);
   BadAtOpening bad(config);
-  int64_t good = 0;
+  int64_t good = 0, hidden = 0;
   const std::vector<std::string> paths = expand_names(patterns, config.dir, "data." + field);
   for (const std::string& path : paths) {
     SourceFile file(config.dir, path, field, SourceFile::Gzip::kNever);
-    if (is_gzip(file.bytes()))
-      throw DataError(
-          "{}: is gzip-compressed, but data.{} needs plain tar files; decompress it (gunzip)",
-          file.name(),
-          field);
     std::vector<TarSample> samples;
-    index_tar(
+    hidden += index_tar(
         file.bytes(),
         file.name(),
         classes,
@@ -133,9 +134,13 @@ std::shared_ptr<const TarStore> open_shards(const DataConfig& config,
   }
   bad.check(good + bad.count(), paths.front());
   *bad_records += bad.count();
+  *hidden_members += hidden;
   if (good == 0)
-    throw DataError("{}: has no samples; each is an image (.jpg, .jpeg, .png) and a class (.cls)",
-                    paths.front());
+    throw DataError(
+        "{}: has no samples; each is an image (.jpg, .jpeg, .png) and a class (.cls) "
+        "with the same name up to the first dot{}",
+        paths.front(),
+        hidden > 0 ? fmt::format("; {} were passed over", count_hidden(hidden)) : "");
   store->repeat_last(bad.take_pending());
   store->finish();
   return store;
@@ -152,7 +157,8 @@ class TarShards final : public ImageFormat<TarShardsConfig> {
   }
 
   std::optional<DataSource> source_at(const std::string& path) const override {
-    if (!path.ends_with(".tar")) return std::nullopt;
+    if (!has_suffix(path, ".tar") && !has_suffix(path, ".tar.gz") && !has_suffix(path, ".tgz"))
+      return std::nullopt;
     TarShardsConfig shards;
     shards.train = {path};
     shards.shuffle_buffer = 1;
@@ -165,13 +171,15 @@ class TarShards final : public ImageFormat<TarShardsConfig> {
     ImageStores stores;
     stores.classes = config_.classes;
     stores.kind = "tar shards";
+    int64_t hidden = 0;
     if (need_train || config_.classes == 0) {
       const auto train = open_shards(data_,
                                      config_.train,
                                      "tar_shards.train",
                                      config_.shuffle_buffer,
                                      config_.classes,
-                                     &stores.bad_records);
+                                     &stores.bad_records,
+                                     &hidden);
       if (stores.classes == 0) stores.classes = int64_t{train->largest_label()} + 1;
       if (need_train) stores.train = train;
     }
@@ -181,7 +189,9 @@ class TarShards final : public ImageFormat<TarShardsConfig> {
                                 "tar_shards.eval",
                                 config_.shuffle_buffer,
                                 stores.classes,
-                                &stores.bad_records);
+                                &stores.bad_records,
+                                &hidden);
+    if (hidden > 0) stores.kind += fmt::format(" ({} passed over)", count_hidden(hidden));
     return stores;
   }
 };

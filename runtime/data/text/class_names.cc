@@ -4,7 +4,9 @@
 #include <charconv>
 
 #include "runtime/base/error.h"
+#include "runtime/base/names.h"
 #include "runtime/config/limits.h"
+#include "runtime/data/class_warnings.h"
 #include "runtime/data/format.h"
 #include "runtime/data/tables/table_columns.h"
 
@@ -26,16 +28,28 @@ int64_t class_number(std::string_view name) {
 
 ClassNames::ClassNames(const std::vector<std::string>& listed, const std::string& field)
     : listed_(!listed.empty()) {
+  for (const std::string& name : listed) spellings_.add(name);
+  spellings_.finish();
   for (const std::string& name : listed) {
-    if (!index_.emplace(name, static_cast<int32_t>(names_.size())).second)
+    const auto [found, is_new] =
+        index_.emplace(spellings_.key_of(name), static_cast<int32_t>(names_.size()));
+    const auto other = static_cast<size_t>(found->second);
+    if (!is_new && names_[other] == name)
       refuse_value(field, in_quotes(name), "each name only once");
+    if (!is_new)
+      refuse_value(
+          field,
+          spell_out(name),
+          fmt::format("each class only once; {} is the same class", spell_out(names_[other])));
     names_.push_back(name);
   }
   classes_ = static_cast<int64_t>(names_.size());
 }
 
-void ClassNames::collect(std::string_view name) {
+void ClassNames::collect(std::string_view name, int64_t samples) {
+  if (listed_) return;
   if (index_.emplace(name, 0).second) names_.emplace_back(name);
+  spellings_.add(name, samples);
 }
 
 void ClassNames::finish(bool numbers_are_classes, int64_t max_classes) {
@@ -50,23 +64,28 @@ void ClassNames::finish(bool numbers_are_classes, int64_t max_classes) {
     if (!is_class && odd == nullptr) odd = &name;
     largest = std::max(largest, number);
   }
+  spellings_.finish();
   numbers_ = numbers_are_classes && !names_.empty() && odd == nullptr;
-  if (numbers_are_classes && odd != nullptr && 2 * numbers > names_.size()) odd_name_ = *odd;
+  if (numbers_are_classes && odd != nullptr && 2 * numbers > names_.size() && !spellings_.merges())
+    odd_name_ = *odd;
   if (numbers_) {
     classes_ = largest + 1;
     return;
   }
-  std::sort(names_.begin(), names_.end());
-  for (size_t i = 0; i < names_.size(); ++i) index_[names_[i]] = static_cast<int32_t>(i);
+  names_ = spellings_.names();
+  index_.clear();
+  for (size_t i = 0; i < names_.size(); ++i)
+    index_[spellings_.key_of(names_[i])] = static_cast<int32_t>(i);
   classes_ = static_cast<int64_t>(names_.size());
 }
 
 int32_t ClassNames::class_of(std::string_view name) const {
   if (numbers_) {
-    const int64_t number = class_number(name);
+    int64_t number = class_number(name);
+    if (number < 0 && classes_ <= 2) number = class_number(spellings_.key_of(name));  // "True"
     return number < classes_ ? static_cast<int32_t>(number) : -1;
   }
-  const auto found = index_.find(std::string(name));
+  const auto found = index_.find(spellings_.key_of(name));
   return found == index_.end() ? -1 : found->second;
 }
 
@@ -81,6 +100,15 @@ std::string ClassNames::list() const {
   for (size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + quote_cell(names_[i]);
   if (names_.size() > shown) text += fmt::format(" and {} more", names_.size() - shown);
   return text;
+}
+
+std::string ClassNames::look_alike(const std::string& name) const {
+  return numbers_ ? std::string() : look_alike_note(name, names_);
+}
+
+std::string ClassNames::describe_spellings() const {
+  if (listed_ || !spellings_.merges()) return "";
+  return fmt::format(" in {} spellings", spellings_.spellings());
 }
 
 PlaceholderData placeholder_with_classes(const MissingFile& missing,
@@ -107,7 +135,7 @@ void summarise_texts(const TextWords& words,
   if (classes != nullptr) {
     summary.classes = classes->classes();
     summary.class_names = classes->names();
-    use_classes_of_model(model, &summary);
+    use_classes_of_model(model, opened->train.get(), &summary);
   }
   if (opened->train != nullptr) summary.train_samples = opened->train->samples();
   if (opened->eval != nullptr) summary.eval_samples = opened->eval->samples();
@@ -119,6 +147,7 @@ void summarise_texts(const TextWords& words,
                      words.samples,
                      model.context);
   if (summary.classes > 0) text += fmt::format(", {} {}", summary.classes, words.classes);
+  if (classes != nullptr) text += classes->describe_spellings();
   if (cut > 0) text += fmt::format("; {} were longer and are truncated", cut);
   if (summary.bad_records > 0) text += fmt::format(", {} bad records", summary.bad_records);
 }

@@ -7,23 +7,25 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/data/class_spellings.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/placeholder.h"
 
 namespace lockstep {
 
-// Maps the names of classes to indices.
+// Maps the names of classes to indices. Spellings of one class, such as True and TRUE, are
+// compared by ClassSpellings.
 class ClassNames {
  public:
   // `listed`: the names in their order, from the config field `field`. If empty, the classes are
-  // the names in the training file, which must be passed to collect(). Throws ConfigError if a name
-  // is listed twice.
+  // the names in the training file, which must be passed to collect(). Throws ConfigError if a
+  // class is listed twice, in equal or different spellings.
   ClassNames(const std::vector<std::string>& listed, const std::string& field);
 
   bool listed() const { return listed_; }
 
-  // Adds a name of the training file, if none are listed.
-  void collect(std::string_view name);
+  // Adds a name of the training file, that of `samples` samples, if none are listed.
+  void collect(std::string_view name, int64_t samples = 1);
   // Must be called after the last collect(). Sorts the names. But if `numbers_are_classes` and all
   // names are integers in [0, max_classes), each number is the index of its class.
   void finish(bool numbers_are_classes, int64_t max_classes);
@@ -40,6 +42,10 @@ class ClassNames {
   std::string name_of(int64_t index) const;
   // Lists the first classes, for messages: "'no', 'yes'", "0 to 9".
   std::string list() const;
+  // The end of an error about a name that is no class: the class that it looks like, or "".
+  std::string look_alike(const std::string& name) const;
+  // For the log: " in 5 spellings" if some classes have several, otherwise "".
+  std::string describe_spellings() const;
 
  private:
   bool listed_;
@@ -47,7 +53,9 @@ class ClassNames {
   int64_t classes_ = 0;
   std::vector<std::string> names_;
   std::string odd_name_;
-  std::unordered_map<std::string, int32_t> index_;
+  ClassSpellings spellings_;
+  std::unordered_map<std::string, int32_t>
+      index_;  // by name, while they are collected; then by key
 };
 
 // How a format describes its data in the log.

@@ -3,34 +3,11 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/data/text/json_lines.h"
+#include "runtime/data/text/messages.h"
 
 namespace lockstep {
 namespace {
-
-bool is_assistant(const Json& message) { return message["role"] == Json("assistant"); }
-
-// Whether an assistant's message has content, which may be empty, or calls tools.
-bool has_answer(const Json& message) {
-  const Json *content = message.find("content"), *calls = message.find("tool_calls");
-  return (content != nullptr && !content->is_null()) || (calls != nullptr && !calls->empty());
-}
-
-// Returns what is wrong with a list of messages, or "".
-std::string problem_of(const Json& messages, const std::string& field) {
-  if (messages.kind() != Json::Kind::kArray || messages.empty())
-    return fmt::format("'{}' is not a list of messages", field);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const Json* role = messages[i].find("role");
-    if (role == nullptr || !role->is_string())
-      return fmt::format("'{}': message {} is not an object with a role", field, i);
-    if (is_assistant(messages[i]) && !has_answer(messages[i]))
-      return fmt::format(
-          "'{}': message {}, of the assistant, has no answer; allowed: content, or tool_calls",
-          field,
-          i);
-  }
-  return {};
-}
 
 Json message(const char* role, const Json& content) {
   return Json::object({{"role", Json(role)}, {"content", content}});
@@ -46,10 +23,35 @@ std::string take_messages(const Json& member,
     all->push_back(message(role, member));
     return {};
   }
-  const std::string problem = problem_of(member, field);
-  if (!problem.empty()) return problem + " and not a string";
-  for (const Json& each : member) all->push_back(each);
+  if (member.kind() != Json::Kind::kArray || member.empty())
+    return fmt::format("'{}' is neither a string nor a list of messages", field);
+  Json messages = member;
+  std::string problem = check_messages(field, &messages);
+  if (!problem.empty()) return problem;
+  for (const Json& each : messages) all->push_back(each);
   return {};
+}
+
+// Whether the answers count. Returns what is wrong with them, or "".
+std::string problem_of_answers(const Conversation& conversation,
+                               const ConversationsConfig& config) {
+  const Json& messages = conversation.messages;
+  bool answers = false, counted = false;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (config.whole_loss && !is_assistant(messages[i]) && !counts_in_loss(messages[i]))
+      return fmt::format(
+          "message {} has the weight 0, but is not of the assistant; allowed with "
+          "data.conversations.whole_loss: 0 for answers only",
+          i);
+    if (i < conversation.first_answer || !is_assistant(messages[i])) continue;
+    answers = true;
+    counted = counted || counts_in_loss(messages[i]);
+  }
+  if (config.whole_loss) return "";
+  if (!answers)
+    return fmt::format("has no answer: no message has the role 'assistant', only {}",
+                       roles_in(messages));
+  return counted ? "" : "has no answer that counts in the loss: all have the weight 0";
 }
 
 }  // namespace
@@ -62,18 +64,23 @@ std::string read_conversation(std::string_view line,
   try {
     json = Json::parse(line);
   } catch (const JsonError& error) {
-    return fmt::format("is not JSON: {}", error.what());
+    return fmt::format("is not JSON: {}", problem_in_line(error));
   }
   if (json.kind() != Json::Kind::kObject) return "is not a JSON object";
+  conversation->unread = weight_of_line(json);
   if (const Json* tools = json.find("tools"); tools != nullptr) conversation->tools = *tools;
   if (const Json* messages = json.find(config.messages); messages != nullptr) {
     conversation->messages = *messages;
-    return problem_of(*messages, config.messages);
+    const std::string problem = check_messages(config.messages, &conversation->messages);
+    return problem.empty() ? problem_of_answers(*conversation, config) : problem;
   }
   const Json *prompt = json.find(config.prompt), *answer = json.find(config.answer);
   if (prompt == nullptr || answer == nullptr)
-    return fmt::format(
-        "has neither '{}' nor '{}' and '{}'", config.messages, config.prompt, config.answer);
+    return fmt::format("has neither '{}' nor '{}' and '{}'{}",
+                       config.messages,
+                       config.prompt,
+                       config.answer,
+                       describe_other_form(json));
   if (!config.texts_as_messages && prompt->is_string() && answer->is_string()) {
     conversation->prompt = prompt->get<std::string>();
     conversation->answer = answer->get<std::string>();
@@ -84,7 +91,7 @@ std::string read_conversation(std::string_view line,
   conversation->first_answer = all.size();
   if (problem.empty()) problem = take_messages(*answer, config.answer, "assistant", &all);
   conversation->messages = std::move(all);
-  return problem;
+  return problem.empty() ? problem_of_answers(*conversation, config) : problem;
 }
 
 namespace {
@@ -96,12 +103,15 @@ class AnswerFinder {
 
   AnsweredText find() const {
     const RenderedChat whole = render(messages_.size(), false);
-    AnsweredText answered{whole.text, {}};
+    AnsweredText answered{whole.text, {}, {}};
     if (files_.chat_template->marks_generation()) {
-      answered.answers = marked_answers(whole);
-    } else {
-      for (size_t k = conversation_.first_answer; k < messages_.size(); ++k)
-        if (is_assistant(messages_[k])) answered.answers.push_back(find_answer(whole.text, k));
+      take_marked(whole, &answered);
+      return answered;
+    }
+    for (size_t k = conversation_.first_answer; k < messages_.size(); ++k) {
+      if (!is_assistant(messages_[k])) continue;
+      (counts_in_loss(messages_[k]) ? answered.answers : answered.left_out)
+          .push_back(find_answer(whole.text, k));
     }
     return answered;
   }
@@ -118,23 +128,27 @@ class AnswerFinder {
     return files_.chat_template->render(first, settings);
   }
 
-  std::vector<TextSpan> marked_answers(const RenderedChat& whole) const {
-    size_t count = 0, before = 0;  // messages of the assistant: all, and those before the answers
+  // Unless all marked parts are answers that count, there must be one for each message of the
+  // assistant.
+  void take_marked(const RenderedChat& whole, AnsweredText* answered) const {
+    std::vector<size_t> of_assistant;
+    bool all = true;
     for (size_t k = 0; k < messages_.size(); ++k) {
       if (!is_assistant(messages_[k])) continue;
-      ++count;
-      if (k < conversation_.first_answer) ++before;
+      of_assistant.push_back(k);
+      all = all && k >= conversation_.first_answer && counts_in_loss(messages_[k]);
     }
-    std::vector<TextSpan> spans;
-    for (const RenderedChat::Part& part : whole.generated) spans.push_back({part.begin, part.end});
-    if (before == 0) return spans;
-    if (spans.size() != count)
+    if (!all && whole.generated.size() != of_assistant.size())
       throw DataError("{}: the chat template marks {} answers, but there are {} from the assistant",
                       files_.chat_template->name(),
-                      spans.size(),
-                      count);
-    spans.erase(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(before));
-    return spans;
+                      whole.generated.size(),
+                      of_assistant.size());
+    for (size_t i = 0; i < whole.generated.size(); ++i) {
+      const TextSpan span{whole.generated[i].begin, whole.generated[i].end};
+      if (!all && of_assistant[i] < conversation_.first_answer) continue;
+      const bool counts = all || counts_in_loss(messages_[of_assistant[i]]);
+      (counts ? answered->answers : answered->left_out).push_back(span);
+    }
   }
 
   // The range of message k in the text of all messages.

@@ -17,6 +17,7 @@ struct Conversation {
   size_t first_answer = 0;     // the assistant's messages from this index on are answers
   Json tools;                  // the member `tools`, for the template; null: none
   std::string prompt, answer;  // set only if there are no messages
+  std::string unread;          // a member of the line that means a weight and is not read, or ""
 };
 
 // A range of a text, in bytes.
@@ -28,7 +29,8 @@ struct TextSpan {
 // A conversation as one text, and the ranges of its answers, ascending and without overlap.
 struct AnsweredText {
   std::string text;
-  std::vector<TextSpan> answers;
+  std::vector<TextSpan> answers;   // those that count in the loss
+  std::vector<TextSpan> left_out;  // those of weight 0
 };
 
 // Parses a line. Returns what is wrong with it, or "" and sets *conversation.

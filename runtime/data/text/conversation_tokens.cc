@@ -21,14 +21,13 @@ ConversationTokens ConversationEncoder::encode(const Conversation& conversation,
   ConversationTokens tokens;
   encoder.encode(answered.text, /*with_special=*/false, &tokens.ids);
   tokens.counted.assign(tokens.ids.size(), whole_loss_ ? 1 : 0);
-  if (whole_loss_) return tokens;
   const bool marked = files_.chat_template->marks_generation();
-  for (const TextSpan& span : answered.answers) {
+  for (const TextSpan& span : whole_loss_ ? answered.left_out : answered.answers) {
     if (span.begin == span.end) continue;
     const size_t begin = tokens_before(answered.text, tokens.ids, span.begin, false, encoder);
     size_t end = tokens_before(answered.text, tokens.ids, span.end, true, encoder);
     if (!marked) end = end_of_turn(tokens.ids, begin, end);
-    for (size_t i = begin; i < end; ++i) tokens.counted[i] = 1;
+    for (size_t i = begin; i < end; ++i) tokens.counted[i] = whole_loss_ ? 0 : 1;
   }
   return tokens;
 }
@@ -36,21 +35,23 @@ ConversationTokens ConversationEncoder::encode(const Conversation& conversation,
 ConversationTokens ConversationEncoder::encode_texts(const Conversation& conversation,
                                                      TokenEncoder& encoder) const {
   const std::string end = files_.special_token("eos_token");
-  const auto end_id = end.empty() ? std::nullopt : tokenizer_.id_of(end);
+  const auto known_end = end.empty() ? std::nullopt : tokenizer_.id_of(end);
+  const bool has_end = known_end.has_value();
+  const uint32_t end_id = known_end.value_or(0);
   const auto encoded = [&](const std::string& text, bool with_special = true) {
     std::vector<uint32_t> ids;
     encoder.encode(text, with_special, &ids);
     return ids;
   };
   std::string text = conversation.prompt + conversation.answer;
-  if (end_id && !conversation.answer.ends_with(end)) text += end;
+  if (has_end && !conversation.answer.ends_with(end)) text += end;
   ConversationTokens tokens{encoded(text), {}};
   std::vector<uint32_t>& ids = tokens.ids;
   const auto ends_twice = [&](const std::vector<uint32_t>& of) {
-    return of.size() > 1 && of.back() == *end_id && of[of.size() - 2] == *end_id;
+    return of.size() > 1 && of.back() == end_id && of[of.size() - 2] == end_id;
   };
   // If the tokenizer has added a second one, remove it.
-  if (end_id && ends_twice(ids) && !ends_twice(encoded(text, false))) ids.pop_back();
+  if (has_end && ends_twice(ids) && !ends_twice(encoded(text, false))) ids.pop_back();
   tokens.counted.assign(ids.size(), 1);
   if (whole_loss_) return tokens;
   const std::vector<uint32_t> prompt = encoded(conversation.prompt);

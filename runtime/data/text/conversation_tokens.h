@@ -16,8 +16,8 @@ struct ConversationTokens {
 };
 
 // Encodes conversations as tokens. With `whole_loss` all tokens count, otherwise only those of
-// answers. Immutable and thread-safe if each thread passes its own TokenEncoder. Borrows its
-// arguments.
+// answers. Answers of weight 0 never count. Immutable and thread-safe if each thread passes its own
+// TokenEncoder. Borrows its arguments.
 class ConversationEncoder {
  public:
   ConversationEncoder(const Tokenizer& tokenizer, const ChatFiles& files, bool whole_loss)

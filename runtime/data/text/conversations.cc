@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/lines.h"
+#include "runtime/base/names.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/source_file.h"
@@ -13,6 +15,7 @@
 #include "runtime/data/text/conversation_samples.h"
 #include "runtime/data/text/data_tokenizer.h"
 #include "runtime/data/text/encoder_threads.h"
+#include "runtime/data/text/json_lines.h"
 
 namespace lockstep {
 namespace {
@@ -29,14 +32,10 @@ struct Line {
 
 std::vector<Line> lines_of(std::string_view text) {
   std::vector<Line> lines;
-  int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
-    ++number;
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) lines.push_back({line, number});
-    at = end + 1;
-  }
+  Lines reader(text);
+  for (std::string_view line; reader.next(&line);)
+    if (line.find_first_not_of(" \t") != std::string_view::npos)
+      lines.push_back({line, reader.number()});
   return lines;
 }
 
@@ -45,13 +44,15 @@ struct ReadLine {
   ConversationTokens tokens;
   std::string problem;  // not empty: the line is a bad record
   std::string failure;  // not empty: the run fails
+  std::string unread;   // see Conversation
 };
 
 // `path` relative to data.dir if it exists there, otherwise `path` itself.
 fs::path resolve(const DataConfig& data, const std::string& path) {
   const fs::path below = fs::path(data.dir) / path;
   std::error_code error;
-  return path.empty() || !fs::exists(below, error) ? fs::path(path) : below;
+  const bool meant = fs::exists(below, error) || !same_looking_path(below.string()).empty();
+  return path.empty() || !meant ? fs::path(path) : below;
 }
 
 class Conversations final : public FileFormat<ConversationsConfig> {
@@ -130,7 +131,9 @@ class Conversations final : public FileFormat<ConversationsConfig> {
                                      DataSummary* summary,
                                      std::string* packing_note) const {
     const SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
-    const std::vector<Line> lines = lines_of(text_in(file.bytes(), file.name()));
+    const std::string_view text = text_in(file.bytes(), file.name());
+    require_json_lines(text, file.name());
+    const std::vector<Line> lines = lines_of(text);
     const ConversationEncoder encoder(tokenizer, files, config_.whole_loss);
     std::vector<ReadLine> read(lines.size());
     EncoderThreads threads(data_, tokenizer);
@@ -141,6 +144,7 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     auto store = std::make_shared<ConversationStore>(model.context + 1);
     BadRecordLog bad(data_, file.name());
     ConversationTokens last;  // the last good one
+    warn_of_unread(lines, read, file.name(), summary);
     for (size_t i = 0; i < lines.size(); ++i) {
       if (!read[i].failure.empty())
         throw DataError("{}:{}: {}", file.name(), lines[i].number, read[i].failure);
@@ -189,6 +193,22 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     return dataset;
   }
 
+  static void warn_of_unread(const std::vector<Line>& lines,
+                             const std::vector<ReadLine>& read,
+                             const std::string& name,
+                             DataSummary* summary) {
+    const auto has = [](const ReadLine& line) { return !line.unread.empty(); };
+    const auto first = std::ranges::find_if(read, has);
+    if (first == read.end()) return;
+    summary->warnings.push_back(fmt::format(
+        "{}:{}: has '{}', which is not read ({} such lines); to leave an answer out of the loss, "
+        "give its message \"weight\": 0",
+        name,
+        lines[static_cast<size_t>(first - read.begin())].number,
+        first->unread,
+        std::ranges::count_if(read, has)));
+  }
+
   ReadLine read_line(const Line& line,
                      const ConversationEncoder& encoder,
                      const ChatFiles& files,
@@ -196,6 +216,7 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     ReadLine read;
     Conversation conversation;
     read.problem = read_conversation(line.text, config_, &conversation);
+    read.unread = std::move(conversation.unread);
     if (!read.problem.empty()) return read;
     if (!files.chat_template && !conversation.messages.is_null()) {
       read.failure =

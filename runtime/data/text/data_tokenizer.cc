@@ -5,6 +5,8 @@
 #include <variant>
 
 #include "runtime/base/error.h"
+#include "runtime/base/names.h"
+#include "runtime/base/tokenizer_files.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep {
@@ -12,17 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_tokenizer(const fs::path& folder) {
-  std::error_code error;
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.txt"})
-    if (fs::exists(folder / name, error)) return true;
-  return false;
-}
-
 fs::path path_of(const DataConfig& data, const std::string& path) {
   const fs::path below = fs::path(data.dir) / path;
   std::error_code error;
-  return fs::exists(below, error) ? below : fs::path(path);
+  // If a file that looks the same is below data.dir, the error about `below` reports it.
+  const bool meant = fs::exists(below, error) || !same_looking_path(below.string()).empty();
+  return meant ? below : fs::path(path);
 }
 
 }  // namespace
@@ -30,7 +27,7 @@ fs::path path_of(const DataConfig& data, const std::string& path) {
 decltype(DataConfig::source) source_with_tokenizer(decltype(DataConfig::source) source,
                                                    const std::string& weights,
                                                    bool hidden_tokens) {
-  if (weights.empty() || !has_tokenizer(weights)) return source;
+  if (weights.empty() || tokenizer_file_in(weights).empty()) return source;
   std::visit(
       [&](auto& kind) {
         using Source = std::decay_t<decltype(kind)>;
@@ -66,8 +63,9 @@ std::unique_ptr<const Tokenizer> open_data_tokenizer(const DataConfig& data,
     refuse_value(
         field,
         in_quotes(path),
-        "a tokenizer.json, a tokenizer.model, a vocab.txt of BERT, or a folder with one of them, "
-        "because neither model.from nor train.init_from names such a folder");
+        fmt::format("the path of a tokenizer ({}), or a folder with one of them, because neither "
+                    "model.from nor train.init_from names such a folder",
+                    kTokenizerFiles));
   try {
     return open_tokenizer(path_of(data, path));
   } catch (const DataError& error) {

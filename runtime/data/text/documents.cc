@@ -4,24 +4,70 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/base/json.h"
+#include "runtime/base/names.h"
 #include "runtime/data/source_file.h"
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
+#include "runtime/data/text/json_lines.h"
 
 namespace lockstep {
 namespace {
 
 DocumentFormat format_by_name(std::string_view path) {
-  if (path.ends_with(".gz")) path.remove_suffix(3);
-  if (path.ends_with(".jsonl") || path.ends_with(".ndjson")) return DocumentFormat::kJsonLines;
-  if (path.ends_with(".csv")) return DocumentFormat::kCsv;
-  if (path.ends_with(".tsv")) return DocumentFormat::kTsv;
+  if (has_suffix(path, ".gz")) path.remove_suffix(3);
+  if (has_suffix(path, ".jsonl") || has_suffix(path, ".ndjson")) return DocumentFormat::kJsonLines;
+  if (has_suffix(path, ".csv")) return DocumentFormat::kCsv;
+  if (has_suffix(path, ".tsv")) return DocumentFormat::kTsv;
   return DocumentFormat::kText;
 }
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+// The text with "\n" at the end of each line.
+std::string with_plain_line_ends(std::string_view text) {
+  std::string plain;
+  plain.reserve(text.size());
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '\r')
+      plain += text[at];
+    else if (at + 1 == text.size() || text[at + 1] != '\n')
+      plain += '\n';
+  }
+  return plain;
+}
+
+// The separator with the line ends of a text, which are those of its first line.
+std::string separator_in(std::string_view text, std::string separator) {
+  separator = with_plain_line_ends(separator);
+  const size_t first = text.find_first_of("\r\n");
+  if (first == std::string_view::npos || text[first] == '\n') return separator;
+  const std::string_view end = text.substr(first).starts_with("\r\n") ? "\r\n" : "\r";
+  std::string fitting;
+  for (const char c : separator)
+    if (c == '\n')
+      fitting += end;
+    else
+      fitting += c;
+  return fitting;
+}
+
+// Throws DataError if a file that is read as text for want of another format in its name is JSON or
+// a web page.
+void refuse_other_than_text(std::string_view text, const std::string& path) {
+  const FileKind kind = file_kind(text);
+  const bool page = kind.id == "html" && !has_suffix(path, ".html") && !has_suffix(path, ".htm");
+  if (page)
+    throw DataError(
+        "{}: is {}; {}, or give --format text to read it as it is", path, kind.name, kind.remedy);
+  if (is_json(text.substr(0, kFileKindBytes)))
+    throw DataError(
+        "{}: is JSON; give --format jsonl to read a member of the object on each line, or --format "
+        "text to read it as it is",
+        path);
 }
 
 }  // namespace
@@ -73,10 +119,14 @@ DocumentReader::DocumentReader(const std::string& path, const DocumentOptions& o
     unpacked_ = gunzip(bytes, path);
     bytes = unpacked_;
   }
-  text_ = text_in(bytes, path);
+  text_ = text_in(bytes, path, /*rows=*/format_ != DocumentFormat::kText);
+  if (format_ == DocumentFormat::kText && !options_.format) refuse_other_than_text(text_, path);
   if (format_ == DocumentFormat::kCsv || format_ == DocumentFormat::kTsv)
     table_ = std::make_unique<Table>(
         text_, format_ == DocumentFormat::kCsv ? ',' : '\t', options_.column, path);
+  if (format_ == DocumentFormat::kJsonLines) require_json_lines(text_, path);
+  separator_ = separator_in(text_, options_.separator);
+  lines_ = Lines(text_);
 }
 
 DocumentReader::~DocumentReader() = default;
@@ -93,44 +143,46 @@ bool DocumentReader::next(RawDocument* document) {
 // The text up to the next separator. Skips the separator.
 std::string_view DocumentReader::up_to_separator() {
   const std::string_view rest = text_.substr(position_);
-  if (!options_.blank_lines) {
-    const size_t end =
-        options_.separator.empty() ? std::string_view::npos : rest.find(options_.separator);
-    position_ += end == std::string_view::npos ? rest.size() : end + options_.separator.size();
-    return rest.substr(0, end);
+  const size_t end = separator_.empty() ? std::string_view::npos : rest.find(separator_);
+  position_ += end == std::string_view::npos ? rest.size() : end + separator_.size();
+  return rest.substr(0, end);
+}
+
+// The lines up to a blank one, with their ends. Skips the blank line.
+std::string_view DocumentReader::up_to_blank_line() {
+  const size_t begin = position_;
+  for (std::string_view line; lines_.next(&line);) {
+    const size_t end = position_;
+    position_ = text_.size() - lines_.rest().size();
+    if (is_blank(line)) return text_.substr(begin, end - begin);
   }
-  size_t line = 0;  // offset of the current line
-  while (line < rest.size()) {
-    const size_t newline = std::min(rest.find('\n', line), rest.size());
-    const size_t next_line = std::min(newline + 1, rest.size());
-    if (is_blank(rest.substr(line, newline - line))) {
-      position_ += next_line;
-      return rest.substr(0, line);
-    }
-    line = next_line;
-  }
-  position_ += rest.size();
-  return rest;
+  return text_.substr(begin);
 }
 
 bool DocumentReader::next_text(RawDocument* document) {
   while (position_ < text_.size()) {
-    *document = {.bytes = up_to_separator(), .cell = {}, .line = 0, .problem = {}};
+    *document = {};
+    if (options_.split == DocumentSplit::kBlankLines) {
+      document->bytes = up_to_blank_line();
+    } else if (options_.split == DocumentSplit::kLines) {
+      lines_.next(&document->bytes);
+      position_ = text_.size() - lines_.rest().size();
+    } else {
+      document->bytes = up_to_separator();
+    }
     if (!document->bytes.empty()) return true;
   }
   return false;
 }
 
 bool DocumentReader::next_line(RawDocument* document) {
-  while (position_ < text_.size()) {
-    const std::string_view rest = text_.substr(position_);
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    position_ += std::min(end + 1, rest.size());
-    ++line_;
-    if (is_blank(rest.substr(0, end))) continue;
-    *document = {.bytes = rest.substr(0, end), .cell = {}, .line = line_, .problem = {}};
+  for (std::string_view line; lines_.next(&line);) {
+    position_ = text_.size() - lines_.rest().size();
+    if (is_blank(line)) continue;
+    *document = {.bytes = line, .cell = {}, .line = lines_.number(), .problem = {}};
     return true;
   }
+  position_ = text_.size();
   return false;
 }
 
@@ -138,7 +190,11 @@ std::optional<std::string_view> DocumentReader::text_of(RawDocument* document,
                                                         std::string* held) const {
   if (!document->problem.empty()) return std::nullopt;
   if (table_ != nullptr) return document->cell;
-  if (format_ != DocumentFormat::kJsonLines) return document->bytes;
+  if (format_ != DocumentFormat::kJsonLines) {
+    if (document->bytes.find('\r') == std::string_view::npos) return document->bytes;
+    *held = with_plain_line_ends(document->bytes);
+    return *held;
+  }
   try {
     const Json line = Json::parse(document->bytes);
     if (line.kind() != Json::Kind::kObject) {
@@ -155,7 +211,7 @@ std::optional<std::string_view> DocumentReader::text_of(RawDocument* document,
     *held = text->get<std::string>();
     return *held;
   } catch (const JsonError& error) {
-    document->problem = error.what();
+    document->problem = problem_in_line(error);
     return std::nullopt;
   }
 }

@@ -10,19 +10,21 @@
 #include <vector>
 
 #include "runtime/base/file.h"
+#include "runtime/base/lines.h"
 
 namespace lockstep {
 
 enum class DocumentFormat : uint8_t { kText, kJsonLines, kCsv, kTsv };
 
+// What ends a document of a text file: a separator, one or more blank lines, or the end of a line.
+enum class DocumentSplit : uint8_t { kSeparator, kBlankLines, kLines };
+
 struct DocumentOptions {
   // The format of every file. If unset, it follows from the name without .gz: .jsonl and .ndjson
   // are JSON lines, .csv and .tsv are tables, others are text.
   std::optional<DocumentFormat> format = {};
-  // Separates the documents of a text file. Empty: a file is one document.
-  std::string separator = {};
-  // If true, one or more blank lines separate documents instead.
-  bool blank_lines = false;
+  DocumentSplit split = DocumentSplit::kSeparator;
+  std::string separator = {};   // empty: a file is one document
   std::string field = "text";   // the member of each JSON line that is the document, a string
   std::string column = "text";  // the column of a table, by its name in the first line
 };
@@ -35,7 +37,9 @@ struct RawDocument {
   std::string problem;     // why it cannot be used, or ""
 };
 
-// Reads the documents of a file, plain or gzip-compressed, in order. Not thread-safe.
+// Reads the documents of a file, plain or gzip-compressed, in order. Lines of text files may end as
+// on any system: in documents every line ends with "\n", also if the separator has line ends. A
+// byte order mark at the beginning is skipped. Not thread-safe.
 class DocumentReader {
  public:
   // Throws DataError if the file cannot be read, or if it is a table in which no column or more
@@ -48,7 +52,7 @@ class DocumentReader {
   // has a problem.
   bool next(RawDocument* document);
 
-  // The text of a document. Parses a JSON line, into `held`, which may own the text. Sets the
+  // The text of a document, which `held` may own. Parses a JSON line. Sets the
   // document's problem and returns nothing if the line is not an object or the member is not a
   // string. May be called from any thread.
   std::optional<std::string_view> text_of(RawDocument* document, std::string* held) const;
@@ -63,14 +67,16 @@ class DocumentReader {
   bool next_text(RawDocument* document);
   bool next_line(RawDocument* document);
   std::string_view up_to_separator();
+  std::string_view up_to_blank_line();
 
   DocumentOptions options_;
   DocumentFormat format_;
+  std::string separator_;  // with the line ends of this file
   MappedFile mapped_;
   std::vector<std::byte> unpacked_;
   std::string_view text_;
   size_t position_ = 0;
-  int64_t line_ = 0;
+  Lines lines_{std::string_view()};  // what follows position_, if the text is read by lines
   std::unique_ptr<Table> table_;
 };
 

@@ -91,7 +91,6 @@ class FileReader {
                text_table_kind(path, "data." + field),
                columns_of(source.config, parts != LabelledParts::kTexts),
                source.config.quotes),
-        trains_(trains),
         with_labels_(parts != LabelledParts::kTexts),
         with_texts_(parts != LabelledParts::kLabels),
         collects_(trains && with_labels_ && !classes->listed()),
@@ -167,8 +166,10 @@ class FileReader {
       }
       *label = found->second;
     } else if ((*label = classes_.class_of(name)) < 0) {
-      row->problem =
-          fmt::format("label {} is not one of the classes {}", quote_cell(name), classes_.list());
+      row->problem = fmt::format("label {} is not one of the classes {}{}",
+                                 quote_cell(name),
+                                 classes_.list(),
+                                 classes_.look_alike(name));
     }
   }
 
@@ -187,7 +188,6 @@ class FileReader {
     if (good_ == 0) throw DataError("{}: has no good records", table_.name());
     for (int64_t times = bad_.take_pending(); times > 0; --times) add_last_again();
     if (collects_ && !has_values()) number_classes();
-    find_warnings();
     samples_.texts.shrink();
     samples_.labels.shrink_to_fit();
     samples_.values.shrink_to_fit();
@@ -204,7 +204,9 @@ class FileReader {
   }
 
   void number_classes() {
-    for (const std::string& name : names_) classes_.collect(name);
+    std::vector<int64_t> samples(names_.size());
+    for (const int32_t label : samples_.labels) ++samples[static_cast<size_t>(label)];
+    for (size_t i = 0; i < names_.size(); ++i) classes_.collect(names_[i], samples[i]);
     classes_.finish(/*numbers_are_classes=*/true, kMaxClasses);
     if (table_.first_line_is_row() && first_label_ == 0 && names_.size() > 2 &&
         std::count(samples_.labels.begin(), samples_.labels.end(), 0) == 1)
@@ -231,37 +233,10 @@ class FileReader {
         names_.size()));
   }
 
-  void find_warnings() {
-    if (!trains_ || !with_labels_) return;
-    const auto all_equal = [](const auto& targets) {
-      return std::adjacent_find(targets.begin(), targets.end(), std::not_equal_to<>()) ==
-             targets.end();
-    };
-    if (has_values()) {
-      if (all_equal(samples_.values))
-        samples_.warnings.push_back(
-            fmt::format("{}: every label is {}", table_.name(), samples_.values[0]));
-      return;
-    }
-    if (all_equal(samples_.labels)) {
-      samples_.warnings.push_back(fmt::format(
-          "{}: every label is {}", table_.name(), classes_.name_of(samples_.labels[0])));
-      return;
-    }
-    std::vector<bool> seen(static_cast<size_t>(classes_.classes()));
-    for (const int32_t label : samples_.labels) seen[static_cast<size_t>(label)] = true;
-    const auto missing = std::find(seen.begin(), seen.end(), false);
-    if (missing != seen.end())
-      samples_.warnings.push_back(fmt::format("{}: no text has the class {} of {}",
-                                              table_.name(),
-                                              classes_.name_of(missing - seen.begin()),
-                                              classes_.list()));
-  }
-
   const LabelledSource& source_;
   SourceFile file_;
   TextTable table_;
-  bool trains_, with_labels_, with_texts_, collects_;
+  bool with_labels_, with_texts_, collects_;
   ClassNames& classes_;
   BadRecordLog bad_;
   LabelledSamples samples_;

@@ -43,8 +43,8 @@ enum class LabelledParts { kTextsAndLabels, kLabels, kTexts };
 // Reads all rows of the file that the config field `field` names. A row is bad if it is malformed,
 // if its text has no token, or if its label is missing, is not a number although the model predicts
 // values, or is not one of `classes`. Bad rows are handled according to data.bad_records. `trains`:
-// this is the training file. It is checked for warnings, and its labels become `classes` unless
-// these are listed. Throws DataError.
+// this is the training file, whose labels become `classes` unless these are listed. Throws
+// DataError.
 LabelledSamples read_labelled_file(const LabelledSource& source,
                                    const std::string& path,
                                    const std::string& field,

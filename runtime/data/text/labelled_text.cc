@@ -109,6 +109,7 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
       take(read_labelled_file(source, config_.eval, "labelled_text.eval", false, parts, &classes),
            &opened.eval);
     if (model.text_task == TextTask::kSequenceValues) opened.summary.target_columns = 1;
+    opened.summary.labels_from = config_.train;
     summarise_texts(
         words(), model, tokenizer->id_limit(), has_classes ? &classes : nullptr, cut, &opened);
     return opened;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/odd_characters.h"
 #include "runtime/data/source_file.h"
 #include "runtime/data/tables/table_columns.h"
 #include "runtime/data/text/text_samples.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr int64_t kSentencesPerBatch = 1 << 12;
 constexpr int64_t kMaxTags = std::numeric_limits<int16_t>::max();
 constexpr std::string_view kDocumentStart = "-DOCSTART-";
-constexpr std::string_view kBlanks = " \t\r";
+constexpr std::string_view kBlanks = " \t";
 
 class TaggedDataset final : public Dataset {
  public:
@@ -38,6 +39,12 @@ class TaggedDataset final : public Dataset {
   }
 
   int64_t length(int64_t index) const override { return samples_.texts.length(index); }
+  LabelCounts label_counts() const override {
+    LabelCounts counts;
+    for (const int16_t tag : samples_.tags)
+      if (tag >= 0) counts.add(tag);
+    return counts;
+  }
   int64_t resident_bytes() const override {
     return samples_.texts.resident_bytes() +
            static_cast<int64_t>(samples_.tags.capacity() * sizeof(int16_t));
@@ -96,7 +103,7 @@ class FileReader {
     }
   }
 
-  TaggedSamples read(bool trains) {
+  TaggedSamples read() {
     SentenceReader reader(text_of(file_), source_.config, source_.with_tags);
     std::vector<TaggedSentence> sentences(kSentencesPerBatch);
     std::vector<EncodedSentence> encoded(kSentencesPerBatch);
@@ -110,7 +117,7 @@ class FileReader {
       for (int64_t i = 0; i < count; ++i)
         take(&sentences[static_cast<size_t>(i)], encoded[static_cast<size_t>(i)]);
     }
-    return finish(trains);
+    return finish();
   }
 
  private:
@@ -163,14 +170,15 @@ class FileReader {
     if (!sentence.problem.empty()) return sentence.problem;
     for (size_t w = 0; w < sentence.tags.size(); ++w)
       if (tags_.class_of(sentence.tags[w]) < 0)
-        return fmt::format("the word {} of the sentence has the tag {}, which is not one of {}",
+        return fmt::format("the word {} of the sentence has the tag {}, which is not one of {}{}",
                            quote_cell(sentence.words[w]),
                            quote_cell(sentence.tags[w]),
-                           tags_.list());
+                           tags_.list(),
+                           tags_.look_alike(std::string(sentence.tags[w])));
     return "";
   }
 
-  TaggedSamples finish(bool trains) {
+  TaggedSamples finish() {
     bad_.require_fraction(records_);
     samples_.bad_records = bad_.count();
     if (samples_.texts.count() == 0) throw DataError("{}: has no good sentences", file_.name());
@@ -182,21 +190,9 @@ class FileReader {
       samples_.texts.add_again(last);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
     }
-    if (trains && source_.with_tags) find_warnings();
     samples_.texts.shrink();
     samples_.tags.shrink_to_fit();
     return std::move(samples_);
-  }
-
-  void find_warnings() {
-    int16_t only = -1;
-    for (const int16_t tag : samples_.tags) {
-      if (tag < 0 || tag == only) continue;
-      if (only >= 0) return;
-      only = tag;
-    }
-    samples_.warnings.push_back(
-        fmt::format("{}: every word has the tag {}", file_.name(), tags_.name_of(only)));
   }
 
   const TaggedSource& source_;
@@ -214,22 +210,18 @@ class FileReader {
 SentenceReader::SentenceReader(std::string_view text,
                                const TaggedTextConfig& config,
                                bool with_tags)
-    : text_(text), config_(config), with_tags_(with_tags) {}
+    : lines_(text), config_(config), with_tags_(with_tags) {}
 
 bool SentenceReader::next(TaggedSentence* sentence) {
   *sentence = {};
-  while (position_ < text_.size()) {
-    const size_t end = std::min(text_.find('\n', position_), text_.size());
-    const std::string_view line = text_.substr(position_, end - position_);
-    position_ = std::min(end + 1, text_.size());
-    ++line_;
+  for (std::string_view line; lines_.next(&line);) {
     const bool ends = line.find_first_not_of(kBlanks) == std::string_view::npos ||
                       line.starts_with(kDocumentStart);
     if (ends) {
       if (sentence->line > 0) return true;
       continue;
     }
-    if (sentence->line == 0) sentence->line = line_;
+    if (sentence->line == 0) sentence->line = lines_.number();
     if (sentence->problem.empty()) add_word(line, sentence);
   }
   return sentence->line > 0;
@@ -250,8 +242,13 @@ void SentenceReader::add_word(std::string_view line, TaggedSentence* sentence) c
     if (with_tags_)
       wanted += config_.tag < 0 ? ", the tag the last one after it"
                                 : fmt::format(", the tag column {}", tag);
-    sentence->line = line_;
-    sentence->problem = fmt::format("has {} column{}; {}", count, count == 1 ? "" : "s", wanted);
+    sentence->line = lines_.number();
+    const size_t odd = find_non_ascii(line);
+    const std::string remark = odd == std::string_view::npos || !is_odd_blank(line, odd)
+                                   ? ""
+                                   : fmt::format(" ({})", describe_odd_character(line, odd));
+    sentence->problem =
+        fmt::format("has {} column{}; {}{}", count, count == 1 ? "" : "s", wanted, remark);
     return;
   }
   sentence->words.push_back(columns[static_cast<size_t>(config_.word)]);
@@ -273,9 +270,8 @@ void read_tags(const TaggedSource& source, ClassNames* tags) {
 TaggedSamples read_tagged_file(const TaggedSource& source,
                                const std::string& path,
                                const std::string& field,
-                               bool trains,
                                ClassNames* tags) {
-  return FileReader(source, path, field, tags).read(trains);
+  return FileReader(source, path, field, tags).read();
 }
 
 std::unique_ptr<Dataset> make_tagged_dataset(TaggedSamples samples, const ModelTraits& model) {

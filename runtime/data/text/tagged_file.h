@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/lines.h"
 #include "runtime/config/model_traits.h"
 #include "runtime/config/run_config.h"
 #include "runtime/data/dataset.h"
@@ -36,11 +37,9 @@ class SentenceReader {
  private:
   void add_word(std::string_view line, TaggedSentence* sentence) const;
 
-  std::string_view text_;
+  Lines lines_;
   const TaggedTextConfig& config_;
   bool with_tags_;
-  size_t position_ = 0;
-  int64_t line_ = 0;
 };
 
 // What the files of a data set have in common. Borrows its members.
@@ -65,12 +64,10 @@ struct TaggedSamples {
 // Reads all sentences of the file that the config field `field` names. The first token of a word
 // has the word's tag; its other tokens and special tokens have none. A sentence is bad if a line
 // has too few columns or a tag that is not one of `tags`. Bad sentences are handled according to
-// data.bad_records. `trains`: this is the training file, which is checked for warnings. Throws
-// DataError.
+// data.bad_records. Throws DataError.
 TaggedSamples read_tagged_file(const TaggedSource& source,
                                const std::string& path,
                                const std::string& field,
-                               bool trains,
                                ClassNames* tags);
 
 // Reads only the tags of the training file into *tags.

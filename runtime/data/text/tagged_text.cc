@@ -68,10 +68,10 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
       *dataset = make_tagged_dataset(std::move(samples), model);
     };
     if (need_train)
-      take(read_tagged_file(source, config_.train, "tagged_text.train", true, &tags),
-           &opened.train);
+      take(read_tagged_file(source, config_.train, "tagged_text.train", &tags), &opened.train);
     if (has_eval())
-      take(read_tagged_file(source, config_.eval, "tagged_text.eval", false, &tags), &opened.eval);
+      take(read_tagged_file(source, config_.eval, "tagged_text.eval", &tags), &opened.eval);
+    opened.summary.labels_from = config_.train;
     summarise_texts(kWords, model, tokenizer->id_limit(), has_tags ? &tags : nullptr, cut, &opened);
     return opened;
   }

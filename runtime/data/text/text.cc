@@ -2,6 +2,8 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/base/file_kind.h"
+#include "runtime/base/names.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/text/sequence.h"
@@ -18,6 +20,25 @@ std::shared_ptr<const SourceFile> open_file(const DataConfig& config,
       std::make_shared<const SourceFile>(config.dir, path, field, SourceFile::Gzip::kDecompress);
   refuse_other_formats(file->bytes(), file->name());
   return file;
+}
+
+// Bytes are taken as they are, whatever they are. But a web page is often what a failed download
+// left, and every second byte of UTF-16 is nearly always the same.
+void warn_of_kind(const SourceFile& file, DataSummary* summary) {
+  const std::string& name = file.name();
+  const FileKind kind = file_kind(file.bytes());
+  const bool page = kind.id == "html" && !has_suffix(name, ".html") && !has_suffix(name, ".htm");
+  if (page)
+    summary->warnings.push_back(
+        fmt::format("{}: is {}, and is read as it is; {}", name, kind.name, kind.remedy));
+  const std::span<const std::byte> bytes = file.bytes();
+  const std::string_view encoding =
+      utf16_name({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!encoding.empty())
+    summary->warnings.push_back(fmt::format(
+        "{}: is UTF-16 text, and is read as it is; to convert it: iconv -f {} -t UTF-8 FILE",
+        name,
+        encoding));
 }
 
 class Text final : public FileFormat<TextConfig> {
@@ -51,6 +72,7 @@ class Text final : public FileFormat<TextConfig> {
     OpenedData opened;
     if (need_train || hold_out) {
       const auto file = open_file(data_, config_.train, "text.train");
+      warn_of_kind(*file, &opened.summary);
       const auto bytes = file->bytes();
       const size_t held_out =
           hold_out ? static_cast<size_t>(static_cast<double>(bytes.size()) * config_.eval_fraction)
@@ -64,6 +86,7 @@ class Text final : public FileFormat<TextConfig> {
     }
     if (!config_.eval.empty()) {
       const auto file = open_file(data_, config_.eval, "text.eval");
+      warn_of_kind(*file, &opened.summary);
       opened.eval = make_sequence_dataset(file, {file->bytes(), 1}, model, seed, false);
     }
     DataSummary& summary = opened.summary;

@@ -7,9 +7,11 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
+#include "runtime/base/names.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/table_columns.h"
+#include "runtime/data/text/json_lines.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +26,7 @@ std::optional<size_t> number_of(const std::string& name) {
 }
 
 bool is_blank(std::string_view text) {
-  return text.find_first_not_of(" \t\r") == std::string_view::npos;
+  return text.find_first_not_of(" \t") == std::string_view::npos;
 }
 
 // The text of a member: a string as it is, a number or a boolean as JSON.
@@ -45,10 +47,10 @@ std::string cell_of(const Json& line, const std::string& name, std::string* prob
 
 TextTableKind text_table_kind(const std::string& path, const std::string& field) {
   std::string_view name = path;
-  if (name.ends_with(".gz")) name.remove_suffix(3);
-  if (name.ends_with(".tsv")) return TextTableKind::kTsv;
-  if (name.ends_with(".csv")) return TextTableKind::kCsv;
-  if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return TextTableKind::kJsonLines;
+  if (has_suffix(name, ".gz")) name.remove_suffix(3);
+  if (has_suffix(name, ".tsv")) return TextTableKind::kTsv;
+  if (has_suffix(name, ".csv")) return TextTableKind::kCsv;
+  if (has_suffix(name, ".jsonl") || has_suffix(name, ".ndjson")) return TextTableKind::kJsonLines;
   refuse_value(field, in_quotes(path), kAllowedNames);
 }
 
@@ -57,9 +59,12 @@ TextTable::TextTable(std::string_view text,
                      TextTableKind kind,
                      std::vector<TextColumn> columns,
                      bool quotes)
-    : text_(text), name_(std::move(name)), kind_(kind), columns_(std::move(columns)) {
-  if (kind_ == TextTableKind::kJsonLines) return;
-  if (quotes) csv_ = std::make_unique<CsvReader>(text_, kind_ == TextTableKind::kCsv ? ',' : '\t');
+    : lines_(text), name_(std::move(name)), kind_(kind), columns_(std::move(columns)) {
+  if (kind_ == TextTableKind::kJsonLines) {
+    require_json_lines(text, name_);
+    return;
+  }
+  if (quotes) csv_ = std::make_unique<CsvReader>(text, kind_ == TextTableKind::kCsv ? ',' : '\t');
   find_columns();
 }
 
@@ -109,14 +114,8 @@ void TextTable::require_columns() const {
 }
 
 bool TextTable::read_line(std::string_view* line) {
-  while (position_ < text_.size()) {
-    const size_t end = std::min(text_.find('\n', position_), text_.size());
-    *line = text_.substr(position_, end - position_);
-    position_ = std::min(end + 1, text_.size());
-    ++line_;
-    if (line->ends_with('\r')) line->remove_suffix(1);
+  while (lines_.next(line))
     if (!is_blank(*line)) return true;
-  }
   return false;
 }
 
@@ -134,7 +133,7 @@ bool TextTable::read_cells(TextTableRow* row, std::vector<std::string_view>* cel
   }
   std::string_view line;
   if (!read_line(&line)) return false;
-  row->line = line_;
+  row->line = lines_.number();
   const char delimiter = kind_ == TextTableKind::kCsv ? ',' : '\t';
   for (size_t at = 0;;) {
     const size_t end = line.find(delimiter, at);
@@ -148,7 +147,7 @@ bool TextTable::next(TextTableRow* row) {
   if (kind_ == TextTableKind::kJsonLines) {
     *row = {};
     if (!read_line(&row->json)) return false;
-    row->line = line_;
+    row->line = lines_.number();
     return true;
   }
   if (!read_cells(row, &read_)) return false;
@@ -187,7 +186,7 @@ void TextTable::parse(TextTableRow* row) const {
       if (!row->problem.empty()) return;
     }
   } catch (const JsonError& error) {
-    row->problem = error.what();
+    row->problem = problem_in_line(error);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/lines.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep {
@@ -61,12 +62,10 @@ class TextTable {
   void require_columns() const;
   size_t column_named(const TextColumn& column, const std::vector<std::string_view>& names) const;
 
-  std::string_view text_;
+  Lines lines_;  // unless cells may be quoted
   std::string name_;
   TextTableKind kind_;
   std::vector<TextColumn> columns_;
-  size_t position_ = 0;  // in the text, if it is read by lines
-  int64_t line_ = 0;
   std::unique_ptr<CsvReader> csv_;  // only if cells may be quoted
   bool has_header_ = false;
   size_t width_ = 0;                    // cells per row; 0: not known yet

@@ -1,6 +1,4 @@
-#include "runtime/data/text/tokens.h"
-
-#include <cstring>
+// data.tokens: token ids in memory-mapped files.
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -11,14 +9,12 @@
 #include "runtime/data/text/data_tokenizer.h"
 #include "runtime/data/text/masking.h"
 #include "runtime/data/text/packing.h"
+#include "runtime/data/text/token_file.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int32_t kMagic = 20240520;
-constexpr int32_t kVersion = 1;
 constexpr int64_t kMaxToken = (int64_t{1} << 31) - 2;
-constexpr size_t kHeaderBytes = 256 * sizeof(int32_t);  // magic, version, count, then zeros
 
 struct TokenFile {
   TokenFile(const DataConfig& config,
@@ -101,6 +97,7 @@ class Tokens final : public FileFormat<TokensConfig> {
         vocabulary = vocabulary_of(train);
       else
         check_tokens(train, vocabulary, masking.get(), model);
+      warn_of_width(train, &opened.summary);
       if (need_train)
         opened.train = make_dataset(train,
                                     config_.train_documents,
@@ -113,6 +110,7 @@ class Tokens final : public FileFormat<TokensConfig> {
     if (!config_.eval.empty()) {
       const TokenFile eval(data_, config_, config_.eval, "tokens.eval");
       check_tokens(eval, vocabulary, masking.get(), model);
+      warn_of_width(eval, &opened.summary);
       opened.eval = make_dataset(eval,
                                  config_.eval_documents,
                                  "tokens.eval_documents",
@@ -214,6 +212,11 @@ class Tokens final : public FileFormat<TokensConfig> {
     return make_packed_dataset(tokens.file, tokens.sequence, packing, model, seed, shuffled);
   }
 
+  static void warn_of_width(const TokenFile& tokens, DataSummary* summary) {
+    std::string warning = describe_narrow_tokens(tokens.sequence, tokens.file->name());
+    if (!warning.empty()) summary->warnings.push_back(std::move(warning));
+  }
+
   static int64_t vocabulary_of(const TokenFile& train) {
     const int64_t largest = largest_token(train.sequence);
     if (largest > kMaxToken)
@@ -227,44 +230,6 @@ class Tokens final : public FileFormat<TokensConfig> {
 };
 
 }  // namespace
-
-TokenSequence parse_tokens(std::span<const std::byte> bytes,
-                           TokensConfig::Format format,
-                           const std::string& name) {
-  if (format == TokensConfig::Format::kLlmc) {
-    if (bytes.size() < kHeaderBytes)
-      throw DataError(
-          "{}: {} bytes are too few for the header of {}", name, bytes.size(), kHeaderBytes);
-    int32_t header[3];
-    std::memcpy(header, bytes.data(), sizeof(header));
-    if (header[0] != kMagic)
-      throw DataError(
-          "{}: begins with {}, not with llm.c's magic number {}", name, header[0], kMagic);
-    if (header[1] != kVersion)
-      throw DataError(
-          "{}: has version {} of llm.c's format; allowed: {}", name, header[1], kVersion);
-    // The count is written as int32, but read as unsigned to support more than 2^31 tokens.
-    const uint64_t count = static_cast<uint32_t>(header[2]);
-    const size_t body_bytes = bytes.size() - kHeaderBytes;
-    if (count * sizeof(uint16_t) != body_bytes)
-      throw DataError(
-          "{}: {}: the header promises {} tokens of 2 bytes, the file has {} bytes of tokens",
-          name,
-          count * sizeof(uint16_t) > body_bytes ? "truncated" : "too long",
-          count,
-          body_bytes);
-    bytes = bytes.subspan(kHeaderBytes);
-  }
-  const int token_bytes = format == TokensConfig::Format::kRawUint32 ? 4 : 2;
-  if (bytes.size() % static_cast<size_t>(token_bytes) != 0)
-    throw DataError("{}: has {} bytes; a file of {}-bit tokens must have a multiple of {}",
-                    name,
-                    bytes.size(),
-                    8 * token_bytes,
-                    token_bytes);
-  if (bytes.empty()) throw DataError("{}: has no tokens", name);
-  return {bytes, token_bytes};
-}
 
 template <>
 std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const TokensConfig& tokens) {

@@ -44,13 +44,51 @@ using Texts = std::vector<std::string>;
 TEST(Documents, OfTextFiles) {
   test::TemporaryFolder folder;
   const std::string path = file_in(folder, "a.txt", "one\ntwo\n \t\r\n\nthree\n##\n####four");
-  EXPECT_EQ(texts_of(path, {}), (Texts{"one\ntwo\n \t\r\n\nthree\n##\n####four"}));
-  EXPECT_EQ(texts_of(path, {.blank_lines = true}), (Texts{"one\ntwo\n", "three\n##\n####four"}));
-  EXPECT_EQ(texts_of(path, {.separator = "##"}),
-            (Texts{"one\ntwo\n \t\r\n\nthree\n", "\n", "four"}));
+  EXPECT_EQ(texts_of(path, {}), (Texts{"one\ntwo\n \t\n\nthree\n##\n####four"}));
+  EXPECT_EQ(texts_of(path, {.split = DocumentSplit::kBlankLines}),
+            (Texts{"one\ntwo\n", "three\n##\n####four"}));
+  EXPECT_EQ(texts_of(path, {.separator = "##"}), (Texts{"one\ntwo\n \t\n\nthree\n", "\n", "four"}));
   EXPECT_EQ(texts_of(file_in(folder, "b.txt", "x\n\ny\n"), {.separator = "\n"}), (Texts{"x", "y"}));
-  EXPECT_EQ(texts_of(file_in(folder, "c.txt", "\n\n\n"), {.blank_lines = true}), Texts{});
+  EXPECT_EQ(texts_of(file_in(folder, "c.txt", "\n\n\n"), {.split = DocumentSplit::kBlankLines}),
+            Texts{});
   EXPECT_EQ(texts_of(file_in(folder, "empty.txt", ""), {}), Texts{});
+}
+
+TEST(Documents, OtherFormatsWithoutTheirEndingAreNamed) {
+  test::TemporaryFolder folder;
+  const std::string page = "<html>a</html>", line = "{\"text\": \"a\"}\n";
+  const auto error = [&](const std::string& name, const std::string& text) {
+    return error_of([&] { texts_of(file_in(folder, name, text), {}); });
+  };
+  expect_parts(error("a.txt", page), {"a.txt: is a web page", "--format text"});
+  expect_parts(error("a.json", line), {"a.json: is JSON", "--format jsonl", "--format text"});
+  expect_parts(error("b.json", "[{\"text\": \"a\"}]"), {"b.json: is JSON"});
+  expect_parts(error("c.txt", std::string("a\0b\0", 4)), {"UTF-16; allowed", "-f UTF-16LE"});
+  EXPECT_EQ(texts_of(file_in(folder, "a.html", page), {}), Texts{page});
+  EXPECT_EQ(texts_of(file_in(folder, "d.json", line), {.format = DocumentFormat::kText}),
+            Texts{line});
+  EXPECT_EQ(texts_of(file_in(folder, "e.txt", "[a] {b}"), {}), Texts{"[a] {b}"});
+}
+
+// Texts from Windows and from old Macs have the same documents.
+TEST(Documents, LinesEndAsOnAnySystem) {
+  test::TemporaryFolder folder;
+  const std::string text = "one\ntwo\n\n \nthree\n--\nfour";
+  const DocumentOptions lines{.split = DocumentSplit::kLines},
+      blank_lines{.split = DocumentSplit::kBlankLines}, separator{.separator = "\n--\n"};
+  int number = 0;
+  for (const std::string end : {"\n", "\r\n", "\r"}) {
+    std::string other = "\xEF\xBB\xBF";
+    for (const char c : text) c == '\n' ? other += end : other += c;
+    const std::string path = file_in(folder, fmt::format("{}.txt", ++number), other);
+    EXPECT_EQ(texts_of(path, {}), Texts{text});
+    EXPECT_EQ(texts_of(path, lines), (Texts{"one", "two", " ", "three", "--", "four"}));
+    EXPECT_EQ(texts_of(path, blank_lines), (Texts{"one\ntwo\n", "three\n--\nfour"}));
+    EXPECT_EQ(texts_of(path, separator), (Texts{"one\ntwo\n\n \nthree", "four"}));
+    const std::string rows = "{\"text\": \"a\u2028b\"}" + end + end + "{\"text\": 5}" + end;
+    EXPECT_EQ(texts_of(file_in(folder, fmt::format("{}.jsonl", number), rows), {}),
+              (Texts{"a\u2028b", "[3: 'text' is not a string; allowed: a string]"}));
+  }
 }
 
 TEST(Documents, OfJsonLines) {
@@ -84,7 +122,7 @@ TEST(Documents, FilesOfOtherFormatsAreRefusedWithAWayToConvertThem) {
   expect_parts(error("a.parquet", "PAR1 and columns PAR1"),
                {"a.parquet: is a Parquet file", "read_parquet", "to_json"});
   expect_parts(error("a.zst", "\x28\xb5\x2f\xfd...."), {"a.zst: is a Zstandard file", "zstd -d"});
-  expect_parts(error("a.zip", std::string("PK\x03\x04", 4)), {"a.zip: is a zip file", "unzip"});
+  expect_parts(error("a.zip", std::string("PK\x03\x04", 4)), {"a.zip: is a zip archive", "unzip"});
   EXPECT_EQ(texts_of(file_in(folder, "a.txt", "PAR1SH"), {}), (Texts{"PAR1SH"}));
 }
 
@@ -127,15 +165,16 @@ TEST(Documents, ByteOrderMarksAreNoText) {
   for (const std::string& utf16 : {std::string("\xFF\xFEt\0", 4), std::string("\xFE\xFF\0t", 4)})
     expect_parts(error_of([&] { texts_of(file_in(folder, "b.csv", utf16), {}); }),
                  {"b.csv: is UTF-16; allowed: UTF-8", "iconv"});
-  // UTF-16 without a mark: a message has no byte that ends it or moves the cursor.
-  const std::string zeros("t\0e\0,\0\n\0", 8);
+  // A message has no byte that ends it or moves the cursor.
+  const std::string zeros("te\0,\0\n", 6);
   expect_parts(error_of([&] { texts_of(file_in(folder, "c.csv", zeros), {}); }),
-               {"allowed: 't\\x00e\\x00', '\\x00'"});
+               {"allowed: 'te\\x00', '\\x00'"});
 }
 
 TEST(Documents, OfFilesThatAreNotThere) {
-  expect_parts(error_of([] { DocumentReader("/nonexistent/a.txt", {}); }),
-               {"/nonexistent/a.txt", "No such file"});
+  test::TemporaryFolder folder;
+  const std::string absent = (folder.path() / "absent" / "a.txt").string();
+  expect_parts(error_of([&] { DocumentReader(absent, {}); }), {absent, "No such file"});
 }
 
 template <typename T>

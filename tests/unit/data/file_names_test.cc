@@ -33,6 +33,27 @@ TEST(FileNames, StarsAreTheFilesThatMatchInOrder) {
       {"data.cifar.train", "no file matches", "d*"});
 }
 
+TEST(FileNames, StarsAreNoDotAtTheBeginning) {
+  test::TemporaryFolder folder;
+  for (const char* name : {"a.tar", "._a.tar", ".b.tar"}) folder.write(name, "x");
+  const std::string dir = folder.path();
+  for (const char* pattern : {"*.tar", "*a.tar", "?.tar", "*"})
+    EXPECT_EQ(expand_names({pattern}, dir, "f"), Names{dir + "/a.tar"}) << pattern;
+  EXPECT_EQ(expand_names({".*.tar"}, dir, "f").size(), 2u);  // asked for
+}
+
+TEST(FileNames, AnotherFormOfANameIsPointedOut) {
+  test::TemporaryFolder folder;
+  const std::string composed = "\xC3\x9C", decomposed = "U\xCC\x88";
+  const std::filesystem::path below = folder.path() / (decomposed + "b");
+  std::filesystem::create_directories(below);
+  folder.write(decomposed + "-0.tar", "x");
+  const std::string dir = folder.path();
+  for (const std::string& pattern : {composed + "b/*.tar", composed + "-?.tar"})
+    test::expect_parts(test::error_of([&] { expand_names({pattern}, dir, "f"); }, ExitCode::kData),
+                       {"no file matches", "U+0055 U+0308", "U+00DC"});
+}
+
 // Folders with brackets in their names are common; glob(3) would take them for sets of characters.
 TEST(FileNames, OnlyStarsAndQuestionMarksArePatterns) {
   test::TemporaryFolder folder;

@@ -66,6 +66,13 @@ TEST_F(Idx, ReadsNormalisedPixelsAndLabels) {
   EXPECT_EQ((test::read<float, int32_t>(*opened.train, {.index = 2}).target[0]), 1);
 }
 
+TEST_F(Idx, WarnsOfLabelsThatBeginAt1) {
+  idx_.train_labels = folder_.write("labels", idx({3}, "\x01\x02\x01"));
+  const OpenedData opened = open();
+  ASSERT_EQ(opened.summary.warnings.size(), 1u);
+  expect_parts(opened.summary.warnings[0], {"labels: the labels are 1 to 2", "subtract 1"});
+}
+
 TEST_F(Idx, ReadsGzipByContentNotByName) {
   const auto plain = test::read<float, int32_t>(*open().train, {.index = 2});
   idx_.train_images = folder_.write(
@@ -126,7 +133,8 @@ TEST_F(Idx, RefusesCorruptFiles) {
       {good.substr(0, 10), {"truncated in the IDX header", "10 of 16 bytes"}},
       {good.substr(0, 27), {"truncated", "promises 12 bytes", "has 11"}},
       {good + "x", {"too long", "promises 12 bytes", "has 13"}},
-      {"\x89PNG\r\n" + good, {"not an IDX file", "0x89504e47"}},
+      {"\x89PNG\r\n" + good, {"is not an IDX file", "0x89504e47"}},
+      {"<!DOCTYPE html><html>", {"is a web page (HTML), not an IDX file", "download"}},
       {idx({3, 2, 2}, "abcdefghijkl", 0x0D), {"element type 0x0d", "0x08"}},
       {idx({12}, "abcdefghijkl"), {"1 dimensions", "2 to 4"}},
       {idx({0, 2, 2}, ""), {"dimension 0", "is 0"}},

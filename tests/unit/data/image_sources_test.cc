@@ -71,6 +71,26 @@ TEST_F(ImageFolder, ClassesAndFilesAreSorted) {
   EXPECT_EQ(open("train", "eval", false).summary.classes, 2);
 }
 
+TEST_F(ImageFolder, NamesOfClassesAreComparedInOneForm) {
+  const std::string composed = "\xC3\x9C", decomposed = "U\xCC\x88";
+  add("de/" + composed + "/a.png", 1);
+  add("de/b/a.png", 1);
+  add("mac/" + decomposed + "/a.png", 1);
+  const OpenedData opened = open("de", "mac");
+  EXPECT_EQ(opened.summary.classes, 2);
+  EXPECT_EQ((test::read<uint8_t, int32_t>(*opened.eval, {.index = 0}).target[0]), 1);
+  add("de/" + decomposed + "/a.png", 1);
+  expect_parts(error_of([&] { open("de", ""); }), {"U+00DC", "U+0055 U+0308", "look the same"});
+}
+
+TEST_F(ImageFolder, WarnsOfAClassWithoutAnImage) {
+  std::filesystem::create_directories(folder_.path() / "train/eel");
+  const OpenedData opened = open("train", "");
+  ASSERT_EQ(opened.summary.warnings.size(), 1u);
+  expect_parts(opened.summary.warnings[0],
+               {"data.image_folder: 1 of 3 classes has no training sample: 'eel'"});
+}
+
 // Nobody reads classes where only outputs are wanted: images may lie anywhere in the folder, and the
 // training images elsewhere, if the model knows how many classes there are.
 TEST_F(ImageFolder, InputsNeedNoClasses) {
@@ -104,6 +124,47 @@ TEST_F(ImageFolder, ErrorsNameFolders) {
   expect_parts(error_of([&] { open("train/dog", ""); }), {"train/dog", "no folders"});
   std::filesystem::create_directories(folder_.path() / "none/class");
   expect_parts(error_of([&] { open("none", ""); }), {"none", "no .jpg"});
+}
+
+TEST_F(ImageFolder, HiddenFilesAndFoldersArePassedOver) {
+  add("train/.ipynb_checkpoints/a.jpg", 3);
+  add("train/lost+found/a.jpg", 3);
+  add("train/__MACOSX/cat/a.jpg", 3);
+  add("train/dog/.hidden/a.jpg", 3);
+  const auto write = [&](const char* name) { std::ofstream(folder_.path() / name) << "no image"; };
+  for (const char* name : {"train/._cat", "train/dog/._a.jpeg", "train/.DS_Store", "eval/._dog"})
+    write(name);
+  const OpenedData opened = open("train", "eval");
+  EXPECT_EQ(opened.train->samples(), 3);
+  EXPECT_EQ(opened.eval->samples(), 1);
+  EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"cat", "dog"}));
+  expect_parts(opened.summary.description,
+               {"8 hidden files and folders passed over", "2 other files ignored"});
+  EXPECT_TRUE(opened.summary.warnings.empty());
+}
+
+TEST_F(ImageFolder, ClassesWithoutImagesAndOtherFormatsAreReported) {
+  const auto write = [&](const char* name, const std::string& bytes) {
+    std::filesystem::create_directories((folder_.path() / name).parent_path());
+    std::ofstream(folder_.path() / name, std::ios::binary) << bytes;
+  };
+  write("train/ape/._a.jpg", "x");
+  std::filesystem::create_directories(folder_.path() / "train/bee");
+  write("train/dog/0.WEBP", std::string("RIFF\x10\0\0\0WEBPVP8 ", 16));
+  write("train/dog/1.jfif", "\xFF\xD8\xFF\xE0");
+  const std::vector<std::string> warnings = open("train", "").summary.warnings;
+  ASSERT_EQ(warnings.size(), 2u);
+  expect_parts(warnings[0], {"2 images are left out", "dog/0.WEBP, is a WebP image", "PIL"});
+  expect_parts(warnings[1], {"no training sample", "'ape'", "'bee'"});
+  config_.strict = true;
+  expect_parts(error_of([&] { open("train", ""); }),
+               {"dog/0.WEBP", "1 more warning", "data.strict"});
+}
+
+TEST_F(ImageFolder, AFolderWhoseNameLooksTheSameIsPointedOut) {
+  add("U\xCC\x88/cat/a.png", 1);
+  expect_parts(error_of([&] { open("\xC3\x9C", ""); }),
+               {"data.image_folder.train", "U+0055 U+0308", "U+00DC"});
 }
 
 TEST_F(ImageFolder, LinksThatLeadInCirclesAreNamed) {

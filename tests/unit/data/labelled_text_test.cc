@@ -147,7 +147,7 @@ TEST_F(LabelledText, ClassesAreNumbersOrSortedNamesOrListed) {
   EXPECT_TRUE(opened.summary.class_names.empty());
   EXPECT_EQ(labels_of(*opened.train), (Ints{2, 0, 2}));
   ASSERT_EQ(opened.summary.warnings.size(), 1u);
-  expect_parts(opened.summary.warnings[0], {"no text has the class 1"});
+  expect_parts(opened.summary.warnings[0], {"a.csv", "1 has no sample (1)"});
 
   train_on("a.csv", "text,label\na,no\nb,maybe\nc,no\n");
   opened = open();
@@ -175,8 +175,8 @@ TEST_F(LabelledText, EvaluationHasTheClassesOfTraining) {
   EXPECT_EQ(alone.train, nullptr);
   EXPECT_EQ(labels_of(*alone.eval), (Ints{1, 0}));
   EXPECT_EQ(alone.summary.classes, 2);
-  config_.eval = folder_.write("e.csv", "text,label\nc,yes\nc,No\n");
-  expect_parts(error_of([&] { open(); }), {"e.csv:3", "'No'", "'no', 'yes'"});
+  config_.eval = folder_.write("e.csv", "text,label\nc,yes\nc,maybe\n");
+  expect_parts(error_of([&] { open(); }), {"e.csv:3", "'maybe'", "'no', 'yes'"});
 }
 
 TEST_F(LabelledText, OutputsAloneNeedNoLabels) {
@@ -259,7 +259,7 @@ TEST_F(LabelledText, SaysWhatLooksWrong) {
   train_on("a.csv", "text,label\na,0\nb,0\n");
   OpenedData opened = open();
   ASSERT_EQ(opened.summary.warnings.size(), 1u);
-  expect_parts(opened.summary.warnings[0], {"a.csv", "every label is 0"});
+  expect_parts(opened.summary.warnings[0], {"a.csv", "all 2 training samples have the class 0"});
   // A line of names that is taken for a text.
   config_.text = "0";
   config_.label = "1";
@@ -267,6 +267,47 @@ TEST_F(LabelledText, SaysWhatLooksWrong) {
   opened = open();
   ASSERT_FALSE(opened.summary.warnings.empty());
   expect_parts(opened.summary.warnings[0], {"a.csv", "'label'", "by name"});
+}
+
+TEST_F(LabelledText, SpellingsOfAnAnswerAreOneClass) {
+  train_on("a.csv", "text,label\na,True\nb,false\nc,TRUE\nd,False\ne,false\n");
+  config_.eval = folder_.write("e.csv", "text,label\na,true\nb,FALSE\n");
+  OpenedData opened = open();
+  EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"false", "True"}));
+  EXPECT_EQ(labels_of(*opened.train), (Ints{1, 0, 1, 0, 0}));
+  EXPECT_EQ(labels_of(*opened.eval), (Ints{1, 0}));
+  EXPECT_TRUE(opened.summary.warnings.empty());
+  expect_parts(opened.summary.description, {"2 classes in 4 spellings"});
+  // Numbers decide, and words are read as them.
+  train_on("a.csv", "text,label\na,1\nb,0\n");
+  EXPECT_EQ(labels_of(*open().eval), (Ints{1, 0}));
+  // A list decides, too.
+  config_.labels = {"yes", "no"};
+  train_on("a.csv", "text,label\na,No\nb,YES\n");
+  config_.eval = "";
+  opened = open();
+  EXPECT_EQ(opened.summary.class_names, config_.labels);
+  EXPECT_EQ(labels_of(*opened.train), (Ints{1, 0}));
+  config_.labels = {"yes", "no", "Yes"};
+  expect_parts(error_of([&] { open(); }, ExitCode::kUsage),
+               {"data.labelled_text.labels", "'Yes'", "'yes' is the same class"});
+  // Other names stay apart.
+  config_.labels = {};
+  train_on("a.csv", "text,label\na,Cat\nb,cat\nc,cat\n");
+  opened = open();
+  EXPECT_EQ(opened.summary.classes, 2);
+  ASSERT_EQ(opened.summary.warnings.size(), 1u);
+  expect_parts(opened.summary.warnings[0], {"'Cat' (1 of the samples) and 'cat' (2)"});
+}
+
+TEST_F(LabelledText, NamesAreComparedInOneForm) {
+  const std::string composed = "\xC3\x9C", decomposed = "U\xCC\x88";
+  train_on("a.csv", "text,label\na," + composed + "\nb,v\n");
+  config_.eval = folder_.write("e.csv", "text,label\na," + decomposed + "\n");
+  EXPECT_EQ(labels_of(*open().eval), Ints{1});
+  config_.labels = {composed, "v", decomposed};
+  expect_parts(error_of([&] { open(); }, ExitCode::kUsage),
+               {"U+0308", "(U+00DC) is the same class"});
 }
 
 TEST_F(LabelledText, RefusesWhatItCannotUse) {

@@ -176,7 +176,9 @@ TEST_F(MaskedTokens, RefusesWhatCannotBe) {
   expect_parts(error_of([&] { open(); }, ExitCode::kUsage), {"tokenizer", "[MASK]"});
   config_.tokenizer = "";
   expect_parts(error_of([&] { open(); }, ExitCode::kUsage), {"data.tokens.tokenizer", "''"});
-  data_.source = TextConfig{.train = config_.train};
+  TextConfig texts;
+  texts.train = config_.train;
+  data_.source = texts;
   expect_parts(error_of([&] { open_data(data_, encoder(TextTask::kMaskedTokens, 8), 1, true); },
                         ExitCode::kUsage),
                {"data.text", "data.tokens"});

@@ -64,7 +64,7 @@ class Npy : public ::testing::Test {
   OpenedData values(Loss loss) { return open_data(config(), test::mlp(loss, 0), 1, true); }
   void use_features() {
     npy_.train_inputs =
-        folder_.write("f.npy", npy<float>("<f4", "(3, 2)", {0.5f, -1, 2, 3.25f, -1e30f, 1e-30f}));
+        folder_.write("f.npy", npy<float>("<f4", "(3, 2)", {0.5f, -1, 2, 3.25f, -1e10f, 1e-30f}));
   }
 
   test::TemporaryFolder folder_;
@@ -112,7 +112,7 @@ TEST_F(Npy, ReadsFeaturesAsTheyAre) {
   EXPECT_EQ(opened.summary.classes, 5);
   EXPECT_EQ(opened.summary.height, 0);
   const auto sample = test::read<float, int32_t>(*opened.train, {.index = 2});
-  EXPECT_EQ(sample.input, (std::vector<float>{-1e30f, 1e-30f}));
+  EXPECT_EQ(sample.input, (std::vector<float>{-1e10f, 1e-30f}));
   EXPECT_EQ(sample.target[0], 1);
   EXPECT_EQ(features(7).summary.classes, 7);
 }
@@ -140,6 +140,8 @@ TEST_F(Npy, ReadsRowsOfSeveralExtentsAndValuesToPredict) {
 }
 
 TEST_F(Npy, ReadsLabelsOfEveryTypeAndAsAColumn) {
+  npy_.train_labels = folder_.write("y.npy", npy<uint8_t>("|b1", "(3,)", {1, 0, 1}));
+  EXPECT_EQ(images().summary.classes, 2);
   for (const std::string& bytes : {npy<uint8_t>("|u1", "(3,)", {2, 0, 3}),
                                    npy<int32_t>("<i4", "(3,)", {2, 0, 3}),
                                    npy<int64_t>("<i8", "(3, 1)", {2, 0, 3})}) {
@@ -176,13 +178,60 @@ TEST_F(Npy, RefusesWhatDoesNotFitTogether) {
   const std::vector<Case> cases = {
       {npy<int64_t>("<i8", "(3,)", {0, -1, 1}), "label -1 of sample 1; allowed: 0..9999999"},
       {npy<int64_t>("<i8", "(3,)", {0, 1, int64_t{1} << 32}), "label 4294967296 of sample 2"},
-      {npy<float>("<f4", "(3,)", {0, 1, 2}), "float32 labels"},
+      {npy<int64_t>("<i8", "(3,)", {1, -1, 1}), "make 0 and 1 of -1 and 1 with (y + 1) // 2"},
+      {npy<int64_t>("<i8", "(3,)", {1, -3, 0}), "the smallest label is -3"},
+      {npy<float>("<f4", "(3,)", {0, 1, 2}), "float32 labels, all of them whole numbers"},
+      {npy<float>("<f4", "(3,)", {0, 3.7f, 2}), "label 3.7 of sample 1 is no class"},
       {npy<uint8_t>("|u1", "(3, 2)", {0, 1, 2, 3, 4, 5}), "labels of 2 dimensions"},
+      {npy<uint8_t>("|u1", "(3, 2)", {0, 1, 1, 0, 0, 1}), "one-hot labels, rows of 2"},
+      {npy<float>("<f4", "(3, 2)", {0, 1, 1, 0, 0, 1}), "numpy.argmax(y, axis=1)"},
+      {npy<float>("<f4", "(3, 2)", {0, 1, 1, 1, 0, 1}), "labels of 2 dimensions"},
   };
   for (const Case& bad : cases) {
     npy_.train_labels = folder_.write("y.npy", bad.labels);
     expect_parts(error_of([&] { images(); }), {"y.npy", bad.part});
   }
+}
+
+// Also as images, and beside an evaluation set.
+TEST_F(Npy, WarnsOfLabelsThatBeginAt1) {
+  npy_.train_labels = folder_.write("y.npy", npy<uint8_t>("|u1", "(3,)", {1, 2, 1}));
+  for (const bool as_features : {false, true}) {
+    if (as_features)
+      npy_.train_inputs = folder_.write("f.npy", npy<float>("<f4", "(3, 1)", {0.5f, -1, 2}));
+    const OpenedData opened = as_features ? features() : images();
+    ASSERT_EQ(opened.summary.warnings.size(), 1u);
+    expect_parts(opened.summary.warnings[0], {"y.npy: the labels are 1 to 2", "subtract 1"});
+    expect_parts(error_of([&] { features(2); }),
+                 {"3 classes; model.mlp.outputs is 2", "labels are 1 to 2", "subtract 1"});
+  }
+  EXPECT_EQ(features(4).summary.warnings.size(), 1u);
+  npy_.eval_inputs = npy_.train_inputs;
+  npy_.eval_labels = folder_.write("ye.npy", npy<uint8_t>("|u1", "(3,)", {0, 1, 1}));
+  const OpenedData shifted = features();
+  ASSERT_EQ(shifted.summary.warnings.size(), 1u);
+  expect_parts(shifted.summary.warnings[0], {"evaluation labels are 0 to 1", "shifted by 1"});
+  npy_.eval_labels = folder_.write("ye.npy", npy<uint8_t>("|u1", "(3,)", {1, 2, 3}));
+  expect_parts(error_of([&] { features(); }), {"ye.npy: label 3", "the labels are 1 to 3"});
+  config_.strict = true;
+  npy_.eval_inputs = npy_.eval_labels = "";
+  expect_parts(error_of([&] { features(); }), {"labels are 1 to 2", "data.strict"});
+}
+
+TEST_F(Npy, WarnsOfValuesThatAreAllTheSame) {
+  npy_.train_inputs = folder_.write("f.npy", npy<float>("<f4", "(3, 1)", {1, 2, 3}));
+  npy_.train_labels = folder_.write("v.npy", npy<float>("<f4", "(3,)", {0.5f, 0.5f, 0.5f}));
+  for (const Loss loss : {Loss::kMeanSquaredError, Loss::kBinaryCrossEntropy}) {
+    ASSERT_EQ(values(loss).summary.warnings.size(), 1u);
+    expect_parts(values(loss).summary.warnings[0],
+                 {"v.npy: the target has the same value in all 3 training samples (0.5)"});
+  }
+  npy_.train_labels = folder_.write("v.npy", npy<float>("<f4", "(3, 2)", {0, 1, 1, 1, 0, 1}));
+  ASSERT_EQ(values(Loss::kMeanSquaredError).summary.warnings.size(), 1u);
+  expect_parts(values(Loss::kMeanSquaredError).summary.warnings[0],
+               {"1 of 2 targets (the first is column 1) have the same value"});
+  npy_.train_labels = folder_.write("v.npy", npy<float>("<f4", "(3,)", {0.5f, 0.5f, 1}));
+  EXPECT_TRUE(values(Loss::kMeanSquaredError).summary.warnings.empty());
 }
 
 TEST_F(Npy, RefusesInputsThatTheModelCannotTake) {
@@ -225,7 +274,10 @@ TEST_F(Npy, RefusesCorruptFiles) {
   const std::vector<Case> cases = {
       {"", {"the file is empty"}},
       {good.substr(0, 11), {"11 bytes are too few"}},
-      {"\x94" + good.substr(1), {"not an NPY file", "\\x93NUMPY"}},
+      {"\x94" + good.substr(1), {"is not a NumPy array (.npy)"}},
+      {"PK\x03\x04" + std::string(22, '\0') + std::string("\x05\0\0\0x.npy", 9),
+       {"is a NumPy archive (.npz)", "numpy.load"}},
+      {"a,b\n1,2\n", {"is text that begins with 'a,b', not a NumPy array"}},
       {npy_with(header_of("|u1", "(3, 2, 2)"), values, 4), {"version 4.0", "allowed: 1.0"}},
       {long_header, {"truncated in the NPY header", "of 265 bytes"}},
       {no_line_break, {"no line break"}},

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "files.h"
-#include "runtime/data/text/tokens.h"
+#include "runtime/data/text/token_file.h"
 
 namespace lockstep {
 namespace {
@@ -52,6 +52,29 @@ DataConfig text_config(const test::TemporaryFolder& folder,
   return config;
 }
 
+TEST(TokenFile, TokensThatAreWiderThanTheFormatAreReported) {
+  const auto file = [](int token_bytes, uint64_t low, uint64_t high) {
+    std::string bytes;
+    for (uint64_t i = 0; i < 64; ++i) {
+      const uint64_t token = low + i % (high - low);
+      bytes.append(reinterpret_cast<const char*>(&token), static_cast<size_t>(token_bytes));
+    }
+    return bytes;
+  };
+  using Format = TokensConfig::Format;
+  const auto warning = [](const std::string& bytes, Format format) {
+    return describe_narrow_tokens(parse_tokens(test::bytes_of(bytes), format, "f"), "f");
+  };
+  expect_parts(
+      warning(file(4, 10, 200), Format::kRawUint16),
+      {"f: every second token is near 0", "32 bits", "set data.tokens.format to RAW_UINT32"});
+  expect_parts(warning(file(4, 65500, 65600), Format::kRawUint16), {"RAW_UINT32"});
+  expect_parts(warning(file(8, 10, 200), Format::kRawUint32), {"64 bits", "uint32"});
+  EXPECT_EQ(warning(file(2, 10, 200), Format::kRawUint16), "");
+  EXPECT_EQ(warning(file(4, 10, 200), Format::kRawUint32), "");
+  EXPECT_EQ(warning(file(2, 0, 4), Format::kRawUint16), "");  // a small alphabet, such as DNA's
+}
+
 TEST(Text, CutsSamplesThatShareTheirBorders) {
   test::TemporaryFolder folder;
   DataConfig config = text_config(folder, folder.write("t", counting_text(1000)));
@@ -62,6 +85,19 @@ TEST(Text, CutsSamplesThatShareTheirBorders) {
   for (int64_t i = 0; i < opened.train->samples(); ++i)
     expect_counting(read(*opened.train, {.index = i, .epoch = 4, .augment = true}), i * 37);
   EXPECT_EQ(opened.eval, nullptr);
+}
+
+TEST(Text, WarnsOfTokensThatAreAllTheSame) {
+  test::TemporaryFolder folder;
+  DataConfig config = text_config(folder, folder.write("t", std::string(1000, 'a')));
+  config.shuffle = false;
+  const OpenedData opened = open_data(config, gpt(37), 1, true);
+  ASSERT_EQ(opened.summary.warnings.size(), 1u);
+  test::expect_parts(opened.summary.warnings[0],
+                     {"data.text: every token to predict in all 27 training samples is 97"});
+  config = text_config(folder, folder.write("t", std::string(999, 'a') + "b"));
+  config.shuffle = false;
+  EXPECT_TRUE(open_data(config, gpt(37), 1, true).summary.warnings.empty());
 }
 
 TEST(Text, ShiftsByEpochWhenShuffled) {
@@ -165,9 +201,11 @@ TEST_P(Tokens, ReadsAllFormats) {
   DataConfig config;
   config.dir = folder.path();
   config.shuffle = false;
-  config.source = TokensConfig{.train = folder.write("train.bin", file_of(ids)),
-                               .eval = folder.write("eval.bin", file_of({1, 2, 3, 4, 5})),
-                               .format = GetParam()};
+  TokensConfig tokens;
+  tokens.train = folder.write("train.bin", file_of(ids));
+  tokens.eval = folder.write("eval.bin", file_of({1, 2, 3, 4, 5}));
+  tokens.format = GetParam();
+  config.source = tokens;
   const OpenedData opened = open_data(config, gpt(4), 1, true);
   EXPECT_EQ(opened.train->samples(), 2);
   EXPECT_EQ(opened.summary.classes, 65536);
@@ -183,8 +221,9 @@ TEST_P(Tokens, ChecksEveryIdAgainstTheVocabulary) {
   test::TemporaryFolder folder;
   DataConfig config;
   config.dir = folder.path();
-  TokensConfig tokens{
-      .train = folder.write("t.bin", file_of(ids)), .eval = "", .format = GetParam()};
+  TokensConfig tokens;
+  tokens.train = folder.write("t.bin", file_of(ids));
+  tokens.format = GetParam();
   config.source = tokens;
   EXPECT_EQ(open_data(config, gpt(8), 1, true).summary.classes, 301);
   EXPECT_EQ(open_data(config, gpt(8, 301), 1, true).summary.classes, 301);
@@ -211,9 +250,10 @@ TEST(TokensFile, HasTokensOf32Bits) {
   DataConfig config;
   config.dir = folder.path();
   config.shuffle = false;
-  config.source = TokensConfig{.train = folder.write("t.bin", file(ids)),
-                               .eval = "",
-                               .format = TokensConfig::Format::kRawUint32};
+  TokensConfig tokens;
+  tokens.train = folder.write("t.bin", file(ids));
+  tokens.format = TokensConfig::Format::kRawUint32;
+  config.source = tokens;
   const OpenedData opened = open_data(config, gpt(4), 1, true);
   EXPECT_EQ(opened.summary.classes, 2'147'483'647);
   EXPECT_EQ(read(*opened.train, {.index = 0}).target,
@@ -242,12 +282,48 @@ TEST(TokensFile, RefusesCorruptFiles) {
                }),
                {"f: has 6 bytes", "32-bit tokens", "a multiple of 4"});
   expect_parts(llmc_error("abc"), {"3 bytes are too few", "1024"});
+  expect_parts(llmc_error("<!DOCTYPE html><html>"), {"is a web page (HTML)"});
+  expect_parts(llmc_error(llmc({1, 2}, 1, 20240328)), {"with a tokenizer", "20240328"});
+  expect_parts(llmc_error(llmc({1, 2}, 1, 20240801, 1)), {"version 1", "Llama 3", "allowed: 7"});
+  expect_parts(llmc_error(llmc({1, 2}, 2, 20240801, 7)), {"truncated", "2 tokens of 4 bytes"});
   expect_parts(llmc_error(llmc({1, 2}, 2, 20240519)), {"begins with 20240519", "20240520"});
   expect_parts(llmc_error(llmc({1, 2}, 2, 20240520, 2)), {"version 2", "allowed: 1"});
   expect_parts(llmc_error(llmc({1, 2}, 3)), {"truncated", "promises 3 tokens", "4 bytes"});
   expect_parts(llmc_error(llmc({1, 2}, 1)), {"too long", "promises 1 tokens"});
   expect_parts(llmc_error(llmc({1, 2}, -1)), {"truncated", "4294967295"});
   expect_parts(llmc_error(llmc({}, 0)), {"has no tokens"});
+}
+
+// llm.c writes the tokens of Llama 3 with 32 bits.
+TEST(TokensFile, LlmcHasTokensOf32BitsForLlama3) {
+  const std::vector<uint32_t> ids = {128'000, 128'001, 5, 70'000};
+  const std::string file =
+      llmc({}, 4, 20240801, 7) + std::string(reinterpret_cast<const char*>(ids.data()), 16);
+  const TokenSequence tokens = parse_tokens(test::bytes_of(file), TokensConfig::Format::kLlmc, "f");
+  ASSERT_EQ(tokens.count(), 4);
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(tokens[i], ids[static_cast<size_t>(i)]);
+  for (const auto format : {TokensConfig::Format::kRawUint32, TokensConfig::Format::kRawUint16})
+    expect_parts(error_of([&] { parse_tokens(test::bytes_of(file), format, "f"); }),
+                 {"llm.c's tokens for Llama 3", "data.tokens.format to LLMC"});
+}
+
+// Such files were read as tokens.
+TEST(TokensFile, RawTokensAreNoOtherFormat) {
+  const auto error = [](const std::string& bytes, const std::string& name = "f") {
+    return error_of(
+        [&] { parse_tokens(test::bytes_of(bytes), TokensConfig::Format::kRawUint16, name); });
+  };
+  expect_parts(error("\x93NUMPY" + std::string(100, '\1')), {"is a NumPy array"});
+  expect_parts(error("It was the best of times, it was the worst of times,"),
+               {"is text that begins with 'It was", "data tokenize"});
+  expect_parts(error(test::gzip(tokens_of({1, 2, 3})) + "x", "f.gz"), {"gzip-compressed"});
+  // Tokens that look like the beginning of an icon, a pickle, UTF-16 and a bitmap.
+  for (const std::vector<uint16_t>& ids : {std::vector<uint16_t>{0, 1, 2},
+                                           {0x0280, 5},
+                                           {0xFEFF, 5},
+                                           {0x4D42, 5, 6, 0, 0, 0},
+                                           {0x8b1f, 5}})
+    EXPECT_EQ(error(tokens_of(ids)), "no error");
 }
 
 }  // namespace

@@ -47,6 +47,21 @@ TEST_F(TaggedText, TheFirstPieceOfAWordHasItsTag) {
   EXPECT_EQ(sample_of(*opened.train, 1), (Ints{2, 7, 3, -1, 1, -1, -1, -1, -1, -1, -1}));
 }
 
+TEST_F(TaggedText, LinesEndAsOnAnySystem) {
+  for (const char* text : {"a X\nb Y\n\nc X\n", "a X\r\nb Y\r\n\r\nc X", "a X\rb Y\r\rc X\r"}) {
+    train_on(text);
+    const OpenedData opened = open();
+    ASSERT_EQ(opened.train->samples(), 2);
+    EXPECT_EQ(sample_of(*opened.train, 1), (Ints{2, 7, 3, -1, 0, -1, -1, -1, -1, -1, -1}));
+  }
+}
+
+TEST_F(TaggedText, ANoBreakSpaceIsNamed) {
+  train_on("a X\nb\u00a0Y\n");
+  expect_parts(error_of([&] { open(); }),
+               {"train.txt:2", "has 1 column", "U+00A0 is a no-break space"});
+}
+
 TEST_F(TaggedText, LongSentencesAreCut) {
   train_on("a X\nbx Y\nc X\nd Y\n");
   const OpenedData opened = open(5);
@@ -114,7 +129,7 @@ TEST_F(TaggedText, SaysThatEveryTagIsTheSame) {
   train_on("a X\nb X\n");
   const OpenedData opened = open();
   ASSERT_EQ(opened.summary.warnings.size(), 1u);
-  expect_parts(opened.summary.warnings[0], {"every word has the tag 'X'"});
+  expect_parts(opened.summary.warnings[0], {"train.txt: all 2 training words have the class 'X'"});
 }
 
 }  // namespace

@@ -26,11 +26,12 @@ using test::tar_of;
 struct Indexed {
   std::vector<TarSample> samples;
   std::vector<std::string> bad;
+  int64_t hidden = 0;
 };
 
 Indexed index_of(const std::string& tar, int64_t classes = 0) {
   Indexed indexed;
-  index_tar(
+  indexed.hidden = index_tar(
       bytes_of(tar),
       "t.tar",
       classes,
@@ -117,13 +118,57 @@ TEST(TarIndex, PutsSamplesTogether) {
                                   {"x/2.PNG", "png"},
                                   {"x/2.cls", " 0 "},
                                   {"readme.txt", "words"}});
-  const auto [samples, bad] = index_of(tar);
+  const auto [samples, bad, hidden] = index_of(tar);
   ASSERT_EQ(samples.size(), 2u);
   EXPECT_EQ(samples[0].label, 4);
   EXPECT_EQ(tar.substr(samples[0].offset, samples[0].bytes), "jpeg");
   EXPECT_EQ(samples[1].label, 0);
   EXPECT_EQ(tar.substr(samples[1].offset, samples[1].bytes), "png");
   EXPECT_TRUE(bad.empty());
+}
+
+// A tar file made on a Mac has "._" members beside others, with the same endings.
+TEST(TarIndex, PassesOverHiddenMembersAndReadsEndingsInCapitals) {
+  const std::string attributes("\0\5\x16\7 attributes", 15);
+  const std::string pax = "52 LIBARCHIVE.xattr.com.apple.quarantine=MDA4MTs2NTA\n";
+  const std::string tar =
+      tar_member("./._.", attributes) + tar_member("./.DS_Store", "x") +
+      tar_member("./cat/._0.JPG", attributes) + tar_member("PaxHeader/0.JPG", pax, 'x') +
+      tar_member("./cat/0.JPG", "jpeg") + tar_member("./cat/._0.CLS", attributes) +
+      tar_member("./cat/0.CLS", "1") + tar_member("./._dog/0.jpg", "no") +
+      tar_member("__MACOSX/cat/0.jpg", "no") + tar_member("PaxHeader/0.jpg", pax) + tar_end();
+  const auto [samples, bad, hidden] = index_of(tar);
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_EQ(tar.substr(samples[0].offset, samples[0].bytes), "jpeg");
+  EXPECT_EQ(samples[0].label, 1);
+  EXPECT_TRUE(bad.empty());
+  EXPECT_EQ(hidden, 7);
+}
+
+TEST(TarIndex, NamesThatLookTheSameAreOneSample) {
+  const auto [samples, bad, hidden] = index_of(tar_of({{"u\xCC\x88.jpg", "j"},
+                                                       {"\xC3\xBC.cls",
+                                                        "\xEF\xBB\xBF"
+                                                        "3\r\n"}}));
+  EXPECT_TRUE(bad.empty());
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_EQ(samples[0].label, 3);
+}
+
+TEST(TarIndex, MembersOfASampleFollowEachOther) {
+  const Indexed indexed =
+      index_of(tar_of({{"a.jpg", "j"}, {"b.jpg", "j"}, {"a.cls", "1"}, {"b.cls", "1"}}));
+  EXPECT_TRUE(indexed.samples.empty());
+  expect_parts(indexed.bad.at(0), {"'a' has no class: no member 'a.cls' next to its image"});
+  expect_parts(index_of(tar_of({{"cat/a.jpg", "j"}})).bad.at(0),
+               {"'cat/a' has no class", "unpack it for data.image_folder"});
+}
+
+TEST(TarIndex, NamesAnImageOfAnotherFormat) {
+  const std::string webp("RIFF\x10\0\0\0WEBPVP8 ", 16);
+  const Indexed indexed = index_of(tar_of({{"a.webp", webp}, {"a.cls", "1"}}));
+  ASSERT_EQ(indexed.bad.size(), 1u);
+  expect_parts(indexed.bad[0], {"'a' has a class but no image", "'a.webp' is a WebP image"});
 }
 
 TEST(TarIndex, NamesWhatLacksAHalf) {
@@ -137,8 +182,8 @@ TEST(TarIndex, NamesWhatLacksAHalf) {
   ASSERT_EQ(bad.size(), 4u);
   expect_parts(bad[0], {"t.tar", "'a'", "no class"});
   expect_parts(bad[1], {"'b'", "no image"});
-  expect_parts(bad[2], {"'c'", "not a number"});
-  expect_parts(bad[3], {"'d'", "not a number"});
+  expect_parts(bad[2], {"the class of 'c' is 'dog'; allowed: a number from 0 to "});
+  expect_parts(bad[3], {"the class of 'd' is '-1'"});
 }
 
 TEST(TarIndex, ClassesHaveALimit) {
@@ -148,7 +193,7 @@ TEST(TarIndex, ClassesHaveALimit) {
                                   {"b.cls", "10000000"},
                                   {"c.jpg", "j"},
                                   {"c.cls", "9999999"}});
-  const auto [samples, bad] = index_of(tar);
+  const auto [samples, bad, hidden] = index_of(tar);
   ASSERT_EQ(bad.size(), 2u);
   expect_parts(bad[0], {"t.tar", "'a'", "class 2147483647", "0 to 9999999"});
   expect_parts(bad[1], {"'b'", "class 10000000"});

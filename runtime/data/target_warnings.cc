@@ -1,0 +1,165 @@
+#include "runtime/data/target_warnings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/data/class_warnings.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMaxValuesRead = 100'000;  // samples
+constexpr int64_t kMaxTextsRead = 100;       // samples
+
+bool has_values(const ModelTraits& model) {
+  if (model.input == ModelInput::kTokens) return model.text_task == TextTask::kSequenceValues;
+  return !model.diffusion && model.loss != Loss::kSoftmaxCrossEntropy;
+}
+
+bool predicts_tokens(const ModelTraits& model) {
+  return model.input == ModelInput::kTokens &&
+         (model.text_task == TextTask::kNextToken || model.text_task == TextTask::kMaskedTokens);
+}
+
+bool has_classes(const ModelTraits& model) {
+  if (model.input != ModelInput::kTokens)
+    return model.diffusion || model.loss == Loss::kSoftmaxCrossEntropy;
+  return model.text_task == TextTask::kSequenceClass || model.text_task == TextTask::kTokenClasses;
+}
+
+std::string where_of(const std::string& labels_from, const DataConfig& config) {
+  return labels_from.empty() ? "data." + name_of(config.source) : labels_from;
+}
+
+// How a model that predicts classes predicts values instead. Images have no values.
+std::string for_values(const DataConfig& config, const ModelTraits& model) {
+  if (std::holds_alternative<IdxConfig>(config.source)) return "";
+  if (model.input == ModelInput::kFeatures) return model.field("loss") + ": MEAN_SQUARED_ERROR";
+  if (model.text_task == TextTask::kSequenceClass && model.input == ModelInput::kTokens)
+    return model.field("task") + ": SEQUENCE_VALUES";
+  return "";
+}
+
+// The columns of values that are the same in all training samples.
+std::vector<std::string> value_warnings(const Dataset& train, const std::string& where) {
+  const auto columns = static_cast<size_t>(train.target().shape.elements());
+  const int64_t read = std::min(train.samples(), kMaxValuesRead);
+  std::vector<std::byte> input(train.input().bytes());
+  std::vector<float> first(columns), values(columns);
+  std::vector<bool> varies(columns);
+  size_t same = columns;
+  for (int64_t i = 0; i < read && same > 0; ++i) {
+    std::vector<float>& target = i == 0 ? first : values;
+    train.read({.index = i}, input.data(), reinterpret_cast<std::byte*>(target.data()));
+    for (size_t c = 0; i > 0 && c < columns; ++c) {
+      if (varies[c] || values[c] == first[c]) continue;
+      varies[c] = true;
+      --same;
+    }
+  }
+  if (same == 0 || read < 2) return {};
+  const auto column =
+      static_cast<size_t>(std::find(varies.begin(), varies.end(), false) - varies.begin());
+  return {fmt::format(
+      "{}: {} the same value in {} {} training samples{}: there is nothing to learn",
+      where,
+      columns == 1
+          ? std::string("the target has")
+          : fmt::format("{} of {} targets (the first is column {}) have", same, columns, column),
+      read < train.samples() ? "the first" : "all",
+      read,
+      columns == 1 ? fmt::format(" ({})", first[0]) : "")};
+}
+
+// Whether the target tokens of all samples that are read are the same one, as of a file of zeros.
+std::vector<std::string> token_warnings(const Dataset& train, const std::string& where) {
+  const int64_t read = std::min(train.samples(), kMaxTextsRead);
+  std::vector<std::byte> input(train.input().bytes());
+  std::vector<int32_t> targets(static_cast<size_t>(train.target().shape.elements()));
+  int32_t only = -1;
+  for (int64_t i = 0; i < read; ++i) {
+    train.read({.index = i}, input.data(), reinterpret_cast<std::byte*>(targets.data()));
+    for (const int32_t target : targets) {
+      if (target < 0 || target == only) continue;  // -1: no target
+      if (only >= 0) return {};
+      only = target;
+    }
+  }
+  if (only < 0) return {};
+  return {
+      fmt::format("{}: every token to predict in {} {} training samples is {}: there is nothing "
+                  "to learn",
+                  where,
+                  read < train.samples() ? "the first" : "all",
+                  read,
+                  only)};
+}
+
+// The labels of a set of images, or of samples.
+LabelCounts counts_of(const ImageStore& store) {
+  LabelCounts counts;
+  for (int64_t i = 0; i < store.count(); ++i) counts.add(store.label(i));
+  return counts;
+}
+LabelCounts counts_of(const Dataset& dataset) { return dataset.label_counts(); }
+
+// `opened`: samples or stores of images. `classes`: that the data define.
+template <typename Opened>
+ClassLabels labels_of(const Opened& opened,
+                      const std::string& where,
+                      const ModelTraits& model,
+                      int64_t classes,
+                      const std::vector<std::string>& names) {
+  ClassLabels labels{.where = where, .names = names};
+  if (opened.train != nullptr) labels.train = counts_of(*opened.train);
+  if (opened.eval != nullptr && opened.train != nullptr) labels.eval = counts_of(*opened.eval);
+  labels.classes = std::max({labels.train.largest() + 1,
+                             labels.eval.largest() + 1,
+                             static_cast<int64_t>(names.size()),
+                             classes});
+  labels.one_class_is_enough = model.diffusion.has_value();
+  return labels;
+}
+
+void append(std::vector<std::string> more, std::vector<std::string>* warnings) {
+  std::move(more.begin(), more.end(), std::back_inserter(*warnings));
+}
+
+}  // namespace
+
+void add_target_warnings(const DataConfig& config, const ModelTraits& model, OpenedSource* opened) {
+  if (std::holds_alternative<SyntheticConfig>(config.source)) return;
+  if (auto* const stores = std::get_if<ImageStores>(opened)) {
+    ClassLabels labels = labels_of(*stores,
+                                   where_of(stores->labels_from, config),
+                                   model,
+                                   stores->classes,
+                                   stores->class_names);
+    require_numbering_from_0(model, stores->classes, labels.train);
+    labels.fixed_numbers = std::holds_alternative<CifarConfig>(config.source);
+    append(class_warnings(labels), &stores->warnings);
+    return;
+  }
+  auto& data = std::get<OpenedData>(*opened);
+  DataSummary& summary = data.summary;
+  const std::string where = where_of(summary.labels_from, config);
+  if (has_values(model) && data.train != nullptr)
+    append(value_warnings(*data.train, where), &summary.warnings);
+  if (predicts_tokens(model) && data.train != nullptr)
+    append(token_warnings(*data.train, where), &summary.warnings);
+  if (!has_classes(model)) return;
+  // A model may have more outputs than the data have classes, so its own number is not counted.
+  ClassLabels labels =
+      labels_of(data, where, model, model.outputs > 0 ? 0 : summary.classes, summary.class_names);
+  if (model.text_task == TextTask::kTokenClasses) labels.unit = "word";
+  labels.for_values = for_values(config, model);
+  labels.words_reported = std::holds_alternative<LabelledTextConfig>(config.source);
+  append(class_warnings(labels), &summary.warnings);
+}
+
+}  // namespace lockstep
