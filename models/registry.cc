@@ -121,6 +121,8 @@ std::string OpenedModel::mixing_node(const ModelIo& io,
 
 int64_t OpenedModel::fewest_samples() const { return model_->fewest_samples(); }
 
+int64_t OpenedModel::only_batch(const ModelIo& io) const { return model_->only_batch(io); }
+
 double OpenedModel::flops_per_sample(const ModelIo& io) const {
   return model_->flops_per_sample(io);
 }

@@ -79,6 +79,9 @@ class OpenedModel {
   // Samples of the smallest graph that build() can make.
   int64_t fewest_samples() const;
 
+  // The only number of samples for which build() can make a graph; 0: any number, or several.
+  int64_t only_batch(const ModelIo& io) const;
+
   // Floating-point operations of one sample's forward and backward pass, as MFU counts them: 6 per
   // parameter that multiplies each token or sample and, for causal attention, 6 * layers * width *
   // context per token; for images three times the forward pass of convolutions and linear layers.

@@ -66,10 +66,12 @@ WeightsRead read_weights(const fs::path& folder,
   theirs.model = read_model(folder);
   ours.model = model;
   if (theirs.model.index() != model.index())
-    throw CheckpointError("{}: holds a model of section {}; the config has section {}",
-                          folder.string(),
-                          name_of(theirs.model),
-                          name_of(model));
+    throw CheckpointError(
+        "{0}: holds a model of section {1}; the config has section {2}; describe it with "
+        "model {{ from: \"{0}\" }} or model {{ {1} {{ ... }} }}",
+        folder.string(),
+        name_of(theirs.model),
+        name_of(model));
   WeightsRead read = fill_weights(
       *config.family, TensorFiles(folder), folder.string(), theirs.model, model, slices, flat);
   for (const FieldChange& field : differences(theirs, ours)) {
@@ -113,9 +115,10 @@ std::vector<int32_t> end_tokens(const fs::path& folder) {
 }
 
 std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(
-    const fs::path& path, const ModelConfig& model) {
+    const fs::path& path, const ModelConfig& model, const std::vector<NamedSlice>& slices) {
   const Family& family = family_to_use(model);
-  const auto files = std::make_shared<const TensorFiles>(path);
+  const auto files = std::make_shared<TensorFiles>(path);
+  files->remove_wrappers(names_in_folders(family, model, slices), path.string());
   return [&family, files, model](const std::string& name) {
     return extents_of(family, *files, model, name);
   };

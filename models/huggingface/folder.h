@@ -20,6 +20,14 @@ namespace lockstep::huggingface {
 // Whether `path` is a folder with a config.json.
 bool is_model_folder(const std::filesystem::path& path);
 
+// The end of a message about `path`, which is no folder with a config.json: what it is, and what to
+// give instead. It begins with a verb: "is a PEFT adapter ...; set ...".
+std::string what_it_is_instead(const std::filesystem::path& path);
+
+// The end of a message about a path that does not exist, if it looks like the name of a model on
+// the hub (gpt2, org/name) or an address.
+std::string download_remedy(const std::string& path);
+
 // The model that config.json describes. Rejects an unknown model_type, fields with values that this
 // runtime does not support, and unknown fields.
 ModelConfig read_model(const std::filesystem::path& folder);
@@ -56,9 +64,12 @@ WeightsRead read_weights_file(const std::filesystem::path& file,
 std::vector<int32_t> end_tokens(const std::filesystem::path& folder);
 
 // A function that returns the extents of a tensor of `model` in a folder or file: (rows, ...), or
-// (outputs, inputs, height, width) for convolutions; none if there is no such tensor.
+// (outputs, inputs, height, width) for convolutions; none if there is no such tensor. `slices` are
+// the model's tensors, by whose names it recognises what wrappers add to names.
 std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(
-    const std::filesystem::path& path, const ModelConfig& model);
+    const std::filesystem::path& path,
+    const ModelConfig& model,
+    const std::vector<NamedSlice>& slices);
 
 // Whether the model can be read from and written to Hugging Face folders.
 bool has_family(const ModelConfig& model);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "runtime/base/names.h"
+
 namespace lockstep::huggingface {
 namespace {
 
@@ -22,7 +24,10 @@ int64_t number_of(const std::string& key) {
 }
 
 bool begins_with(const std::vector<std::string>& all, const std::vector<std::string>& first) {
-  return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
+  return first.size() <= all.size() &&
+         std::equal(first.begin(), first.end(), all.begin(), [](const auto& a, const auto& b) {
+           return normal_name(a) == normal_name(b);
+         });
 }
 
 void write_names(const std::vector<std::string>& names, Json& config) {

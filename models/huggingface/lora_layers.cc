@@ -163,7 +163,7 @@ IsNewHead new_for_weights(const std::string& path,
                           const std::vector<NamedSlice>& slices) {
   const Family* const family = family_of(model);
   if (family != nullptr && is_model_folder(path)) {
-    return [family, there = extents_in(path, model)](const NamedSlice& slice) {
+    return [family, there = extents_in(path, model, slices)](const NamedSlice& slice) {
       if (!family->is_head(slice.name)) return false;
       const auto extents = there(slice.name);
       return !extents || *extents != file_extents(slice);

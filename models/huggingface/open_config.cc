@@ -1,8 +1,10 @@
 #include "models/huggingface/open_config.h"
 
+#include "models/huggingface/folder.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/base/lfs_pointer.h"
+#include "runtime/base/file_kind.h"
+#include "runtime/base/names.h"
 
 namespace lockstep::huggingface {
 
@@ -10,7 +12,7 @@ Json read_json(const std::filesystem::path& path) {
   constexpr size_t kMaxBytes = size_t{16} << 20;
   try {
     const std::string text = read_file(path, kMaxBytes);
-    if (is_lfs_pointer(text)) throw ConfigError("{}: {}", path.string(), kLfsAdvice);
+    if (file_kind(text)) throw ConfigError("{}: {}", path.string(), is_not(text, "a JSON file"));
     return Json::parse(text);
   } catch (const JsonError& error) {
     throw ConfigError("{}: {}", path.string(), error.what());
@@ -23,10 +25,19 @@ OpenConfig::OpenConfig(const std::filesystem::path& folder, const char* field)
     : origin((folder / kConfigFile).string()) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(origin, error))
-    throw ConfigError(
-        "{}: value is \"{}\"; allowed: a folder with a {}", field, folder.string(), kConfigFile);
+    throw ConfigError("{}: \"{}\" {}{}",
+                      field,
+                      folder.string(),
+                      what_it_is_instead(folder),
+                      look_alike_hint(folder.string()));
   json = read_json(origin);
   ConfigFields fields(json, origin);
+  if (const Json* const type = json.find("_class_name"); type != nullptr && type->is_string())
+    throw ConfigError(
+        "{}: describes a diffusers model ({}), which is not supported; export its network as an "
+        "ONNX file, and use model.onnx",
+        origin,
+        type->get<std::string>());
   family = family_of_type(fields.text("model_type", ""));
   if (family == nullptr) fields.refuse("model_type", known_types());
 }

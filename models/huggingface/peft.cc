@@ -102,6 +102,23 @@ std::string name_in(const TensorFiles& files, const Family* family, const std::s
   return !other.empty() && files.find(other) != nullptr ? other : name;
 }
 
+// All names that tensors of the adapter's folder may have.
+std::set<std::string> names_in_adapters(const Adapter& adapter,
+                                        const Family* family,
+                                        const RunConfig& config,
+                                        const std::vector<NamedSlice>& slices) {
+  std::set<std::string> names;
+  const auto add = [&](const std::string& name) {
+    names.insert(name);
+    if (family != nullptr) names.insert(family->name_in_memory(name));
+  };
+  for (const Matrix& matrix : adapter.matrices) add(matrix.name);
+  if (family == nullptr) return names;
+  for (const NamedSlice& slice : base_slices(slices))
+    for (const TensorPart& part : family->parts(config.model, slice.name)) add(kPrefix + part.name);
+  return names;
+}
+
 // Rejects tensors that are missing, of other extents, or unknown. Optional ones may be missing, and
 // every tensor may be present by both of its names.
 void check_tensors(const TensorFiles& files,
@@ -232,14 +249,16 @@ bool is_transposed(const RunConfig& config, const std::vector<NamedSlice>& slice
 
 }  // namespace
 
-void read_peft(const fs::path& folder,
-               const RunConfig& config,
-               const std::vector<NamedSlice>& slices,
-               float* flat) {
+std::string read_peft(const fs::path& folder,
+                      const RunConfig& config,
+                      const std::vector<NamedSlice>& slices,
+                      float* flat) {
   check_peft_config(folder, config.adapter.lora.value());
   const Adapter adapter = adapter_of(config, slices);
-  const TensorFiles files(tensors_of(folder));
+  TensorFiles files(tensors_of(folder));
   const Family* const family = family_of(config.model);
+  const std::string note =
+      files.remove_wrappers(names_in_adapters(adapter, family, config, slices), folder.string());
   ShapeByName expected, optional;
   for (const Matrix& matrix : adapter.matrices)
     expected[name_in(files, family, matrix.name)] = {matrix.rows, matrix.columns()};
@@ -262,6 +281,7 @@ void read_peft(const fs::path& folder,
     const TensorFiles::Tensor* const tensor = files.find(stored.part.name);
     if (tensor != nullptr) read_part(*tensor, *slice, stored, flat + slice->offset);
   }
+  return note;
 }
 
 WrittenFile write_peft(const fs::path& out,

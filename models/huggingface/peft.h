@@ -17,11 +17,12 @@ namespace lockstep::huggingface {
 // Fills the LoRA of `config` in `flat` (fp32, at the offsets of `slices`), bit for bit, and the
 // other trained parameters that the folder has. Rejects a folder with another rank, alpha or other
 // layers, unsupported kinds of LoRA, parameters that adapter.lora.train_also does not match, and an
-// embedding that is also the output matrix.
-void read_peft(const std::filesystem::path& folder,
-               const RunConfig& config,
-               const std::vector<NamedSlice>& slices,
-               float* flat);
+// embedding that is also the output matrix. Returns a sentence for the log if prefixes of names
+// were left out, otherwise an empty text.
+std::string read_peft(const std::filesystem::path& folder,
+                      const RunConfig& config,
+                      const std::vector<NamedSlice>& slices,
+                      float* flat);
 
 // Creates the folder `out`, which appears complete or not at all, and must not exist. Parameters
 // that are trained besides the LoRA are written as modules_to_save. Rejects those that PEFT cannot

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "models/huggingface/config_fields.h"
+#include "models/huggingface/folder.h"
 #include "models/huggingface/open_config.h"
+#include "runtime/base/file.h"
 
 namespace lockstep::huggingface {
 namespace {
@@ -60,6 +62,14 @@ bool is_unused(const Json& value) {
 
 void check_peft_config(const std::filesystem::path& folder, const LoraConfig& lora) {
   const std::filesystem::path path = folder / kAdapterConfig;
+  if (!is_there(path))
+    throw ConfigError("adapter.lora.from: \"{}\" {}",
+                      folder.string(),
+                      is_model_folder(folder)
+                          ? "is the folder of a model, not of a PEFT adapter: it has no "
+                            "adapter_config.json; give a model to model.from or train.init_from"
+                          : "has no adapter_config.json; allowed: a folder as PEFT's "
+                            "save_pretrained writes it");
   const Json json = read_json(path);
   ConfigFields fields(json, path.string());
   if (fields.text("peft_type", "LORA") != "LORA") fields.refuse("peft_type", "\"LORA\"");

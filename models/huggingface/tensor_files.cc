@@ -1,10 +1,12 @@
 #include "models/huggingface/tensor_files.h"
 
+#include "models/huggingface/other_folder.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/base/json.h"
-#include "runtime/base/lfs_pointer.h"
+#include "runtime/checkpoint/wrapped_names.h"
 
 namespace lockstep::huggingface {
 namespace fs = std::filesystem;
@@ -16,7 +18,7 @@ constexpr size_t kMaxIndexBytes = size_t{64} << 20;
 
 Json parse_index(const fs::path& path) {
   const std::string text = read_file(path, kMaxIndexBytes);
-  if (is_lfs_pointer(text)) throw CheckpointError("{}: {}", path.string(), kLfsAdvice);
+  if (file_kind(text)) throw CheckpointError("{}: {}", path.string(), is_not(text, "a JSON file"));
   try {
     return Json::parse(text);
   } catch (const JsonError& error) {
@@ -50,19 +52,6 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   return file_of;
 }
 
-[[noreturn]] void refuse_folder(const fs::path& folder) {
-  for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-    if (is_there(folder / other))
-      throw CheckpointError(
-          "{}: has {}, which only Python can read, but no {}; write one with transformers: "
-          "AutoModel.from_pretrained(...).save_pretrained(...)",
-          folder.string(),
-          other,
-          kOneFile);
-  }
-  throw CheckpointError("{}: the folder has neither {} nor {}", folder.string(), kOneFile, kIndex);
-}
-
 }  // namespace
 
 TensorFiles::TensorFiles(const fs::path& folder) {
@@ -73,7 +62,8 @@ TensorFiles::TensorFiles(const fs::path& folder) {
       tensors_[entry.name] = {&file, &entry};
     return;
   }
-  if (!is_there(folder / kIndex)) refuse_folder(folder);
+  if (!is_there(folder / kIndex))
+    throw CheckpointError("{}: {}", folder.string(), weights_instead(folder));
   const auto file_of = read_index(folder / kIndex);
   std::map<std::string, size_t> number_of;
   for (const auto& [name, file] : file_of) {
@@ -94,6 +84,17 @@ TensorFiles::TensorFiles(const fs::path& folder) {
           "{}: there is no tensor '{}', although {} lists it", file.path(), name, kIndex);
     tensors_[name] = {&file, entry};
   }
+}
+
+std::string TensorFiles::remove_wrappers(const std::set<std::string>& known,
+                                         const std::string& origin) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors_) names.push_back(name);
+  const PlainNames plain = plain_names(names, known, origin);
+  std::map<std::string, Tensor> renamed;
+  for (const auto& [name, tensor] : tensors_) renamed[plain.of.at(name)] = tensor;
+  tensors_ = std::move(renamed);
+  return plain.note;
 }
 
 const TensorFiles::Tensor* TensorFiles::find(const std::string& name) const {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class TensorFiles {
     const SafetensorsEntry* entry;
   };
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  // Removes what wrappers added to the names (runtime/checkpoint/wrapped_names.h). `known` are the
+  // model's names. Returns a sentence for the log, or an empty text.
+  std::string remove_wrappers(const std::set<std::string>& known, const std::string& origin);
   // Null if there is none.
   const Tensor* find(const std::string& name) const;
 

@@ -8,6 +8,7 @@
 #include "runtime/base/transpose.h"
 #include "runtime/checkpoint/file_layout.h"
 #include "runtime/checkpoint/match.h"
+#include "runtime/checkpoint/wrapped_names.h"
 
 namespace lockstep::huggingface {
 namespace {
@@ -172,15 +173,8 @@ class Filler {
     if (!seen_.empty() || body == slices.end()) return;
     std::vector<std::string> in_file;
     for (const auto& [name, tensor] : files_.tensors()) in_file.push_back(name);
-    const std::string name = names_.below_prefix(family_.parts(model_, body->name).front().name);
     throw CheckpointError(
-        "{}: has tensors {}; allowed: the model's, such as '{}{}', or '{}' if the folder has no "
-        "head",
-        origin_,
-        in_file.empty() ? "none" : name_list(in_file),
-        names_.prefix(),
-        name,
-        name);
+        "{}: {}", origin_, compare_names(in_file, names_in_folders(family_, model_, slices)));
   }
 
   // Checks the folder's tensors that the model does not have.
@@ -273,6 +267,23 @@ std::vector<StoredPart> stored_parts(const Family& family,
   return parts;
 }
 
+std::set<std::string> names_in_folders(const Family& family,
+                                       const ModelConfig& model,
+                                       const std::vector<NamedSlice>& slices) {
+  const std::string prefix = family.base_prefix(model);
+  std::set<std::string> names;
+  for (const NamedSlice& slice : slices)
+    for (const TensorPart& part : family.parts(model, slice.name)) {
+      const bool has_prefix = part.name.starts_with(prefix);
+      for (const std::string& name :
+           {part.name, has_prefix ? part.name.substr(prefix.size()) : prefix + part.name}) {
+        names.insert(name);
+        if (const std::string older = family.older_name(name); !older.empty()) names.insert(older);
+      }
+    }
+  return names;
+}
+
 std::optional<std::vector<int64_t>> extents_of(const Family& family,
                                                const TensorFiles& files,
                                                const ModelConfig& model,
@@ -294,13 +305,16 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
 }
 
 WeightsRead fill_weights(const Family& family,
-                         const TensorFiles& files,
+                         TensorFiles files,
                          const std::string& origin,
                          const ModelConfig& theirs,
                          const ModelConfig& model,
                          const std::vector<NamedSlice>& slices,
                          float* flat) {
-  return Filler(family, files, origin, theirs, model, flat).fill(slices);
+  const std::string note = files.remove_wrappers(names_in_folders(family, model, slices), origin);
+  WeightsRead read = Filler(family, files, origin, theirs, model, flat).fill(slices);
+  if (!note.empty()) read.notes.insert(read.notes.begin(), note);
+  return read;
 }
 
 }  // namespace lockstep::huggingface

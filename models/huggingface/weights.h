@@ -3,6 +3,7 @@
 
 #include <list>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,12 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
                                                const ModelConfig& model,
                                                const std::string& name);
 
+// All names that the model's tensors may have in a folder: with and without the prefix of the body,
+// and older ones.
+std::set<std::string> names_in_folders(const Family& family,
+                                       const ModelConfig& model,
+                                       const std::vector<NamedSlice>& slices);
+
 // Fills the rows of this part in `parameter`, the values of `slice`. The folder's tensor has the
 // part's extents, or more rows, of which the first are read.
 void read_part(const TensorFiles::Tensor& tensor,
@@ -51,7 +58,7 @@ std::vector<F32Tensor> folder_tensors(const Family& family,
 // Like read_weights() of folder.h. `origin` is the path of the folder, `theirs` the model of its
 // config.json.
 WeightsRead fill_weights(const Family& family,
-                         const TensorFiles& files,
+                         TensorFiles files,
                          const std::string& origin,
                          const ModelConfig& theirs,
                          const ModelConfig& model,

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <list>
+#include <set>
 
 #include "models/huggingface/family.h"
 #include "models/huggingface/folder.h"
@@ -13,6 +14,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/half.h"
+#include "runtime/base/tokenizer_files.h"
 #include "runtime/base/transpose.h"
 #include "runtime/checkpoint/file_layout.h"
 
@@ -22,21 +24,11 @@ namespace {
 
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
-// Files of tokenizers, generation and preprocessing, which are copied from --like.
-constexpr std::array kOtherFiles = {"added_tokens.json",
-                                    "chat_template.jinja",
+// Files of generation and preprocessing, which are copied from --like, as those of tokenizers are.
+constexpr std::array kOtherFiles = {"chat_template.jinja",
                                     "chat_template.json",
                                     "generation_config.json",
-                                    "merges.txt",
-                                    "preprocessor_config.json",
-                                    "sentencepiece.bpe.model",
-                                    "special_tokens_map.json",
-                                    "spiece.model",
-                                    "tokenizer.json",
-                                    "tokenizer.model",
-                                    kTokenizerConfig,
-                                    "vocab.json",
-                                    "vocab.txt"};
+                                    "preprocessor_config.json"};
 
 // The folder's tensors; those that are transposed or reordered point into `copies`.
 struct FolderTensors {
@@ -204,11 +196,14 @@ WrittenFolder write_folder(const fs::path& out,
   std::map<std::string, std::string> metadata = options.metadata;
   metadata["format"] = "pt";  // from_pretrained requires it
   if (!options.like.empty() && options.class_names.empty() && !label_names(config).empty())
-    written.copied.push_back("id2label of config.json");
+    written.copied.emplace_back("id2label of config.json");
   written.weights = make_folder(out, [&](const fs::path& folder) {
     write_file_atomically(folder / kConfigFile, config.dump({.indent = 2}) + "\n");
     family.write_other_files(model, options, config, folder);
-    for (const char* name : kOtherFiles) {
+    std::set<std::string> others;
+    for (const char* name : kOtherFiles) others.insert(name);
+    for (const char* name : kAllTokenizerFiles) others.insert(name);
+    for (const std::string& name : others) {
       if (options.like.empty() || !is_file(options.like / name)) continue;
       if (fs::exists(folder / name)) continue;  // written by the family
       fs::copy_file(options.like / name, folder / name);

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "models/onnx/fixed_batch.h"
 #include "models/onnx/rules/node_view.h"
 #include "runtime/base/error.h"
 
@@ -119,6 +120,8 @@ class AxisBinder {
     for (size_t axis = 0; axis < v.extents.size(); ++axis) {
       const OpenExtent& open = v.extents[axis];
       const int64_t extent = given->second[axis];
+      if (axis == 0 && extent == options_.batch && is_batch(open, axis))
+        require_batch(file_, options_.batch);
       int64_t fixed = open.extent;
       if (fixed < 0 && !open.name.empty()) fixed = names_.emplace(open.name, extent).first->second;
       if (fixed >= 0 && fixed != extent)
@@ -135,17 +138,7 @@ class AxisBinder {
   int64_t extent_of(const FileValue& v, size_t axis) const {
     const OpenExtent& open = v.extents[axis];
     if (open.extent >= 0) {
-      if (options_.batch_axis.empty() && axis == 0 && open.extent != options_.batch)
-        throw ConfigError(
-            "{}: input \"{}\" has a batch of {} in the file, but {} is needed; export it with an "
-            "open batch: torch.onnx.export(..., dynamo=True, dynamic_shapes=({{0: "
-            "torch.export.Dim.DYNAMIC}},)), one entry for each input; or set "
-            "train.global_batch / train.lanes to {}",
-            file_.path,
-            v.name,
-            open.extent,
-            options_.batch,
-            open.extent);
+      if (options_.batch_axis.empty() && axis == 0) require_batch(file_, options_.batch);
       return open.extent;
     }
     const auto by_path = names_.find(axis_path(v, axis));

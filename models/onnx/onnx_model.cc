@@ -13,6 +13,7 @@
 #include "models/model.h"
 #include "models/onnx/bound_networks.h"
 #include "models/onnx/data_inputs.h"
+#include "models/onnx/fixed_batch.h"
 #include "models/onnx/lowering/lowering.h"
 #include "models/onnx/network_sizes.h"
 #include "models/onnx/objective.h"
@@ -120,7 +121,7 @@ class OnnxModel final : public Model {
   }
 
   ModelConfig resolve(const ModelIo& io) const override {
-    const std::shared_ptr<const Network> bound = networks().get(any_form(io));
+    const std::shared_ptr<const Network> bound = network_of(any_form(io), io);
     const Network& network = *bound;
     const bool classes = has_labels(config_) || config_.diffusion;
     const int64_t outputs =
@@ -186,7 +187,7 @@ class OnnxModel final : public Model {
                             tokens > 0 ? tokens : inputs().context(),
                             sample_of(io),
                             is_stream(config_, options)};
-    const std::shared_ptr<const Network> network = networks().get(form);
+    const std::shared_ptr<const Network> network = network_of(form, io);
     Graph graph = append(options, *network, form, io).graph;
     const bool learns = std::ranges::any_of(
         graph.parameters, [&](TensorId id) { return graph[id].running_momentum == 0; });
@@ -234,6 +235,19 @@ class OnnxModel final : public Model {
   }
 
   int64_t fewest_samples() const override { return usual().form.batch; }
+
+  int64_t only_batch(const ModelIo& io) const override {
+    if (const int64_t fixed = fixed_batch(opened().file); fixed > 0) return fixed;
+    const int64_t fits = usual().form.batch;
+    for (const int64_t other : {2 * fits, 3 * fits}) {
+      try {
+        networks().get(form_of(other, io));
+        return 0;
+      } catch (const ConfigError&) {  // the nodes do not accept so many
+      }
+    }
+    return fits;
+  }
 
   // Includes matrix products outside of linear layers.
   double flops_per_sample(const ModelIo& io) const override {
@@ -305,6 +319,16 @@ class OnnxModel final : public Model {
     else if (run_.lane > 0)
       form.batch = run_.lane;
     return form;
+  }
+  // The network of this form. If the nodes accept one batch alone, the error names it.
+  std::shared_ptr<const Network> network_of(const BoundForm& form, const ModelIo& io) const {
+    try {
+      return networks().get(form);
+    } catch (const ConfigError& error) {
+      const int64_t only = fixed_batch(opened().file) > 0 ? 0 : only_batch(io);
+      if (only == 0 || only == form.batch) throw;
+      throw ConfigError("{} ({})", refusal_of_batch(opened().file, form.batch, only), error.what());
+    }
   }
   static int64_t mixing_batch(int64_t global_batch) {
     return std::clamp<int64_t>(global_batch, 2, kMaxSamplesToMix);
@@ -382,11 +406,18 @@ class OnnxModel final : public Model {
     const Extents taken = with_open_ones(inputs(), opened(), config_, images);
     if (taken != images)
       throw ConfigError(
-          "model.onnx.file: {} takes images of {} (channels, height, width); the data has {}",
+          "model.onnx.file: {} takes images of {} (channels, height, width); the data has {}{}",
           config_.file,
           to_string(taken),
-          to_string(images));
+          to_string(images),
+          taken[0] == images[0] ? remedy_of_size(taken) : "");
     return images;
+  }
+  std::string remedy_of_size(const Extents& taken) const {
+    return fmt::format(
+        "; {}export the network with open heights and widths: {}",
+        taken[1] == taken[2] ? fmt::format("set data.image.size to {}, or ", taken[1]) : "",
+        export_line(opened().file, {2, 3}));
   }
   // The network whose masks of tokens are examined for a network of this form: that of as few
   // samples as can be told apart, if it is bound, or the network itself, if its masks are small.

@@ -13,9 +13,27 @@
 #include "models/onnx/tensors.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 
 namespace lockstep::onnx {
 namespace {
+
+// `reason`: why, if the file is not known as one of another format.
+[[noreturn]] void refuse(std::span<const std::byte> bytes,
+                         const std::string& path,
+                         const char* reason) {
+  const FileKind kind = file_kind(bytes);
+  if (!kind || kind.id == "onnx") throw ConfigError("{}: {}", path, reason);
+  const bool of_weights = kind.id == "torch" || kind.id == "pickle" || kind.id == "safetensors" ||
+                          kind.id == "gguf" || kind.id == "hdf5";
+  if (of_weights)
+    throw ConfigError(
+        "{}: is {}, not an ONNX file; write one with torch.onnx.export(model, args, FILE, "
+        "dynamo=True)",
+        path,
+        kind.name);
+  throw ConfigError("{}: {}", path, is_not(bytes, "an ONNX file"));
+}
 
 std::shared_ptr<schema::ModelProto> parse(std::span<const std::byte> bytes,
                                           const std::string& path) {
@@ -28,9 +46,9 @@ std::shared_ptr<schema::ModelProto> parse(std::span<const std::byte> bytes,
   if (bytes.empty()) throw ConfigError("{}: is empty; must be an ONNX file", path);
   auto model = std::make_shared<schema::ModelProto>();
   if (!model->ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    throw ConfigError("{}: not an ONNX file, or damaged or truncated", path);
+    refuse(bytes, path, "not an ONNX file, or damaged or truncated");
   if (!model->has_ir_version() || model->ir_version() < 1 || !model->has_graph())
-    throw ConfigError("{}: not an ONNX file: must have a version of the format and a graph", path);
+    refuse(bytes, path, "not an ONNX file: must have a version of the format and a graph");
   return model;
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <set>
 
 #include "models/onnx/objective.h"
 #include "runtime/base/error.h"
@@ -17,6 +19,25 @@ constexpr int64_t kUsualSides[] = {224, 32, 28, 64, 96};
 // Nodes may combine samples, in pairs or more.
 constexpr int64_t kFewSamples[] = {1, 2, 4, 8};
 
+// The batches that Reshape nodes may have been exported with: the first extents of their shapes, if
+// they are constants.
+std::set<int64_t> batches_of_shapes(const File& file) {
+  constexpr size_t kMaxBatches = 4;
+  constexpr int64_t kMaxBatch = 4096;
+  std::set<int64_t> batches;
+  for (const Node& node : file.nodes) {
+    if (node.op != "Reshape" || node.input(1) < 0 || batches.size() == kMaxBatches) continue;
+    const FileValue& shape = file.values[static_cast<size_t>(node.input(1))];
+    const Array* array = shape.constant ? &*shape.constant : nullptr;
+    if (shape.initializer >= 0)
+      array = &file.initializers[static_cast<size_t>(shape.initializer)].array;
+    if (array == nullptr || array->type != ElementType::kInt64 || array->size() == 0) continue;
+    const int64_t first = array->as_int64().front();
+    if (first > 0 && first <= kMaxBatch) batches.insert(first);
+  }
+  return batches;
+}
+
 std::vector<int64_t> samples_to_try(const NetworkInputs& inputs,
                                     const OpenedFile& opened,
                                     const OnnxConfig& config) {
@@ -25,6 +46,8 @@ std::vector<int64_t> samples_to_try(const NetworkInputs& inputs,
     if (!value.extents.empty() && value.extents[0].extent > 0) return {value.extents[0].extent};
   }
   std::vector<int64_t> samples(std::begin(kFewSamples), std::end(kFewSamples));
+  for (const int64_t batch : batches_of_shapes(opened.file))
+    if (std::ranges::count(samples, batch) == 0) samples.push_back(batch);
   if (inputs.has(Meaning::kMask) && !is_stream(config, Purpose::kInference))
     samples.insert(samples.begin(), kSamplesOfMasks);
   return samples;

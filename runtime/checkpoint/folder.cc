@@ -15,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/names.h"
 #include "runtime/checkpoint/publish.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/state.h"
@@ -153,7 +154,15 @@ fs::path resolve_checkpoint(const fs::path& path) {
   if (fs::exists(path, code) && !fs::is_directory(path, code))
     throw CheckpointError(
         "{}: is a file; a checkpoint is a folder: step-*, the folder that holds them or a run "
-        "folder",
+        "folder{}",
+        path.string(),
+        has_suffix(path.string(), ".safetensors")
+            ? fmt::format("; lockstep import CONFIG {} --out FOLDER makes one of it", path.string())
+            : "");
+  if (!fs::exists(path, code))
+    throw CheckpointError(
+        "'{}' does not exist; allowed: a checkpoint (a step-* folder, the folder that holds them "
+        "or a run folder)",
         path.string());
   std::vector<std::string> skipped;
   for (const fs::path& root : {path, path / "checkpoints"}) {
@@ -161,8 +170,9 @@ fs::path resolve_checkpoint(const fs::path& path) {
   }
   throw CheckpointError(
       "{}: no checkpoint here: give a step-* folder, the folder that holds them or "
-      "a run folder{}{}",
+      "a run folder{}{}{}",
       path.string(),
+      look_alike_hint(path.string()),
       skipped.empty() ? "" : "; skipped: ",
       skipped.empty() ? "" : skipped.front());
 }

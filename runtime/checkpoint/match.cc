@@ -5,6 +5,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/checkpoint/file_layout.h"
+#include "runtime/checkpoint/wrapped_names.h"
 
 namespace lockstep {
 namespace {
@@ -57,6 +58,26 @@ ShapeByName shapes_of(const SafetensorsFile& file) {
   return shapes;
 }
 
+std::set<std::string> names_of(const ShapeByName& shapes) {
+  std::set<std::string> names;
+  for (const auto& [name, shape] : shapes) names.insert(name);
+  return names;
+}
+
+PlainTensors plain_tensors(const SafetensorsFile& file, const std::set<std::string>& known) {
+  const ShapeByName all = shapes_of(file);
+  const std::set<std::string> names = names_of(all);
+  const PlainNames plain = plain_names({names.begin(), names.end()}, known, file.path());
+  PlainTensors tensors{.shapes = {}, .name_in_file = {}, .note = plain.note};
+  for (const auto& [name, shape] : all) {
+    const std::string& without = plain.of.at(name);
+    if (is_bookkeeping(without)) continue;
+    tensors.shapes[without] = shape;
+    tensors.name_in_file[without] = name;
+  }
+  return tensors;
+}
+
 bool is_bookkeeping(const std::string& name) {
   return name == "num_batches_tracked" || name.ends_with(".num_batches_tracked");
 }
@@ -96,6 +117,8 @@ void require_match(const ShapeByName& found,
     if (expected.count(name) == 0) unexpected.push_back(name);
   }
   if (missing.empty() && unexpected.empty()) return;
+  if (missing.size() == expected.size() && !missing.empty())
+    throw CheckpointError("{}: {}", origin, compare_names(unexpected, names_of(expected)));
   throw CheckpointError("{}: its tensors do not match the model: {}{}{}",
                         origin,
                         missing.empty() ? "" : "missing " + name_list(missing),

@@ -2,6 +2,7 @@
 // Compares the tensors of a file with those of a model.
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,16 @@ using ShapeByName = std::map<std::string, std::vector<int64_t>>;
 ShapeByName shapes_in_memory(const std::vector<NamedSlice>& slices);
 ShapeByName shapes_in_files(const std::vector<NamedSlice>& slices);
 ShapeByName shapes_of(const SafetensorsFile& file);
+std::set<std::string> names_of(const ShapeByName& shapes);
+
+// The tensors of a file by their names without what wrappers add to them (wrapped_names.h), and
+// without bookkeeping.
+struct PlainTensors {
+  ShapeByName shapes;
+  std::map<std::string, std::string> name_in_file;
+  std::string note;  // a sentence for the log; empty if no name changes
+};
+PlainTensors plain_tensors(const SafetensorsFile& file, const std::set<std::string>& known);
 
 // Whether the tensor is a counter that other programs store and that no model here has.
 bool is_bookkeeping(const std::string& name);

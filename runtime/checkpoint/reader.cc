@@ -12,6 +12,7 @@
 #include "runtime/checkpoint/recorded_file.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/shards.h"
+#include "runtime/checkpoint/wrapped_names.h"
 
 namespace lockstep {
 namespace {
@@ -125,20 +126,23 @@ std::vector<std::string> head_mismatches(const std::string& head,
 
 std::string new_head_of(const fs::path& path, const std::vector<NamedSlice>& slices) {
   const std::string head = last_layer_of(slices);
-  const ShapeByName found = shapes_of(SafetensorsFile(path));
-  return head_mismatches(head, found, shapes_in_files(slices)).empty() ? "" : head;
+  const ShapeByName expected = shapes_in_files(slices);
+  const ShapeByName found = plain_tensors(SafetensorsFile(path), names_of(expected)).shapes;
+  return head_mismatches(head, found, expected).empty() ? "" : head;
 }
 
 WeightsRead read_model_file(const fs::path& path,
                             const std::vector<NamedSlice>& slices,
                             float* flat) {
   const SafetensorsFile file(path);
-  ShapeByName found = shapes_of(file), expected = shapes_in_files(slices);
-  std::erase_if(found, [](const auto& tensor) { return is_bookkeeping(tensor.first); });
+  ShapeByName expected = shapes_in_files(slices);
+  const PlainTensors tensors = plain_tensors(file, names_of(expected));
+  ShapeByName found = tensors.shapes;
   const std::string head = last_layer_of(slices);
   const std::vector<std::string> mismatches = head_mismatches(head, found, expected);
   std::vector<NamedSlice> read = slices;
   WeightsRead result;
+  if (!tensors.note.empty()) result.notes.push_back(tensors.note);
   if (!mismatches.empty()) {
     const auto of_head = [&](const auto& tensor) { return tensor.first.starts_with(head); };
     std::erase_if(found, of_head);
@@ -152,7 +156,7 @@ WeightsRead read_model_file(const fs::path& path,
   }
   require_match(found, expected, file.path());
   read_tensors(
-      file, read, [](const std::string& name) { return name; }, flat);
+      file, read, [&](const std::string& name) { return tensors.name_in_file.at(name); }, flat);
   return result;
 }
 

@@ -13,9 +13,9 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/base/half.h"
 #include "runtime/base/json.h"
-#include "runtime/base/lfs_pointer.h"
 
 namespace lockstep {
 namespace {
@@ -84,7 +84,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     if (prefix.size() == sizeof(length)) {
       std::memcpy(&length, prefix.data(), sizeof(length));
       // If this is no safetensors file, enough is read to recognise what it is.
-      const uint64_t more = length <= kMaxSafetensorsHeaderBytes ? length : kMaxLfsPointerBytes;
+      const uint64_t more = length <= kMaxSafetensorsHeaderBytes ? length : kFileKindBytes;
       prefix.resize(std::min(file_bytes_, sizeof(length) + more));
       read_exactly(descriptor_, path_, 0, prefix.data(), prefix.size());
     }

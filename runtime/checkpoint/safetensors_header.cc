@@ -10,7 +10,7 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
-#include "runtime/base/lfs_pointer.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/checkpoint/safetensors.h"
 
 namespace lockstep {
@@ -264,9 +264,16 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
     throw CheckpointError("{}: not a safetensors file: only {} bytes long", origin, file_bytes);
   }
   const std::string_view begin(reinterpret_cast<const char*>(prefix.data()), prefix.size());
-  if (is_lfs_pointer(begin)) throw CheckpointError("{}: {}", origin, kLfsAdvice);
+  // Throws if the file is known as something else. A header that is valid needs no such look: its
+  // length may be the first bytes of another format.
+  const auto refuse_other_formats = [&] {
+    const FileKind kind = file_kind(begin);
+    if (kind ? kind.id != "safetensors" && kind.id != "zeros" : is_text(begin))
+      throw CheckpointError("{}: {}", origin, is_not(begin, "a safetensors file"));
+  };
   std::memcpy(&length, prefix.data(), sizeof(length));
   if (length > kMaxSafetensorsHeaderBytes || length > file_bytes - sizeof(length)) {
+    refuse_other_formats();
     throw CheckpointError(
         "{}: not a safetensors file, or truncated: its header claims {} bytes, the file has {} and "
         "at most {} are allowed",
@@ -278,6 +285,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
   LOCKSTEP_CHECK(prefix.size() - sizeof(length) >= length);
   const char* json = reinterpret_cast<const char*>(prefix.data()) + sizeof(length);
   if (length == 0 || json[0] != '{') {
+    refuse_other_formats();
     throw CheckpointError("{}: not a safetensors file: its header does not begin with '{{'",
                           origin);
   }

@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
+#include "runtime/base/lines.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/unicode.h"
 
@@ -23,13 +24,9 @@ constexpr std::array<SpecialToken, 5> kSpecial = {
 // The lines, without white space at their ends.
 std::vector<std::string_view> tokens_of(std::string_view text) {
   std::vector<std::string_view> tokens;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view token = text.substr(at, end - at);
-    token = token.substr(0, token.find_last_not_of(" \t\r") + 1);
-    tokens.push_back(token);
-    at = end + 1;
-  }
+  Lines lines(text);
+  for (std::string_view line; lines.next(&line);)
+    tokens.push_back(line.substr(0, line.find_last_not_of(" \t") + 1));
   return tokens;
 }
 

@@ -232,6 +232,8 @@ constexpr std::array kKnownRules{
 
 }  // namespace
 
+std::string_view qwen2_regex() { return kQwen2; }
+
 void split_as_gpt2(TextPiece piece, PieceSink& next) { split_by<gpt2_word>(piece, next); }
 
 SplitRule split_rule_of(std::string_view regex) {

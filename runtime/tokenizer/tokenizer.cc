@@ -2,6 +2,10 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
+#include "runtime/base/names.h"
+#include "runtime/base/tokenizer_files.h"
+#include "runtime/tokenizer/bpe_files.h"
 #include "runtime/tokenizer/json_node.h"
 
 namespace lockstep {
@@ -13,9 +17,14 @@ constexpr size_t kMaxBytes = size_t{256} << 20;  // max size of a tokenizer's fi
 
 fs::path file_in(const fs::path& path) {
   if (!is_folder(path)) return path;
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.txt"})
-    if (is_there(path / name)) return path / name;
-  throw DataError("{}: has none of tokenizer.json, tokenizer.model and vocab.txt", path.string());
+  const fs::path file = tokenizer_file_in(path);
+  if (!file.empty()) return file;
+  for (const auto& [name, missing] :
+       {std::pair("vocab.json", "merges.txt"), {"merges.txt", "vocab.json"}})
+    if (is_there(path / name))
+      throw DataError("{}: has {} but no {}, which belongs to it", path.string(), name, missing);
+  throw DataError(
+      "{}: has no tokenizer; allowed: a folder with one of {}", path.string(), kTokenizerFiles);
 }
 
 std::string read_bytes(const fs::path& file) {
@@ -52,12 +61,17 @@ BertVocabularyOptions options_beside(const fs::path& vocabulary) {
 
 std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   const fs::path file = file_in(path);
+  if (const fs::path merges = merges_beside(file); !merges.empty())
+    return open_bpe_files(file, merges);
+  if (file.filename() == "merges.txt" && is_there(file.parent_path() / "vocab.json"))
+    return open_bpe_files(file.parent_path() / "vocab.json", file);
   const std::string bytes = read_bytes(file);
-  if (file.extension() == ".txt")
+  if (file_kind(bytes)) throw DataError("{}: {}", file.string(), is_not(bytes, "a tokenizer"));
+  if (has_suffix(file.string(), ".txt"))
     return parse_bert_vocabulary(bytes, file.string(), options_beside(file));
   // A .model is a protobuf message, which does not begin like a JSON object.
   const size_t first = bytes.find_first_not_of(" \t\r\n");
-  if (file.extension() == ".json" || (first != std::string::npos && bytes[first] == '{'))
+  if (has_suffix(file.string(), ".json") || (first != std::string::npos && bytes[first] == '{'))
     return parse_tokenizer_json(bytes, file.string());
   return parse_sentencepiece(bytes, file.string());
 }

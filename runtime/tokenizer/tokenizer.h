@@ -1,7 +1,7 @@
 #pragma once
 // Converts text to token ids and back. Tokenizers come from Hugging Face's tokenizer.json,
-// SentencePiece's .model or BERT's vocab.txt. The ids are those of the packages `tokenizers`,
-// `sentencepiece` and `transformers`.
+// SentencePiece's .model, GPT-2's vocab.json with merges.txt, or BERT's vocab.txt. The ids are
+// those of the packages `tokenizers`, `sentencepiece` and `transformers`.
 
 #include <cstdint>
 #include <filesystem>
@@ -51,9 +51,9 @@ class Tokenizer {
   virtual const TextTemplate& pair_template() const = 0;
 };
 
-// Opens a tokenizer.json, a SentencePiece .model, a BERT vocab.txt, or a folder with one of
-// tokenizer.json, tokenizer.model and vocab.txt (in this order). Throws DataError, which names the
-// file and the part that is not supported.
+// Opens a tokenizer.json, a SentencePiece .model, a vocab.json with merges.txt beside it, a BERT
+// vocab.txt, or a folder with one of them (runtime/base/tokenizer_files.h). Throws DataError, which
+// names the file and the part that is not supported.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 // Parses the text of a tokenizer.json; `name` is the file's name for messages. Throws DataError.

@@ -276,9 +276,9 @@ def test_refused(bench):
     (folder / "config.json").write_text('{"model_type": "llama",')
     assert "config.json" in bench.run("plan", config, code=2)
     (folder / "config.json").unlink()
-    assert "a folder with a config.json" in bench.run("plan", config, code=2)
+    assert "has model.safetensors but no config.json" in bench.run("plan", config, code=2)
     assert "a folder with a config.json" in bench.run(
-        "plan", bench.config("llama", 'from: "/nowhere"'), code=2)
+        "plan", bench.config("llama", f'from: "{folder / "absent"}"'), code=2)
 
 
 def test_tensors_that_do_not_fit(bench):
@@ -312,18 +312,77 @@ def test_tensors_that_do_not_fit(bench):
     message = bench.run("train", bench.config("gpt_tied", f'from: "{folder}"'), "--device", "cpu",
                         "--run-dir", "positions", code=4)
     assert "'transformer.wpe.weight' has shape (16, 32)" in message, message
-    # Of names that all begin otherwise the first is told, and what they may be.
-    folder = bench.make("llama", lambda tensors: {f"my.{name}": t for name, t in tensors.items()})
+    # A wrapper's prefix is left out; without any name in common, one of each side is shown.
+    def renamed(rename):
+        return lambda tensors: {rename(name): tensor for name, tensor in tensors.items()}
+
+    hashes = set()
+    for number, prefix in enumerate(("", "module.", "_orig_mod.module.", "my.")):
+        folder = bench.make("llama", renamed(lambda name: prefix + name))
+        printed = bench.run("train", bench.config("llama", f'from: "{folder}"'), "--device", "cpu",
+                            "--run-dir", f"prefix-{number}")
+        assert prefix == "" or f"begin with '{prefix}', which is left out" in printed, printed
+        hashes.add([line for line in printed.splitlines() if "weights_hash" in line][0])
+    assert len(hashes) == 1, hashes
+    folder = bench.make("llama", renamed(lambda name: "my." + name.replace("model.", "body_")))
     message = bench.run("train", bench.config("llama", f'from: "{folder}"'), "--device", "cpu",
                         "--run-dir", "prefix", code=4)
-    for words in ("has tensors 'my.model.embed_tokens.weight'", "such as 'model.embed_tokens.weight'",
-                  "or 'embed_tokens.weight' if the folder has no head"):
+    for words in ("no name of a tensor is one of the model's: the file has 'my.", "the model 'model.",
+                  "names of the file begin with 'my.'"):
         assert words in message, (words, message)
     folder = bench.make("llama")
     config = bench.config("llama", f'from: "{folder}"')
     os.rename(folder / "model.safetensors", folder / "pytorch_model.bin")
     message = bench.run("train", config, "--device", "cpu", "--run-dir", "bin", code=4)
     assert "save_pretrained" in message, message
+
+
+def test_other_folders(bench):
+    """What is not a model's folder is named as what it is."""
+    def folder(name, **files):
+        path = bench.folder / name
+        path.mkdir()
+        for file, text in files.items():
+            (path / file.replace("__", ".")).write_text(text)
+        return path
+
+    adapter = folder("adapter", adapter_config__json='{"peft_type": "LORA", "base_model_name_or_path": '
+                     '"some/base", "r": 8, "lora_alpha": 16}', adapter_model__safetensors="x")
+    transformer = folder("sentences", modules__json="[]")
+    (transformer / "0_Transformer").mkdir()
+    (transformer / "0_Transformer" / "config.json").write_text("{}")
+    cases = [(adapter, "is a PEFT adapter for the base model 'some/base', not a model; set model.from to the folder of "
+                       f'the base model, and adapter {{ lora {{ from: "{adapter}" rank: 8 alpha: 16 }} }}'),
+             (folder("pipeline", model_index__json='{"_class_name": "DDPMPipeline"}'),
+              "is a diffusers pipeline (DDPMPipeline)"),
+             (transformer, f"give '{transformer / '0_Transformer'}'"),
+             (folder("gguf", model__gguf="GGUF"), "gguf_file='model.gguf'"),
+             (folder("state", state__textproto=""), "is a checkpoint of Lockstep"),
+             (folder("vocabulary", vocab__json="{}", merges__txt=""), "has a tokenizer (vocab.json) but no model"),
+             (folder("readme", README__md="", _hidden=""), "is a folder without a config.json (it has README.md"),
+             (folder("weights", model__safetensors="x"), "has model.safetensors but no config.json")]
+    for path, words in cases:
+        message = bench.run("plan", bench.config("llama", f'from: "{path}"'), code=2)
+        assert words in message and str(path) in message, (words, message)
+        message = bench.run("inspect", path, code=4)
+        assert path.name == "state" or words in message, (words, message)
+        message = bench.run("train", bench.config("llama", "llama { context: 8 width: 32 layers: 1 heads: 4 kv_heads: 4 }"),
+                            "--set", f"train.init_from={path}", "--device", "cpu", "--run-dir", "other", code=4)
+        assert words in message, (words, message)
+    config = json.dumps(FOLDERS["llama"][0])
+    for file, words in (("tf_model.h5", "from_tf=True"), ("flax_model.msgpack", "from_flax=True"),
+                        ("model-q4.gguf", "gguf_file='model-q4.gguf'"), ("adapter_config.json", "is a PEFT adapter")):
+        path = folder(file.replace(".", "-"), config__json=config)
+        (path / file).write_text("{}")
+        message = bench.run("train", bench.config("llama", f'from: "{path}"'), "--device", "cpu", "--run-dir", "other",
+                            code=4)
+        assert words in message, (words, message)
+    for text, words in (("<!DOCTYPE html><html>", "is a web page (HTML), not a JSON file"),
+                        ("version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+                        ('{"_class_name": "UNet2DModel"}', "describes a diffusers model (UNet2DModel)")):
+        path = folder(f"config-{len(text)}", config__json=text)
+        message = bench.run("plan", bench.config("llama", f'from: "{path}"'), code=2)
+        assert words in message, (words, message)
 
 
 def test_export(bench):
@@ -353,7 +412,7 @@ def test_export(bench):
     message = bench.run(*write[:-1], bench.folder / "again")
     assert f"{folder}, which the run began with, is not here" in message, message
     message = bench.run(*write[:-1], bench.folder / "third", "--like", "nowhere", code=2)
-    assert '--like: value is "nowhere"' in message, message
+    assert '--like: "nowhere" does not exist' in message, message
 
 
 def test_import(bench):

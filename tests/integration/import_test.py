@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import lockstep_run
+from huggingface_folders import read_safetensors, write_safetensors
 
 CONFIG = """
 model { lenet {} }
@@ -74,6 +75,34 @@ def round_trip(binary, folder):
     expect(not (folder / "other").exists(), "a refused import has written something")
 
 
+def wrapped(binary, folder):
+    """A file under the names of DDP, torch.compile and Lightning is the same file, for import and
+    for train.init_from; names of which some have the prefix are refused."""
+    config, weights = folder / "lenet.textproto", folder / "weights.safetensors"
+    tensors = read_safetensors(weights)
+    hashes = {}
+    for prefix in ("", "module.", "_orig_mod.", "module._orig_mod.", "model."):
+        path = folder / f"names-{prefix}safetensors"
+        write_safetensors(path, {prefix + name: tensor for name, tensor in tensors.items()})
+        done = command(binary, "import", config, path, "--out", folder / f"import-{prefix}")
+        expect(done.returncode == 0, f"import with {prefix}", done)
+        note = f"names of tensors begin with '{prefix}', which is left out"
+        expect((note in done.stdout) == (prefix != ""), f"no word of {prefix}", done)
+        run = lockstep_run.train(binary, config, folder / f"run-{prefix}", 0,
+                                 ["--set", f"train.init_from={path}"])
+        hashes[prefix] = (inspect(binary, folder / f"import-{prefix}", folder), run["weights_hash"])
+    expect(len(set(hashes.values())) == 1, f"the prefix changes the weights: {hashes}")
+    path = folder / "partly.safetensors"
+    write_safetensors(path, {("" if name.startswith("fc3") else "module.") + name: tensor
+                             for name, tensor in tensors.items()})
+    for arguments in (["import", config, path, "--out", folder / "partly"],
+                      ["train", config, "--set", f"train.init_from={path}", "--run-dir",
+                       folder / "partly-run"]):
+        done = command(binary, *arguments)
+        expect(done.returncode == 4 and "begin with 'module.'" in done.stderr and
+               "but 'fc3.bias' does not" in done.stderr, "names with and without prefix", done)
+
+
 def published(binary, folder, data):
     """915 of 1,000 and a mean loss of 0.384205, as an independent program has it."""
     out, result = folder / "resnet20", folder / "eval.json"
@@ -100,6 +129,7 @@ def main(binary):
     with tempfile.TemporaryDirectory(prefix="lockstep-import-") as folder:
         folder = pathlib.Path(folder)
         round_trip(binary, folder)
+        wrapped(binary, folder)
         data = lockstep_run.test_data()
         if data is not None and (data / "resnet20-cifar10").is_dir():
             published(binary, folder, data)

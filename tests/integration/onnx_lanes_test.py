@@ -72,13 +72,38 @@ def norms(bench):
     bench.refused(["momentum", "below 1"], text(still, lanes=1))
 
 
+def fixed_batches(bench, relu):
+    """inspect and the refusal of other commands have the same sentence, whatever fixes the batch."""
+    def with_shape(name, *shape):
+        return network(bench.folder / f"{name}.onnx", node("Reshape", ["h", "val_2"], ["k"]),
+                       weights={"val_2": ([len(shape)], list(shape))})
+
+    for path, batch, reason in (
+            (network(bench.folder / "fixed.onnx", relu, batch=1, output=("y", [1, CLASSES])), 1, 'input "x" has a fixed batch of 1'),
+            (network(bench.folder / "four.onnx", relu, batch=4, output=("y", [4, CLASSES])), 4, 'input "x" has a fixed batch of 4'),
+            (with_shape("shape", 1, HIDDEN), 1, "its nodes fit a batch of 1 alone"),
+            (with_shape("open", 4, -1), 4, "its nodes fit a batch of 4 alone"),
+            (with_shape("large", 16, HIDDEN), 16, "its nodes fit a batch of 16 alone")):
+        lanes = "train.global_batch (one sample a lane)" if batch == 1 else \
+            f"train.global_batch / {batch} ({batch} samples a lane)"
+        condition = (f"{reason}, so it trains only with train.lanes = {lanes}; for other values, export it with an open batch axis: "
+                     f"torch.onnx.export(model, args, '{path.name}', dynamo=True, optimize=False, opset_version=23, input_names=['x'], "
+                     "dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))")
+        found = bench.inspect(path)
+        bench.expect(found["only_batch"] == batch and condition in found["conditions"], f"{path}: {found}")
+        bench.refused([f"a lane has 2 samples, but {condition}"], text(path, lanes=16, batch=32))
+        bench.run(path.stem, text(path, lanes=32 // batch, batch=32))
+    bench.expect(bench.inspect(network(bench.folder / "any.onnx", relu))["only_batch"] == 0, "a batch that is open")
+    two = bench.folder / "two.onnx"
+    two.write_bytes(model([node("Concat", ["a", "b"], ["h"], axis=1), node("Gemm", ["h", "last"], ["y"], transB=1)],
+                          {"last": seeded([CLASSES, FEATURES], 2)}, [("a", [1, 3]), ("b", [4, 3])], ("y", [1, CLASSES])))
+    bench.refused(['inputs "a" and "b" have different batches, fixed at 1 and 4'],
+                  text(two, 'inputs { name: "a" is: FEATURES } inputs { name: "b" is: FEATURES }'))
+
+
 def inspect(bench):
     relu = node("Relu", ["h"], ["k"])
-    fixed = network(bench.folder / "fixed.onnx", relu, batch=1, output=("y", [1, CLASSES]))
-    found = bench.inspect(fixed)
-    bench.expect(any("train.global_batch" in condition for condition in found["conditions"]), f"a fixed batch: {found}")
-    bench.refused(["batch of 1", "train.lanes"], text(fixed))
-    bench.run("fixed", text(fixed, lanes=8))
+    fixed_batches(bench, relu)
     likeness = network(bench.folder / "likeness.onnx", relu, rest=[node("Transpose", ["y"], ["t"], perm=[1, 0]), node("MatMul", ["y", "t"], ["z"])],
                        output=("z", ["batch", "batch"]))
     bench.refused(["model.onnx.output", "axis 1", "similarities"], text(likeness, lanes=1))

@@ -74,7 +74,11 @@ TEST(OnnxBind, WithoutParametersTheirTransposeFolds) {
 TEST(OnnxBind, FixedBatchIsRefusedWithTheExportThatLeavesItOpen) {
   FileBuilder b;
   add_mlp(b, {1, ""});
-  expect_refusal(b, {"\"x\"", "batch of 1", "4 is needed", "dynamic_shapes"}, {.batch = 4});
+  expect_refusal(b,
+                 {"a lane has 4 samples, but input \"x\" has a fixed batch of 1",
+                  "train.lanes = train.global_batch (one sample a lane)",
+                  "input_names=['x'], dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)"},
+                 {.batch = 4});
   EXPECT_EQ(output_extents(bound(b)), (Extents{1, 3}));
 }
 

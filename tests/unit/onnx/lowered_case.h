@@ -34,8 +34,8 @@ using AddNodes = std::function<int(FileBuilder& builder, const std::vector<int>&
 
 struct LoweredCase {
   std::vector<Drawn> inputs;
-  AddNodes nodes;
-  AddNodes judge;  // the same, of ops that have an evaluator
+  AddNodes nodes = {};
+  AddNodes judge = {};  // the same, of ops that have an evaluator
   int64_t opset = 23;
 };
 

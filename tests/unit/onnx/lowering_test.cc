@@ -244,11 +244,13 @@ TEST_P(LoweredNode, KnowsTheSampleOfEachElement) {
       judge.values(k)[i] = value + 1e-3;
       const std::vector<double> after = judge.outputs();
       judge.values(k)[i] = value;
-      for (size_t at = 0; at < after.size(); ++at)
-        if (std::abs(after[at] - before[at]) > 1e-12)
+      for (size_t at = 0; at < after.size(); ++at) {
+        if (std::abs(after[at] - before[at]) > 1e-12) {
           EXPECT_TRUE(is_mixed(labels[at]) || labels[at] == static_cast<Label>(i / row))
               << "input " << k << ", element " << i << " of the output's " << at << ": "
               << labels[at];
+        }
+      }
     }
   }
 }

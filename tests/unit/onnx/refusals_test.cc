@@ -15,6 +15,11 @@ Graph relu() { return {{node("Relu", {"x"}, {"y"}, "act")}}; }
 TEST(OnnxRefusals, WhatIsNoOnnxFile) {
   EXPECT_EQ(refusal(""), "m.onnx: is empty; must be an ONNX file");
   expect_refused("hello, this is a text", "m.onnx: not an ONNX file, or damaged or truncated");
+  // Other kinds of files are named.
+  expect_refused("<!DOCTYPE html><html>", "m.onnx: is a web page (HTML), not an ONNX file");
+  expect_refused("version https://git-lfs.github.com/spec/v1\n", "git lfs pull");
+  expect_refused(std::string("GGUF\x03\0\0\0", 8),
+                 "m.onnx: is a GGUF file, not an ONNX file; write one with torch.onnx");
   const std::string whole = model(relu());
   for (size_t length = 1; length < whole.size(); ++length) {
     const std::string message = refusal(whole.substr(0, length));

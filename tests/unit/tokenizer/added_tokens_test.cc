@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/reference/temporary_folder.h"
 #include "tokenizer_checks.h"
 
 namespace lockstep {
@@ -117,8 +118,10 @@ TEST(PostProcessors, PutTokensAroundATextWhereAsked) {
 }
 
 TEST(Files, WhatIsNoTokenizerIsRefused) {
-  EXPECT_EQ(data_error_of([] { open_tokenizer("/nonexistent/tokenizer.json"); }),
-            "cannot open '/nonexistent/tokenizer.json': No such file or directory");
+  const testing::TemporaryFolder folder;
+  const std::string absent = (folder.path() / "absent" / "tokenizer.json").string();
+  EXPECT_EQ(data_error_of([&] { open_tokenizer(absent); }),
+            "cannot open '" + absent + "': No such file or directory");
   EXPECT_EQ(data_error_of([] { parse_tokenizer_json("[", "t.json"); }).rfind("t.json: ", 0), 0u);
 }
 

@@ -110,7 +110,8 @@ TEST(BertVocabulary, IsBertTokenizer) {
 }
 
 TEST(BertVocabulary, WithCapitalsKeepsThem) {
-  const auto tokenizer = parse_bert_vocabulary("[UNK]\n[CLS]\n[SEP]\nThe\r\nthe\n", "vocab.txt");
+  const auto tokenizer =
+      parse_bert_vocabulary("\xEF\xBB\xBF[UNK]\n[CLS]\n[SEP]\nThe\r\nthe\n", "vocab.txt");
   EXPECT_EQ(ids_of(*tokenizer, "The the"), (std::vector<uint32_t>{1, 3, 4, 2}));
 }
 
