@@ -4,6 +4,7 @@
 
 #include "runtime/run/capability_checks.h"
 #include "runtime/run/config_checks.h"
+#include "runtime/run/sample_use.h"
 
 namespace lockstep {
 namespace {
@@ -14,6 +15,16 @@ void plan(PreparedRun& run) {
       plan_run(run, *run.graphs, run.defaults, run.config.train.global_batch);
   run.recorded = run.config;
   run.recorded.comm.bucket_mib = run.defaults.bucket_mib;
+}
+
+// Placeholders of missing files have no real number of samples.
+void add_sample_use(double epochs, PreparedRun* run) {
+  const DataSummary& data = run->data->summary;
+  if (run->purpose != RunPurpose::kTrain || !data.placeholder.empty()) return;
+  const RunConfig& config = run->config;
+  std::string warning = sample_use_warning(
+      config.train, epochs, run->data->train->samples(), config.data.balance_classes);
+  if (!warning.empty()) run->warnings.push_back(std::move(warning));
 }
 
 }  // namespace
@@ -31,6 +42,7 @@ PreparedRun prepare_run(const OpenedConfig& opened,
   const std::string mixing = check_samples(run);
   run.graphs = std::make_shared<const RunGraphs>(build_graphs(run, run.config.train.global_batch));
   run.warnings = check_graphs(run, *run.graphs, mixing);
+  add_sample_use(opened.config.train.epochs, &run);
   run.defaults = choose_defaults(run.config, placed, purpose, ops, run.graphs->training);
   if (options.bucket_mib > 0) run.defaults.bucket_mib = options.bucket_mib;
   plan(run);
@@ -40,6 +52,12 @@ PreparedRun prepare_run(const OpenedConfig& opened,
   }
   run.model->release();
   return run;
+}
+
+std::vector<std::string> warnings_of(const PreparedRun& prepared) {
+  std::vector<std::string> warnings = prepared.data->summary.warnings;
+  warnings.insert(warnings.end(), prepared.warnings.begin(), prepared.warnings.end());
+  return warnings;
 }
 
 PreparedRun with_buckets(const PreparedRun& prepared, double bucket_mib) {

@@ -30,7 +30,7 @@ struct PreparedRun : ResolvedRun, RunPlan {
   // What the run records: the resolved config, in which comm.bucket_mib is the plan's bucket size.
   RunConfig recorded;
   double flops_per_sample = 0;        // of training: forward and backward
-  std::vector<std::string> warnings;  // for the user, once
+  std::vector<std::string> warnings;  // about the run, for the user, once
 };
 
 struct PrepareOptions {
@@ -49,6 +49,9 @@ PreparedRun prepare_run(const OpenedConfig& opened,
                         RunPurpose purpose,
                         const OpSet& ops,
                         const PrepareOptions& options = {});
+
+// The warnings about the data, and then those about the run.
+std::vector<std::string> warnings_of(const PreparedRun& prepared);
 
 // The same training, planned with buckets of another size.
 PreparedRun with_buckets(const PreparedRun& prepared, double bucket_mib);

@@ -10,6 +10,7 @@
 #include "runtime/base/time.h"
 #include "runtime/train/checkpoints/initial_weights.h"
 #include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/guard/not_finite_text.h"
 #include "runtime/train/step/schedule.h"
 #include "runtime/train/step/stop_signal.h"
 
@@ -111,6 +112,7 @@ TrainResult Trainer::run(int64_t max_steps) {
   result_.rank_times = times.gather(context_.communicator, hosts_);
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
+  result_.skipped_steps = progression_.loss_scale.skipped;
   return result_;
 }
 
@@ -136,6 +138,7 @@ bool Trainer::advance(RunTimes& times) {
   result_.train_seconds += record.step_ms / 1000;
   result_.loss = record.loss;
   times.add(record);
+  watch_first_steps(record);
   const RunPolicy::Next next = follow_up(record, record.step == last_);
   if (record.eval_loss || record.weights_hash) clock.ranks_met();
   // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
@@ -235,14 +238,32 @@ StepRecord Trainer::step() {
 // The step has changed nothing: it is skipped, or the run ends with an error.
 void Trainer::handle_not_finite(const StepRecord& record) {
   const NotFiniteCause cause = not_finite_.describe();
-  const std::string what = fmt::format(
-      "loss is {} and the gradient's norm is {}: {}", record.loss, record.grad_norm, cause.text);
+  const std::string what = fmt::format("loss is {} and the gradient's norm is {}: {}",
+                                       number_text(record.loss),
+                                       number_text(record.grad_norm),
+                                       cause.text);
   const GuardConfig& guard = context_.config.guard;
   if (guard.on_not_finite != FaultPolicy::kSkipStep || ++skipped_in_a_row_ > guard.max_skips) {
     finish_save_before_exit();  // the checkpoint in progress is good
     agreement_.refuse_not_finite(record.step, what, cause.remedy);
   }
   warn(fmt::format("step {}: {}; the step is skipped", record.step, what));
+}
+
+// Warns of steps that explode, with what the data have to do with it.
+void Trainer::watch_first_steps(const StepRecord& record) {
+  const std::string what = first_steps_.add(record.step, record.loss, record.grad_norm);
+  if (what.empty() || context_.communicator.rank() > 0) return;
+  const RunConfig& config = context_.config;
+  const Dataset& dataset = *context_.data.train;
+  const TrainingOrder order{config.seed, config.data.shuffle, config.train.global_batch};
+  LargestNumbers largest;
+  try {
+    largest = largest_numbers(
+        dataset, training_samples(dataset, order, record.step - 1, 0, order.global_batch));
+  } catch (const Error&) {  // the loader reports files that cannot be read
+  }
+  log_warn("step {}: {}{}", record.step, what, words_for_explosion(config, largest, dataset));
 }
 
 // This rank's flags. First waits until a checkpoint that is being copied is copied, because the
@@ -303,6 +324,10 @@ void Trainer::evaluate(StepRecord& record) {
   Span span(spans(), "evaluate", "evaluation");
   step_.swap_average();
   const Evaluation evaluation = evaluator_->run();
+  NotFiniteCause cause;
+  if (!std::isfinite(evaluation.loss))
+    cause = not_finite_.describe_evaluation(
+        [&](OpObserver& observer) { evaluator_->run_observed(observer); });
   step_.swap_average();
   result_.evaluation = evaluation;
   record.eval_loss = evaluation.loss;
@@ -311,8 +336,10 @@ void Trainer::evaluate(StepRecord& record) {
   record.eval_perplexity = evaluation.perplexity;
   record.eval_task = evaluation.task;
   if (!std::isfinite(evaluation.loss))
-    agreement_.refuse_not_finite(record.step,
-                                 fmt::format("the evaluation's loss is {}", evaluation.loss));
+    agreement_.refuse_not_finite(
+        record.step,
+        fmt::format("the evaluation's loss is {}: {}", number_text(evaluation.loss), cause.text),
+        cause.remedy);
   log_record(fmt::format("step {}: loss {:.6f}, evaluation loss {:.6f}{}",
                          record.step,
                          record.loss,

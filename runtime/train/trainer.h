@@ -13,6 +13,7 @@
 #include "runtime/train/folder/reporter.h"
 #include "runtime/train/folder/run_timeline.h"
 #include "runtime/train/folder/run_times.h"
+#include "runtime/train/guard/first_steps.h"
 #include "runtime/train/guard/not_finite_search.h"
 #include "runtime/train/guard/numeric_fault.h"
 #include "runtime/train/guard/state_guard.h"
@@ -35,6 +36,7 @@ struct TrainResult {
   bool preempted = false;             // stopped by a signal, checkpoint written
   bool early_stopped = false;
   int64_t failed_checkpoints = 0;
+  int64_t skipped_steps = 0;  // since the beginning of the run, because a number was not finite
   double checkpoint_stall_seconds = 0;  // in which training stood still for saves
   std::optional<double> best_metric;
   int64_t best_step = 0;
@@ -71,6 +73,7 @@ class Trainer {
   StepRecord step();
   void handle_not_finite(const StepRecord& record);
   void warn(const std::string& what) const;
+  void watch_first_steps(const StepRecord& record);
   int64_t flags();
   RunPolicy::Next follow_up(StepRecord& record, bool last);
   void evaluate(StepRecord& record);
@@ -92,6 +95,7 @@ class Trainer {
   WeightsAgreement agreement_;
   StateGuard guard_;
   NotFiniteSearch not_finite_;
+  FirstSteps first_steps_;
   RunPolicy policy_;
   std::unique_ptr<Evaluator> evaluator_;      // null without evaluation data
   std::unique_ptr<Reporter> reporter_;        // only on rank 0

@@ -179,7 +179,9 @@ output { tensorboard: false }
             code, text = train(ranks, f"stop{ranks}")
             assert code == NUMERIC, text
             assert re.search(rf"step 3: .*: rank {rank} on \S+, lane 1: the activation \S+ of the "
-                             r"linear 'layers\.0\S*' is the first that is not finite", text), text
+                             r"linear 'layers\.0\S*' is the first that is not finite, for sample 37 of "
+                             r"\S+ \(it reads features up to 3e\+38, layers\.0\.weight up to ", text), text
+            assert "computed again it is the same" in text, text
             assert "checkpoint of step 2 is good" in text, text
         print(next(line for line in text.splitlines() if "error:" in line))
         # A run that skips the step comes to the same bits on any number of ranks, and after a stop.

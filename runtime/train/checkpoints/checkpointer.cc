@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 #include "runtime/checkpoint/writer.h"
-#include "runtime/config/parse.h"
+#include "runtime/config/paths.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/moment_layout.h"
 #include "runtime/train/checkpoints/class_names.h"
@@ -38,7 +38,7 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   state.global_batch = config.train.global_batch;
   state.lockstep_version = lockstep_version();
   state.weights_hash = weights_hash;
-  state.config_hash = hash_text(to_text(config));
+  state.config_hash = hash_text(recorded_text(config));
   state.optimizer = optimizer_name(config.optimizer);
   state.moments = kept_arrays(config);
   for (const std::string& name : residuals_.names()) state.moments.push_back(name);
@@ -50,7 +50,7 @@ CheckpointState Checkpointer::state_for(const Progression& progression,
   }
   state.layout = slices_;
   state.extra = sample_order(context_);
-  state.extra[kConfigKey] = to_text(config);
+  state.extra[kConfigKey] = recorded_text(config);
   state.extra[kContentKey] = to_hex(context_.data.summary.train_checksum);
   keep_class_names(context_.data.summary.class_names, state);
   if (config.execution.precision == Precision::kFp16 || progression.loss_scale.skipped > 0)

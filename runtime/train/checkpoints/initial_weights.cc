@@ -6,6 +6,7 @@
 #include "models/huggingface/lora_layers.h"
 #include "models/huggingface/peft.h"
 #include "runtime/base/error.h"
+#include "runtime/base/names.h"
 
 namespace lockstep {
 
@@ -13,13 +14,10 @@ void require_weights_path(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     if (huggingface::is_model_folder(path)) return;
-    throw CheckpointError(
-        "{}: folder without a config.json; allowed: a safetensors file, or a folder as Hugging "
-        "Face's save_pretrained writes it",
-        path);
+    throw CheckpointError("{}: {}", path, huggingface::what_it_is_instead(path));
   }
   for (const char* end : {".pt", ".pth", ".bin", ".ckpt", ".h5", ".msgpack"}) {
-    if (path.ends_with(end))
+    if (has_suffix(path, end))
       throw CheckpointError(
           "{}: only Python can read {} files; allowed: a safetensors file, which "
           "safetensors.torch.save_file(state_dict, path) writes, or a folder of save_pretrained",
@@ -52,9 +50,12 @@ std::vector<std::string> notes_of_data(const RunConfig& config, const DataSummar
 WeightsRead read_initial_weights(const RunConfig& config,
                                  const std::vector<NamedSlice>& slices,
                                  float* parameters) {
-  const WeightsRead read = read_base(config, huggingface::base_slices(slices), parameters);
-  if (config.adapter.lora && !config.adapter.lora->from.empty())
-    huggingface::read_peft(config.adapter.lora->from, config, slices, parameters);
+  WeightsRead read = read_base(config, huggingface::base_slices(slices), parameters);
+  if (config.adapter.lora && !config.adapter.lora->from.empty()) {
+    const std::string& from = config.adapter.lora->from;
+    const std::string note = huggingface::read_peft(from, config, slices, parameters);
+    if (!note.empty()) read.notes.push_back(note);
+  }
   return read;
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/shards.h"
+#include "runtime/train/checkpoints/resume_check.h"
 
 namespace lockstep {
 namespace {
@@ -79,14 +80,18 @@ void LocalCopies::write_name(const fs::path& file, const std::string& name) cons
 std::string LocalCopies::usable_state(const fs::path& folder) const {
   const int rank = context_.communicator.rank(), ranks = context_.communicator.size();
   try {
-    const CheckpointState state = read_state(folder);
+    CheckpointState state = read_state(folder);
     const auto needed = [&](const FileRecord& record) {
       if (state.ranks != ranks) return true;
       return record.name == optimizer_file_name(rank, ranks) ||
              (rank == 0 && record.name == kModelFile);
     };
     const std::vector<std::string> problems = verify_files(folder, state, needed);
-    if (problems.empty()) return to_hex(hash_text(to_text(state)));
+    if (problems.empty()) {
+      state.extra.erase(kConfigKey);  // hosts may keep the data, and this run, in other folders
+      state.config_hash = 0;
+      return to_hex(hash_text(to_text(state)));
+    }
     log_warn("skipping {}: {}", folder.string(), problems.front());
   } catch (const Error& error) {
     log_warn("skipping {}: {}", folder.string(), error.what());

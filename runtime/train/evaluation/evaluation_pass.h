@@ -29,6 +29,9 @@ class EvaluationPass {
   // Makes each lane's run also copy its predictions to `memory`, which belongs to the backend.
   void keep_predictions(std::byte* memory) { prediction_ = memory; }
 
+  // Reports every op to `observer`, until it is null.
+  void observe(OpObserver* observer) { executors_.observe(observer); }
+
   struct Visitor {
     // Called when a local lane has run on a batch of at least one sample, which is in host memory.
     // `rows`: the rows of each sample that were computed and that the loss counts.

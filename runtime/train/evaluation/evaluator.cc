@@ -45,6 +45,12 @@ Evaluation Evaluator::run() {
   return evaluation;
 }
 
+void Evaluator::run_observed(OpObserver& observer) {
+  pass_.observe(&observer);
+  run();
+  pass_.observe(nullptr);
+}
+
 std::string words_for(const Evaluation& evaluation, const ModelTraits& model) {
   std::string text;
   if (model.has_accuracy()) text += fmt::format(", accuracy {:.4f}", evaluation.accuracy);

@@ -45,6 +45,8 @@ class Evaluator {
             BucketAllGather* gather = nullptr);
   // Collective: all ranks call it together, and get the same result.
   Evaluation run();
+  // The same, only to report every op to `observer`. Collective.
+  void run_observed(OpObserver& observer);
 
  private:
   const ModelTraits& model_;

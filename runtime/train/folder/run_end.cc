@@ -46,12 +46,17 @@ std::string text_of(const RunEnd& end) {
     }
     return "";
   };
-  return fmt::format("{}: step {} of {}{}, weights_hash {}",
+  const auto counted = [](int64_t count, const char* one, const char* many) {
+    return count == 0 ? "" : fmt::format(", {} {}", count, count == 1 ? one : many);
+  };
+  return fmt::format("{}: step {} of {}{}, weights_hash {}{}{}",
                      end.done() ? "done" : "not done",
                      end.step,
                      end.steps,
                      why(),
-                     end.weights_hash);
+                     end.weights_hash,
+                     counted(end.skipped_steps, "step skipped", "steps skipped"),
+                     counted(end.bad_records, "bad record", "bad records"));
 }
 
 void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end) {
@@ -60,6 +65,8 @@ void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end) {
                             {"steps", end.steps},
                             {"weights_hash", end.weights_hash}});
   if (end.reason == RunEnd::Reason::kPreempted) json["signalled"] = Json(end.signalled);
+  if (end.skipped_steps > 0) json["skipped_steps"] = end.skipped_steps;
+  if (end.bad_records > 0) json["bad_records"] = end.bad_records;
   const std::string text = json.dump({.indent = 2}) + "\n";
   const double deadline_ms = now_ms() + kPatienceMs;
   while (true) {
@@ -85,6 +92,9 @@ std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir) {
                json.at("weights_hash").get<std::string>()};
     if (const Json* signalled = json.find("signalled"))
       for (const Json& rank : *signalled) end.signalled.push_back(rank.get<int>());
+    for (const auto& [key, count] : {std::pair("skipped_steps", &end.skipped_steps),
+                                     std::pair("bad_records", &end.bad_records)})
+      if (const Json* found = json.find(key)) *count = found->get<int64_t>();
     return end;
   } catch (const IoError&) {
     return std::nullopt;

@@ -18,6 +18,8 @@ struct RunEnd {
   int64_t steps = 0;                // of the whole run
   std::string weights_hash;         // 16 hexadecimal digits
   std::vector<int> signalled = {};  // if preempted: the ranks that received the signal themselves
+  int64_t skipped_steps = 0;        // because a number was not finite
+  int64_t bad_records = 0;          // skipped or replaced
 
   // Whether nothing is left to do.
   bool done() const { return reason != Reason::kPreempted; }

@@ -8,15 +8,19 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/names.h"
 #include "runtime/base/passing_error.h"
 #include "runtime/checkpoint/publish.h"
 
 namespace lockstep {
 namespace {
 
-// Opens the folder; creates it if needed.
+// Opens the folder; creates it if needed, but not beside one whose name looks the same: a resumed
+// run would begin again in it.
 int open_folder(const std::filesystem::path& path) {
   std::error_code error;
+  if (const std::string remedy = look_alike_remedy(path.string(), ENOENT); !remedy.empty())
+    throw IoError("create folder", path, remedy);
   std::filesystem::create_directories(path, error);
   if (error) throw IoError("create folder", path, error.value());
   const int fd =

@@ -1,30 +1,17 @@
 #include "runtime/train/guard/not_finite_kinds.h"
 
 #include <cmath>
-#include <cstring>
 
-#include "runtime/base/half.h"
 #include "runtime/graph/ops/pointwise.h"
 
 namespace lockstep {
 namespace {
 
-void add_number(float x, NotFiniteKinds* kinds) {
+void add_number(double x, NotFiniteKinds* kinds) {
   if (std::isnan(x))
     kinds->nan = true;
   else if (std::isinf(x))
     (x > 0 ? kinds->infinity : kinds->negative_infinity) = true;
-}
-
-template <typename T>
-NotFiniteKinds kinds_of_elements(std::span<const std::byte> elements) {
-  NotFiniteKinds kinds;
-  for (size_t at = 0; at + sizeof(T) <= elements.size(); at += sizeof(T)) {
-    T x;
-    std::memcpy(&x, elements.data() + at, sizeof(T));
-    add_number(to_float(x), &kinds);
-  }
-  return kinds;
 }
 
 }  // namespace
@@ -42,9 +29,9 @@ NotFiniteKinds NotFiniteKinds::without(const NotFiniteKinds& known) const {
 }
 
 NotFiniteKinds kinds_of(std::span<const std::byte> elements, DType dtype) {
-  if (dtype == DType::kBF16) return kinds_of_elements<BFloat16>(elements);
-  if (dtype == DType::kF16) return kinds_of_elements<Float16>(elements);
-  return kinds_of_elements<float>(elements);
+  NotFiniteKinds kinds;
+  for_each_number(elements, dtype, [&](double x) { add_number(x, &kinds); });
+  return kinds;
 }
 
 NotFiniteKinds kinds_of_constants(const Op& op) {

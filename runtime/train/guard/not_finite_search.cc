@@ -4,66 +4,35 @@
 
 #include "collectives/agreement.h"
 #include "runtime/base/host.h"
+#include "runtime/train/guard/not_finite_text.h"
 #include "runtime/train/guard/numeric_fault.h"
 
 namespace lockstep {
-namespace {
-
-constexpr size_t kElementsBytes = size_t{1} << 16;
-constexpr char kOtherMask[] =
-    "a mask that leaves at least one element of each row, or, in an ONNX file, the node Attention, "
-    "which returns 0 for such a row";
-constexpr char kFiniteData[] = "data that are finite";
-
-}  // namespace
 
 NotFiniteSearch::NotFiniteSearch(const RunContext& context, TrainingStep& step)
-    : context_(context),
-      step_(step),
-      hash_(context.backend.host_array<ContentHash>(1)),
-      elements_(context.backend.host_array<std::byte>(kElementsBytes)) {}
-
-NotFiniteKinds NotFiniteSearch::kinds_in(const Tensor& tensor, const std::byte* data) {
-  NotFiniteKinds kinds;
-  const DType dtype = tensor.dtype;
-  if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) return kinds;
-  const int64_t rows = tensor.padded_columns > 0 ? tensor.shape.rows() : 1;
-  const int64_t elements = tensor.shape.elements() / std::max<int64_t>(rows, 1);
-  for (int64_t row = 0; row < rows; ++row) {  // padding may hold anything
-    const std::byte* const at =
-        data + static_cast<size_t>(row * tensor.padded_columns) * size_of(dtype);
-    context_.backend.hash(at, dtype, elements, 0, hash_.data());
-    context_.backend.synchronize();
-    if (hash_[0].not_finite == 0) continue;
-    const size_t all = static_cast<size_t>(elements) * size_of(dtype);
-    for (size_t begin = 0; begin < all; begin += kElementsBytes) {
-      const size_t bytes = std::min(kElementsBytes, all - begin);
-      context_.backend.copy(at + begin, elements_.data(), bytes);
-      context_.backend.synchronize();
-      kinds.add(kinds_of(elements_.first(bytes), dtype));
-    }
-  }
-  return kinds;
-}
+    : context_(context), step_(step), values_(context.backend) {}
 
 void NotFiniteSearch::wrote(const Graph& graph,
                             size_t op,
                             const LaneContext& lane,
                             std::span<std::byte* const> tensors) {
   const auto number = static_cast<int64_t>(op);
+  step_read_ = lane.step;
   if (number >= first_.op) return;
   context_.backend.synchronize();
   kinds_.resize(tensors.size());
   const Op& of = graph.ops[op];
+  const Found here{number, lane.first_sample, lane.step, lane.lane};
   NotFiniteKinds read = kinds_of_constants(of);
   for (const TensorId id : of.inputs) {
     if (id == kNoTensor) continue;
     NotFiniteKinds& kinds = kinds_[static_cast<size_t>(id)];
     if (graph[id].role != Role::kActivation) {
-      kinds = kinds_in(graph[id], tensors[static_cast<size_t>(id)]);
+      kinds = values_.kinds_in(graph[id], tensors[static_cast<size_t>(id)]);
       const bool meant = graph[id].role == Role::kConstant && !kinds.nan;
       if (kinds.any() && !meant) {
-        first_ = {number, lane.lane, id};
+        first_ = here;
+        first_.tensor = id;
         return;
       }
     }
@@ -72,13 +41,15 @@ void NotFiniteSearch::wrote(const Graph& graph,
   for (const TensorId id : of.outputs) {
     if (id == kNoTensor) continue;
     NotFiniteKinds& kinds = kinds_[static_cast<size_t>(id)];
-    kinds = kinds_in(graph[id], tensors[static_cast<size_t>(id)]);
+    kinds = values_.kinds_in(graph[id], tensors[static_cast<size_t>(id)]);
     const NotFiniteKinds made = kinds.without(read);
     if (!made.any()) continue;
     const bool logarithm = of.kind == OpKind::kPointwise && made.only_negative();
     Found& found = logarithm ? first_logarithm_ : first_;
-    if (number < found.op)
-      found = {number, lane.lane, id, made.nan && !made.infinity && read.only_negative()};
+    if (number >= found.op) continue;
+    found = here;
+    found.tensor = id;
+    found.of_mask = made.nan && !made.infinity && read.only_negative();
   }
 }
 
@@ -87,57 +58,157 @@ std::pair<size_t, NotFiniteSearch::Found> NotFiniteSearch::first_of_ranks(const 
   all[static_cast<size_t>(context_.communicator.rank())] = mine;
   context_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Found));
   const auto first = std::ranges::min_element(
-      all, {}, [](const Found& found) { return std::pair(found.op, found.lane); });
+      all, {}, [](const Found& found) { return std::pair(found.op, found.first_sample); });
   return {static_cast<size_t>(first - all.begin()), *first};
 }
 
-NotFiniteCause NotFiniteSearch::describe() {
+std::pair<size_t, NotFiniteSearch::Found> NotFiniteSearch::search(const Pass& pass) {
   first_ = first_logarithm_ = {};
-  step_.compute_again(*this);
+  pass.repeat(*this);
   for (const Found& mine : {first_, first_logarithm_}) {
-    const auto [rank, found] = first_of_ranks(mine);
-    if (found.tensor != kNoTensor) return cause(rank, found);
+    const auto found = first_of_ranks(mine);
+    if (found.second.tensor != kNoTensor) return found;
   }
-  return {overflowing_sum(), kSmallerUpdates};
+  return {};
 }
 
-NotFiniteCause NotFiniteSearch::cause(size_t rank, const Found& found) {
-  const std::vector<std::string> hosts = gather_texts(context_.communicator, host_name());
-  const bool of_data = context_.training[found.tensor].role == Role::kInput;
-  return {fmt::format("rank {} on {}, lane {}: {}", rank, hosts[rank], found.lane, text_of(found)),
-          found.of_mask ? kOtherMask
-          : of_data     ? kFiniteData
-                        : kSmallerUpdates};
+NotFiniteCause NotFiniteSearch::describe() {
+  TrainingStep::Repeated again;
+  const Pass pass{true, context_.training, *context_.data.train, [&](OpObserver& observer) {
+                    again = step_.compute_again(observer);
+                  }};
+  const auto [rank, found] = search(pass);
+  if (found.tensor == kNoTensor && again.finite && !again.moments_overflow)
+    return {fmt::format("every number of every lane is finite when the step is computed again "
+                        "(loss {:.6g}, norm {:.6g}): a passing error of memory or processor",
+                        again.loss,
+                        again.grad_norm),
+            ""};
+  NotFiniteCause cause;
+  if (found.tensor != kNoTensor)
+    cause = this->cause(pass, rank, found);
+  else if (again.moments_overflow)
+    cause = {"the square of that norm overflows float32 in the optimizer's moment exp_avg_sq",
+             smaller_updates(context_.config)};
+  else
+    cause = cause_of_sum();
+  cause.text += again.same ? "; computed again it is the same, so the machine is not at fault"
+                           : fmt::format("; computed again, loss and norm are {} and {}",
+                                         number_text(again.loss),
+                                         number_text(again.grad_norm));
+  return cause;
 }
 
-std::string NotFiniteSearch::text_of(const Found& found) const {
-  const Graph& graph = context_.training;
+NotFiniteCause NotFiniteSearch::describe_evaluation(
+    const std::function<void(OpObserver&)>& repeat) {
+  const Pass pass{false, *context_.evaluation, *context_.data.eval, repeat};
+  const auto [rank, found] = search(pass);
+  if (found.tensor == kNoTensor)
+    return {
+        "every number is finite when it is computed again: a passing error of memory or "
+        "processor",
+        ""};
+  return cause(pass, rank, found);
+}
+
+NotFiniteCause NotFiniteSearch::cause(const Pass& pass, size_t rank, const Found& found) {
+  OpValues values(values_,
+                  found.op,
+                  found.first_sample,
+                  context_.config.train.global_batch / context_.plan.lanes);
+  const bool mine = rank == static_cast<size_t>(context_.communicator.rank());
+  OpObserver none;
+  pass.repeat(mine ? static_cast<OpObserver&>(values) : none);
+  NotFiniteCause own;
+  if (mine) {
+    own = own_cause(pass, found, values);
+    own.text =
+        fmt::format("rank {} on {}, {}: {}",
+                    rank,
+                    host_name(),
+                    pass.trains ? fmt::format("lane {}", found.lane) : std::string("evaluation"),
+                    own.text);
+  }
+  return {gather_texts(context_.communicator, own.text)[rank],
+          gather_texts(context_.communicator, own.remedy)[rank]};
+}
+
+TrainingOrder NotFiniteSearch::order() const {
+  const RunConfig& config = context_.config;
+  return {config.seed, config.data.shuffle, config.train.global_batch};
+}
+
+std::vector<SampleKey> NotFiniteSearch::samples_of(const Pass& pass, const Found& found) const {
+  const int64_t rows = context_.config.train.global_batch / context_.plan.lanes;
+  if (pass.trains)
+    return training_samples(pass.dataset, order(), found.step, found.first_sample, rows);
+  std::vector<SampleKey> samples;
+  for (int64_t row = 0; row < rows && found.first_sample + row < pass.dataset.samples(); ++row)
+    samples.push_back({.index = found.first_sample + row});
+  return samples;
+}
+
+// On the rank that has the finding.
+NotFiniteCause NotFiniteSearch::own_cause(const Pass& pass,
+                                          const Found& found,
+                                          const OpValues& values) const {
+  const Graph& graph = pass.graph;
   const Op& op = graph.ops[static_cast<size_t>(found.op)];
-  const Tensor& tensor = graph[found.tensor];
-  const std::string of_op = fmt::format("the {} '{}'", name_of(op.kind), op.name);
-  switch (tensor.role) {
-    case Role::kInput:
-      return fmt::format("{} of the data, which {} reads, is not finite", tensor.name, of_op);
-    case Role::kParameter:
-      return fmt::format("the parameter {}, which {} reads, is not finite", tensor.name, of_op);
-    case Role::kParameterGradient:
-      return fmt::format(
-          "the gradient {} of {} is the first that is not finite", tensor.name, of_op);
-    case Role::kConstant:
-      return fmt::format("the constant {}, which {} reads, is not a number", tensor.name, of_op);
-    default:
-      return fmt::format("the {} {} of {} is the first that is not {}",
-                         static_cast<size_t>(found.op) < graph.forward_ops
-                             ? "activation"
-                             : "activation's gradient",
-                         tensor.name,
-                         of_op,
-                         !found.of_mask ? "finite"
-                         : op.kind == OpKind::kSoftmax
-                             ? "a number: all elements of a row of its input are -infinity, "
-                               "because a mask hides the whole row"
-                             : "a number: it comes from -infinity in a mask");
+  NotFiniteCause cause{text_of_op(graph, op, found.op, found.tensor, found.of_mask), ""};
+  if (found.of_mask) return {cause.text, kOtherMask};
+  const Role role = graph[found.tensor].role;
+  if (role == Role::kInput) return {cause.text, "data that are finite"};
+  cause.text +=
+      words_of_rows(values.rows_not_finite(found.tensor), samples_of(pass, found), pass.dataset);
+  if (role != Role::kParameter) cause.text += words_of_inputs(graph, values.inputs());
+  const DataCause data = data_cause(pass, found, values);
+  cause.text += data.text;
+  cause.remedy = smaller_updates(context_.config);
+  if (!data.text.empty())
+    cause.remedy = fmt::format("{}, or {}", scaled(data.what, context_.config), cause.remedy);
+  return cause;
+}
+
+// Large numbers in the batch or, if the weights are large, in the batches that have made them so.
+NotFiniteSearch::DataCause NotFiniteSearch::data_cause(const Pass& pass,
+                                                       const Found& found,
+                                                       const OpValues& values) const {
+  constexpr int64_t kStepsBefore = 5;
+  try {
+    const LargestNumbers here = largest_numbers(pass.dataset, samples_of(pass, found));
+    const std::string text = words_for(here, pass.dataset);
+    if (!text.empty()) return {"; " + text, what_is_large(here)};
+    if (!pass.trains || values.largest_parameter() < kLargeNumber) return {};
+    for (int64_t done = found.step - 1; done >= std::max(found.step - kStepsBefore, int64_t{0});
+         --done) {
+      const LargestNumbers before = largest_numbers(
+          pass.dataset,
+          training_samples(pass.dataset, order(), done, 0, context_.config.train.global_batch));
+      const std::string in_step = words_for(before, pass.dataset);
+      if (!in_step.empty())
+        return {fmt::format("; in step {} {}", done + 1, in_step), what_is_large(before)};
+    }
+  } catch (const Error&) {  // a file that cannot be read now; the message does without
   }
+  return {};
+}
+
+// The numbers of every lane are finite, but their sum is not: large numbers in the step's batch.
+NotFiniteCause NotFiniteSearch::cause_of_sum() {
+  NotFiniteCause cause{overflowing_sum(), smaller_updates(context_.config)};
+  std::string text, what;
+  try {
+    const LargestNumbers largest = largest_numbers(
+        *context_.data.train,
+        training_samples(
+            *context_.data.train, order(), step_read_, 0, context_.config.train.global_batch));
+    text = words_for(largest, *context_.data.train);
+    what = what_is_large(largest);
+  } catch (const Error&) {  // a file that cannot be read now; the message does without
+  }
+  if (text.empty()) return cause;
+  return {cause.text + "; " + text,
+          fmt::format("{}, or {}", scaled(what, context_.config), cause.remedy)};
 }
 
 // The numbers of every lane are finite, but their sum is not.
@@ -145,14 +216,11 @@ std::string NotFiniteSearch::overflowing_sum() {
   std::string mine;
   for (const StatePiece& piece : step_.optimizer().pieces()) {
     const OwnedFloats& sums = step_.reducer().sums();
-    context_.backend.hash(
-        reinterpret_cast<const std::byte*>(sums.at(piece.range.begin, piece.local)),
-        DType::kF32,
-        piece.range.size(),
-        0,
-        hash_.data());
-    context_.backend.synchronize();
-    if (hash_[0].not_finite == 0) continue;
+    Tensor sum;
+    sum.shape = Shape{piece.range.size()};
+    const auto* const data =
+        reinterpret_cast<const std::byte*>(sums.at(piece.range.begin, piece.local));
+    if (!values_.kinds_in(sum, data).any()) continue;
     mine = fmt::format("the sum over all lanes of the gradient of {} is not finite",
                        context_.plan.layout.slots[piece.slot].name);
     break;
@@ -160,7 +228,7 @@ std::string NotFiniteSearch::overflowing_sum() {
   for (const std::string& text : gather_texts(context_.communicator, mine)) {
     if (!text.empty()) return text;
   }
-  return "every number of every lane is finite when the step is computed again";
+  return "the sum over all lanes is not finite, though every number of every lane is";
 }
 
 }  // namespace lockstep

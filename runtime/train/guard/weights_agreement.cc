@@ -1,8 +1,17 @@
 #include "runtime/train/guard/weights_agreement.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace lockstep {
+namespace {
+
+bool is_running_statistic(const ParameterLayout& layout, const std::string& name) {
+  const auto slot = std::ranges::find(layout.slots, name, &ParameterSlot::name);
+  return slot != layout.slots.end() && slot->running_momentum > 0;
+}
+
+}  // namespace
 
 WeightsAgreement::WeightsAgreement(const RunContext& context, const RunMemory& memory)
     : context_(context), memory_(memory), weights_hash_(context, memory) {}
@@ -36,9 +45,15 @@ uint64_t WeightsAgreement::hash(int64_t step) {
   frozen_ = mine.frozen;
   if (!mine.finite) {
     HostWeights weights(context_, memory_);
-    refuse_not_finite(
-        step,
-        fmt::format("{} is not finite", first_not_finite(context_.plan.layout, weights.read())));
+    const std::string name = first_not_finite(context_.plan.layout, weights.read());
+    const std::string smaller = smaller_updates(context_.config);
+    if (is_running_statistic(context_.plan.layout, name))
+      refuse_not_finite(step,
+                        fmt::format("the running statistic {} is not finite, because the squares "
+                                    "of what its norm reads overflow float32",
+                                    name),
+                        "inputs scaled to about 1, or " + smaller);
+    refuse_not_finite(step, fmt::format("the parameter {} is not finite", name), smaller);
   }
   return mine.weights;
 }
@@ -46,18 +61,19 @@ uint64_t WeightsAgreement::hash(int64_t step) {
 void WeightsAgreement::refuse_not_finite(int64_t step,
                                          const std::string& what,
                                          const std::string& remedy) const {
+  const std::string with = remedy.empty() ? "" : " with " + remedy;
   throw NumericFault(
       context_.config.guard.on_not_finite,
       good_checkpoint_
-          ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it with {}",
+          ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it{}",
                         step,
                         what,
                         *good_checkpoint_,
-                        remedy)
-          : fmt::format("step {}: {}, and no checkpoint has been written yet: start again with {}",
+                        with)
+          : fmt::format("step {}: {}; no checkpoint has been written yet: start again{}",
                         step,
                         what,
-                        remedy));
+                        with));
 }
 
 void WeightsAgreement::refuse_damage(const std::string& what) const {

@@ -22,10 +22,10 @@ class WeightsAgreement {
   // those at the first call. Collective: all ranks call it together.
   uint64_t hash(int64_t step);
   // Throw NumericFault. Call them on all ranks, about something that every rank has seen. `remedy`:
-  // the change that lets the run continue.
+  // the change that lets the run continue; empty if none is needed.
   [[noreturn]] void refuse_not_finite(int64_t step,
                                       const std::string& what,
-                                      const std::string& remedy = kSmallerUpdates) const;
+                                      const std::string& remedy) const;
   [[noreturn]] void refuse_damage(const std::string& what) const;
   // The checkpoint of this step is good.
   void checkpoint_done(int64_t step) { good_checkpoint_ = step; }

@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/threads.h"
@@ -44,6 +45,20 @@ using Span = Timeline::Span;
 
 // The divisor of the sum of losses: rows, or their weights.
 double counted(const StepTotals& totals) { return totals.valid_count > 0 ? totals.valid_count : 1; }
+
+// The gradients are of the loss sum divided by the rows of a batch, times the loss scale.
+double scale_to_mean(const RunContext& context, const StepTotals& totals, double loss_scale) {
+  const auto rows = static_cast<double>(context.config.train.global_batch *
+                                        context.training.loss_rows_per_sample);
+  return rows / counted(totals) / loss_scale;
+}
+
+bool has_squares(const OptimizerConfig& optimizer) {
+  const std::vector<std::string> moments = moment_names(optimizer);
+  return std::ranges::find(moments, "exp_avg_sq") != moments.end();
+}
+
+bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 // Tokens of a training sample on average, without padding; 0 if samples are not texts.
 double tokens_per_sample(const RunContext& context) {
@@ -112,6 +127,7 @@ TrainingStep::TrainingStep(const RunContext& context, const RunMemory& memory)
       average_(make_average(context, memory, optimizer_)),
       checks_(context, memory, optimizer_.state_checksums()),
       loss_scale_(context.config),
+      squares_gradients_(has_squares(context.config.optimizer)),
       gradient_work_(make_recordings(context.backend, executors_.size(), context.local_lanes())),
       update_work_(context.backend.repeated_work()),
       lanes_(context.backend.host_array<LaneContext>(static_cast<size_t>(context.local_lanes()))),
@@ -131,7 +147,8 @@ TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_
   checks_.begin_step(done);
   take_batches(done);
   forward_backward();  // of my lanes; leaves the gradient of the global batch in my slices
-  const StepTotals totals = exchange_totals(flags());
+  const StepTotals totals = totals_ = exchange_totals(flags());
+  step_loss_scale_ = loss_scale_.value();
   if (damaged(totals)) return {.flags = totals.flags, .damaged = true};
   const Update update = plan_update(done, totals);
   if (update.finite) update_my_slice(update);
@@ -139,7 +156,7 @@ TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_
   if (timeline_ != nullptr) timeline_->step_done(done + 1, start_ms);
   return {.record = make_record(done + 1, totals, update),
           .flags = totals.flags,
-          .diverged = !update.finite && (!loss_scale_.dynamic() || loss_scale_.exhausted())};
+          .diverged = !update.finite && !smaller_scale_helps(totals)};
 }
 // -------------------------------------------------------------------------------------------------
 
@@ -289,18 +306,31 @@ bool TrainingStep::damaged(const StepTotals& totals) const {
 
 TrainingStep::Update TrainingStep::plan_update(int64_t done, const StepTotals& totals) const {
   const TrainConfig& train = context_.config.train;
-  const auto rows =
-      static_cast<double>(train.global_batch * context_.training.loss_rows_per_sample);
-  // The gradients are of the loss sum divided by `rows`, times the loss scale.
-  const double mean_scale = rows / counted(totals) / loss_scale_.value();
+  const double mean_scale = scale_to_mean(context_, totals, loss_scale_.value());
   Update update;
   update.lr = learning_rate(context_.config.schedule, done, train.steps, rate_falls_);
   update.gradient_norm = std::sqrt(totals.squared_norm) * mean_scale;
   update.gradient_scale =
       mean_scale * clip_factor(update.gradient_norm, context_.config.optimizer.clip_norm);
-  update.finite = std::isfinite(totals.loss_sum) && std::isfinite(update.gradient_norm);
+  update.finite = std::isfinite(totals.loss_sum) && std::isfinite(update.gradient_norm) &&
+                  !moments_overflow(update.gradient_norm);
   update.number = done - loss_scale_.state().skipped + 1;
   return update;
+}
+
+// Whether a moment that averages squares could become infinite, which would freeze its parameter.
+bool TrainingStep::moments_overflow(double gradient_norm) const {
+  const double clipped =
+      gradient_norm * clip_factor(gradient_norm, context_.config.optimizer.clip_norm);
+  return squares_gradients_ && clipped * clipped > std::numeric_limits<float>::max();
+}
+
+// The loss of a pass in FP32 does not depend on the scale. FP16 activations may overflow in single
+// batches, which are skipped.
+bool TrainingStep::smaller_scale_helps(const StepTotals& totals) const {
+  const bool loss_overflows =
+      !std::isfinite(totals.loss_sum) && context_.plan.compute == DType::kF32;
+  return loss_scale_.dynamic() && !loss_scale_.exhausted() && !loss_overflows;
 }
 
 void TrainingStep::update_my_slice(const Update& update) {
@@ -417,12 +447,22 @@ void TrainingStep::gather_parameters() {
   parameters_gathered_ = true;
 }
 
-void TrainingStep::compute_again(OpObserver& observer) {
+TrainingStep::Repeated TrainingStep::compute_again(OpObserver& observer) {
   executors_.observe(&observer);
   begin_exchanges(nullptr);
   queue_gradients();
   context_.backend.synchronize();
   executors_.observe(timeline_);
+  const StepTotals again = reducer_.totals(statistics_, {});
+  Repeated repeated;
+  repeated.loss = again.loss_sum / counted(again);
+  repeated.grad_norm =
+      std::sqrt(again.squared_norm) * scale_to_mean(context_, again, step_loss_scale_);
+  repeated.same = is_same(again.loss_sum, totals_.loss_sum) &&
+                  is_same(again.squared_norm, totals_.squared_norm);
+  repeated.finite = std::isfinite(repeated.loss) && std::isfinite(repeated.grad_norm);
+  repeated.moments_overflow = moments_overflow(repeated.grad_norm);
+  return repeated;
 }
 
 void TrainingStep::swap_average() {

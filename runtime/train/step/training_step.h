@@ -46,7 +46,7 @@ class TrainingStep {
   struct Outcome {
     StepRecord record{};  // without the fields of an evaluation
     int64_t flags = 0;    // of all ranks
-    // Loss or gradient is not finite, and no smaller loss scale would help.
+    // Loss, gradient or a moment is not finite, and no smaller loss scale would help.
     bool diverged = false;
     // Some rank's state or received data are damaged (StepChecks::found_in_state() and
     // found_in_transfers()), and nothing was updated. Only `flags` is valid then.
@@ -66,9 +66,16 @@ class TrainingStep {
   // without an average. Collective.
   void swap_average();
 
+  // What compute_again() came to, on all ranks alike.
+  struct Repeated {
+    double loss = 0, grad_norm = 0;
+    bool same = false;              // the same numbers as in the step itself
+    bool finite = false;            // both
+    bool moments_overflow = false;  // the squared norm overflows a moment of the optimizer
+  };
   // Computes the gradients of the latest step again, if that step has updated nothing, and reports
   // every op to `observer`. Collective.
-  void compute_again(OpObserver& observer);
+  Repeated compute_again(OpObserver& observer);
 
   // Components that others share with the step.
   Reducer& reducer() { return reducer_; }
@@ -88,7 +95,7 @@ class TrainingStep {
     double lr = 0;
     double gradient_norm = 0;   // of the mean gradient, before clipping
     double gradient_scale = 1;  // makes the sum a mean, and clips it
-    bool finite = true;         // loss and gradient; if false, nothing is applied
+    bool finite = true;         // loss, gradient and moments; if false, nothing is applied
     int64_t number = 1;         // of the update, without the steps that were skipped
   };
 
@@ -103,6 +110,8 @@ class TrainingStep {
   void run_lanes();
   void run_interleaved_lanes();
   StepTotals exchange_totals(int64_t flags);
+  bool moments_overflow(double gradient_norm) const;
+  bool smaller_scale_helps(const StepTotals& totals) const;
   bool damaged(const StepTotals& totals) const;
   Update plan_update(int64_t done, const StepTotals& totals) const;
   void update_my_slice(const Update& update);
@@ -126,6 +135,7 @@ class TrainingStep {
   std::unique_ptr<WeightAverage> average_;  // null without an average
   StepChecks checks_;
   LossScale loss_scale_;
+  const bool squares_gradients_;  // whether the optimizer has a moment of their squares
   int64_t rate_falls_ = 0;
   bool parameters_gathered_ = false;                          // since the last update
   std::vector<std::unique_ptr<RepeatedWork>> gradient_work_;  // see recorded_gradients()
@@ -142,6 +152,8 @@ class TrainingStep {
   std::span<const std::string> hosts_;
   RunTimeline* timeline_ = nullptr;  // may be null
   StepClock clock_;
+  StepTotals totals_;           // of the latest step,
+  double step_loss_scale_ = 1;  // and the loss scale with which it was computed
   std::vector<uint32_t> gradient_checksums_;
 };
 

@@ -110,7 +110,9 @@ TEST(RunPolicy, TheBestIsByTheTasksMetric) {
 // min_lr=0.1) after each of these losses.
 TEST(RunPolicy, ThePlateauIsPyTorchs) {
   RunConfig config = config_of(1000);
-  config.schedule = {.kind = ScheduleConfig::Kind::kPlateau, .lr = 0.5f, .min_lr = 0.1f};
+  config.schedule.kind = ScheduleConfig::Kind::kPlateau;
+  config.schedule.lr = 0.5f;
+  config.schedule.min_lr = 0.1f;
   config.schedule.patience = 2;
   config.schedule.plateau_factor = 0.5f;
   const RunPolicy policy(config, true);
