@@ -4,81 +4,22 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <sstream>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "launcher/command_words.h"
+#include "launcher/option_values.h"
 #include "launcher/standard_streams.h"
 #include "runtime/base/error.h"
 #include "runtime/base/streams.h"
 
 namespace lockstep {
 namespace {
-
-// Converts the values that an option allows to the parser's type. An error lists what is allowed;
-// --help shows the last argument.
-CLI::Validator validator_of(const AnyValue&) { return {}; }
-
-CLI::Validator validator_of(const OneOf& allowed) { return CLI::IsMember(allowed.words); }
-
-CLI::Validator validator_of(const WholeNumbers& allowed) {
-  return CLI::Range(allowed.low, allowed.high);
-}
-
-CLI::Validator validator_of(const AtLeast& allowed) {
-  return CLI::Validator(
-      [minimum = allowed.minimum](std::string& text) -> std::string {
-        int64_t value = 0;
-        const bool number = CLI::detail::lexical_cast(text, value);
-        if (number && value >= minimum) return "";
-        return fmt::format("value is {}; allowed: a whole number, {} or more", text, minimum);
-      },
-      fmt::format(">={}", allowed.minimum));
-}
-
-CLI::Validator validator_of(const Between& allowed) {
-  return CLI::Validator(
-      [allowed](std::string& text) -> std::string {
-        double value = 0;
-        const bool number = CLI::detail::lexical_cast(text, value);
-        if (number && value >= allowed.low && value <= allowed.high) return "";  // false for NaN
-        return fmt::format("value is {}; allowed: {} to {}", text, allowed.low, allowed.high);
-      },
-      fmt::format("{}..{}", allowed.low, allowed.high));
-}
-
-// The library accepts -1 as 2^64 - 1.
-CLI::Validator not_negative() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string {
-        if (text.find('-') == std::string::npos) return "";
-        return fmt::format("value is {}; allowed: a whole number, 0 or more", text);
-      },
-      "");
-}
-
-// The library turns a number that is too large into the largest number.
-template <typename Integer>
-CLI::Validator within_64_bits() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string {
-        errno = 0;
-        if constexpr (std::is_signed_v<Integer>)
-          std::strtoll(text.c_str(), nullptr, 0);
-        else
-          std::strtoull(text.c_str(), nullptr, 0);
-        if (errno != ERANGE) return "";
-        return fmt::format("value is {}; allowed: a whole number of up to {}",
-                           text,
-                           std::numeric_limits<Integer>::max());
-      },
-      "");
-}
 
 CLI::Option* add_target(CLI::App& app, const OptionSpec& spec) {
   return std::visit(
@@ -96,16 +37,10 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
   const OptionRules& rules = spec.rules;
   if (rules.required) option->required();
   if (rules.with_commas) option->delimiter(',');
-  if (rules.with_units) option->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   if (rules.one_each_time) option->expected(1)->take_all();
-  if (std::holds_alternative<uint64_t*>(spec.target))
-    option->check(not_negative())->check(within_64_bits<uint64_t>());
-  if (std::holds_alternative<int64_t*>(spec.target) ||
-      std::holds_alternative<std::vector<int64_t>*>(spec.target))
-    option->check(within_64_bits<int64_t>());
-  if (!std::holds_alternative<AnyValue>(rules.allowed))
-    option->check(
-        std::visit([](const auto& allowed) { return validator_of(allowed); }, rules.allowed));
+  if (!std::holds_alternative<bool*>(spec.target))
+    option->transform(CLI::Validator(
+        [&spec](std::string& text) { return value_problem(spec, text); }, allowed_in_help(spec)));
   if (!rules.environment.empty()) option->envname(rules.environment);
   if (rules.show_default) option->capture_default_str();
 }
@@ -144,72 +79,6 @@ void add_contents(CLI::App& app,
   });
 }
 
-// Returns an error for an unknown command; empty if the first argument is a command or a flag.
-std::string unknown_command(const CommandSpec& program, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return "";
-  std::string allowed;
-  for (const CommandSpec& command : program.subcommands) {
-    if (command.name == argv[1]) return "";
-    allowed += (allowed.empty() ? "" : ", ") + command.name;
-  }
-  return fmt::format("unknown command '{}'; allowed: {}", argv[1], allowed);
-}
-
-// The options of the command that `words` choose.
-std::vector<OptionSpec> options_of(const CommandSpec& program,
-                                   const std::vector<std::string>& words) {
-  const CommandSpec* chosen = &program;
-  std::vector<OptionSpec> options;
-  for (const std::string& word : words) {
-    const auto found = std::ranges::find(chosen->subcommands, word, &CommandSpec::name);
-    if (found == chosen->subcommands.end()) break;
-    chosen = &*found;
-    options.insert(options.end(), chosen->options.begin(), chosen->options.end());
-  }
-  return options;
-}
-
-// Returns an error for an option with nothing behind its "=", for which the library would take the
-// next word or none at all. Empty if there is none.
-std::string missing_value(const CommandSpec& program, const std::vector<std::string>& words) {
-  const std::vector<OptionSpec> options = options_of(program, words);
-  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
-    for (const OptionSpec& option : options) {
-      const bool flag = std::holds_alternative<bool*>(option.target);
-      if (words[i] == option.name + "=")
-        return flag ? fmt::format("{}: value is ''; allowed: no value", option.name)
-                    : fmt::format("{0}: value is ''; allowed: {0}=VALUE", option.name);
-      if (words[i] != option.name || flag) continue;
-      ++i;  // skips its value, whatever that is
-      break;
-    }
-  }
-  return "";
-}
-
-bool has_empty_part(const std::string& list) {
-  return list.empty() || list.front() == ',' || list.back() == ',' ||
-         list.find(",,") != std::string::npos;
-}
-
-// Returns an error for a list with an empty element, "1,,2", which the library would drop. Empty if
-// there is none.
-std::string incomplete_list(const CommandSpec& program, const std::vector<std::string>& words) {
-  for (const OptionSpec& option : options_of(program, words)) {
-    if (!option.rules.with_commas) continue;
-    for (size_t i = 0; i < words.size(); ++i) {
-      const bool joined = words[i].starts_with(option.name + "=");
-      if (!joined && (words[i] != option.name || i + 1 == words.size())) continue;
-      const std::string list = joined ? words[i].substr(option.name.size() + 1) : words[i + 1];
-      if (has_empty_part(list))
-        return fmt::format("{}: value is '{}'; allowed: values separated by commas, none empty",
-                           option.name,
-                           list);
-    }
-  }
-  return "";
-}
-
 [[noreturn]] void end_with_help(const CLI::App& app, const CLI::Error& request) {
   std::ostringstream text;
   const int code = app.exit(request, text, text);
@@ -235,21 +104,23 @@ ParsedCommandLine parse_command_line(const CommandSpec& program,
                                      int argc,
                                      char** argv) {
   ParsedCommandLine parsed;
-  parsed.usage_error = unknown_command(program, argc, argv);
-  if (parsed.usage_error.empty())
-    parsed.usage_error = missing_value(program, {argv + 1, argv + argc});
-  if (parsed.usage_error.empty())
-    parsed.usage_error = incomplete_list(program, {argv + 1, argv + argc});
-  if (!parsed.usage_error.empty()) return parsed;
-  CLI::App app(program.help, program.name);
-  app.set_version_flag("--version", version);
-  add_contents(app, program, "", parsed);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) end_with_help(app, error);
-    parsed.usage_error = error.what();
+  std::vector<std::string> words = with_usual_requests(program, {argv + 1, argv + argc});
+  const std::string help = help_of(program, words);
+  parsed.usage_error = usage_error(program, words);
+  if (parsed.usage_error.empty()) {
+    CLI::App app(program.help, program.name);
+    app.set_version_flag("--version", version);
+    add_contents(app, program, "", parsed);
+    try {
+      std::ranges::reverse(words);  // the library takes them from the end
+      app.parse(std::move(words));
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() == 0) end_with_help(app, error);
+      parsed.usage_error = error.what();
+    }
   }
+  if (!parsed.usage_error.empty())
+    parsed.usage_error = fmt::format("{} (see {})", parsed.usage_error, help);
   return parsed;
 }
 

@@ -62,6 +62,10 @@ struct OptionRules {
   AllowedValues allowed = {};    // of each value
   std::string environment = {};  // variable with the value if the command line has none
   bool per_rank = false;         // may differ between the ranks of a run
+  bool may_be_empty = false;     // an empty text is a value
+  // Names of the option in other programs, for hints in errors: "data_dir"; with a value of this
+  // option that the name stands for: "gpu=cuda".
+  std::vector<std::string> also = {};
 };
 
 struct OptionSpec {
@@ -78,6 +82,8 @@ struct CommandSpec {
   std::vector<OptionSpec> options = {};
   std::vector<CommandSpec> subcommands = {};  // if there are any, exactly one must follow
   Command run = nullptr;                      // owns the targets of the options
+  std::vector<std::string> also = {};         // names of the command in other programs
+  std::string passes_to = {};                 // the command that follows "--", such as train
 
   void add(const std::string& option_name,
            OptionTarget target,
@@ -98,7 +104,7 @@ struct ParsedCommandLine {
 };
 
 // Parses the command line and stores the values of the chosen command's options. --help and
-// --version print their text and end the process.
+// --version, also as `help` and `version`, print their text and end the process.
 ParsedCommandLine parse_command_line(const CommandSpec& program,
                                      const std::string& version,
                                      int argc,

@@ -34,6 +34,9 @@ OpenedConfig read_config_of(const std::string& text,
 // Adds the flags for results and logging.
 void add_output_options(CommandSpec& command, CommonOptions& options);
 
+// The device that the environment chooses, LOCKSTEP_DEVICE; empty if it chooses none.
+std::string device_of_environment();
+
 // Adds the flags for the device.
 void add_device_options(CommandSpec& command, CommonOptions& options);
 

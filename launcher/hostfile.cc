@@ -4,11 +4,13 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/base/host.h"
+#include "runtime/base/lines.h"
+#include "runtime/base/names.h"
 #include "runtime/base/text.h"
 
 namespace lockstep {
@@ -39,22 +41,37 @@ bool is_host_name(const std::string& name) {
          });
 }
 
+// 0 if the text is not a number.
+int slots_of(const std::string& text) {
+  const bool number =
+      !text.empty() && text.size() < 8 &&
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  return number ? std::stoi(text) : 0;
+}
+
 }  // namespace
 
 std::vector<HostSlots> read_host_slots(const std::string& path, int cpus) {
-  std::istringstream file(text_of(path));
+  const std::string text = text_of(path);
+  if (const FileKind kind = file_kind(text); kind)
+    throw ConfigError("--hostfile: {} {}", path, is_not(text, "text that lists hosts"));
   std::vector<HostSlots> hosts;
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<std::string> words = words_of(line.substr(0, line.find('#')));
+  Lines lines(text);
+  for (std::string_view line; lines.next(&line);) {
+    const std::vector<std::string> words = words_of(std::string(line.substr(0, line.find('#'))));
     if (words.empty()) continue;
     HostSlots host{words[0], cpus};
-    for (const std::string& word : words)
-      if (word.starts_with("slots=")) host.slots = std::atoi(word.c_str() + 6);
+    for (const std::string& word : words) {
+      if (word.starts_with("slots=")) host.slots = slots_of(word.substr(6));
+      // Other words are those of other launchers: max_slots=N, a comment.
+      if (word.find('=') != std::string::npos && word.find("slots=") == std::string::npos)
+        host.slots = 0;
+    }
     if (!is_host_name(host.name))
       throw ConfigError(
-          "--hostfile: '{}' in {} is not a host name; allowed: letters, digits and "
+          "--hostfile: {} in {} is not a host name; allowed: letters, digits and "
           "-._:%@[], not beginning with -",
-          escape_controls(host.name),
+          spell_out(host.name),
           path);
     if (host.slots < 1)
       throw ConfigError("--hostfile: line '{}' of {}; allowed: HOST slots=N, with N of 1 or more",

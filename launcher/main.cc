@@ -145,8 +145,7 @@ int main_of(int argc, char** argv) {
   return run_command(*session, [&](Session& joined) {
     // Ranks may be given different arguments and environments.
     run_on_all(joined.communicator(), [&] {
-      if (!parsed.usage_error.empty())
-        throw ConfigError("{} (see lockstep --help)", parsed.usage_error);
+      if (!parsed.usage_error.empty()) throw ConfigError("{}", parsed.usage_error);
     });
     check_same_command(joined.communicator(), parsed);
     return parsed.command(joined);

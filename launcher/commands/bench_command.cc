@@ -81,7 +81,7 @@ void bench_ops(const BenchOptions& options, Device& device) {
   set_compute_threads(choose_threads(opened.config, share_of(find_cpu_limits(), 1)));
   const PreparedRun prepared =
       prepare_run(opened, Topology{}, RunPurpose::kTrain, device.ops(), {.may_assume_data = true});
-  for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
+  for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
   const BackendRequest request = {prepared.config.execution.tf32,
                                   compute_type(prepared.config.execution.precision),
                                   /*record_repeated_work=*/!options.common.eager};
@@ -132,7 +132,8 @@ CommandSpec bench_command() {
   ops.run = [options](Session& session) { return bench(session, *options); };
   return {.name = "bench",
           .help = "Measure parts of a run",
-          .subcommands = {bench_collectives_command(), ops}};
+          .subcommands = {bench_collectives_command(), ops},
+          .also = {"benchmark", "profile"}};
 }
 
 }  // namespace lockstep

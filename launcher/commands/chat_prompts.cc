@@ -31,8 +31,11 @@ void add_chat_options(CommandSpec& command, ChatOptions& options) {
       &options.messages,
       "A message of one conversation, of the user and the assistant in turn, the last one the "
       "user's; can be repeated",
-      {.one_each_time = true});
-  command.add("--system", &options.system, "With --chat or --message: the system's message");
+      {.one_each_time = true, .may_be_empty = true});
+  command.add("--system",
+              &options.system,
+              "With --chat or --message: the system's message",
+              {.may_be_empty = true});
   command.add("--chat-template",
               &options.template_file,
               "File with a chat template, instead of the tokenizer's");

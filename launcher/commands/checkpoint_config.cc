@@ -1,9 +1,13 @@
 #include "launcher/commands/checkpoint_config.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
@@ -11,6 +15,20 @@
 #include "runtime/train/checkpoints/resume_check.h"
 
 namespace lockstep {
+namespace {
+
+// The words for a missing value in a config's table, or null.
+const std::vector<std::string>* missing_words(const RunConfig& config) {
+  const auto* const table = std::get_if<TableConfig>(&config.data.source);
+  return table != nullptr ? &table->missing : nullptr;
+}
+
+bool leaves_missing_unset(const RunConfig& config) {
+  const auto* const words = missing_words(config);
+  return words != nullptr && *words == TableConfig{}.missing;
+}
+
+}  // namespace
 
 OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
                                   const CheckpointState& state) {
@@ -29,7 +47,30 @@ OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
 }
 
 bool depends_on_checkpoint(const RunConfig& config) {
-  return config.adapter.lora || std::holds_alternative<OnnxConfig>(config.model);
+  return config.adapter.lora || std::holds_alternative<OnnxConfig>(config.model) ||
+         leaves_missing_unset(config);
+}
+
+OpenedConfig with_recorded_missing(const OpenedConfig& opened,
+                                   const CheckpointState& state,
+                                   const std::string& checkpoint) {
+  const std::vector<std::string> former = {"", "?", "NA", "NaN", "nan"};
+  const auto text = state.extra.find(kConfigKey);
+  if (!leaves_missing_unset(opened.config) || text == state.extra.end()) return opened;
+  try {
+    const RunConfig recorded = parse_config(text->second, checkpoint, {});
+    const auto* const words = missing_words(recorded);
+    if (words == nullptr || *words != former) return opened;
+  } catch (const ConfigError&) {  // the check of changed fields reports it
+    return opened;
+  }
+  log_info(
+      "{}: was written with data.table.missing: [\"{}\"], the former default, which this run keeps",
+      checkpoint,
+      fmt::join(former, "\", \""));
+  OpenedConfig kept = opened;
+  std::get<TableConfig>(kept.config.data.source).missing = former;
+  return kept;
 }
 
 std::optional<OpenedConfig> with_recorded_parameters(const OpenedConfig& opened,

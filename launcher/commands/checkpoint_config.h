@@ -15,9 +15,15 @@ namespace lockstep {
 OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
                                   const CheckpointState& state);
 
-// Whether the choice of trained parameters depends on the checkpoint too, so that it must be read
-// before the graphs are built.
+// Whether the choice of trained parameters, or the encoding of the data, depends on the checkpoint
+// too, so that it must be read before the data are opened and the graphs are built.
 bool depends_on_checkpoint(const RunConfig& config);
+
+// The run with the default of data.table.missing that an older revision had, if the checkpoint
+// recorded that one and the config leaves the field unset: other words would be other inputs.
+OpenedConfig with_recorded_missing(const OpenedConfig& opened,
+                                   const CheckpointState& state,
+                                   const std::string& checkpoint);
 
 // The run with a model that has the parameters of the checkpoint, if an older revision wrote the
 // checkpoint, with another rule for what learns in a file of model.onnx. Nothing if the model has

@@ -117,6 +117,9 @@ Json json_of(const FieldReference& field) {
 }
 
 void print_fields(const ConfigOptions& options) {
+  if (is_file(options.field))
+    throw ConfigError("FIELD: '{0}' is a file; did you mean {0} --check or --defaults {0}?",
+                      options.field);
   const std::vector<FieldReference> found = find_references(options.field);
   if (options.field.empty()) {
     list(found);
@@ -171,7 +174,8 @@ ExitCode run_config(Session& session, const ConfigOptions& options) {
 CommandSpec config_command() {
   auto options = std::make_shared<ConfigOptions>();
   CommandSpec command{.name = "config",
-                      .help = "List all fields of a config, explain one, or check a config"};
+                      .help = "List all fields of a config, explain one, or check a config",
+                      .also = {"configs", "fields", "options", "defaults", "check", "schema"}};
   command.add("FIELD",
               &options->field,
               "A field or a section, by path or name: train.lanes, lanes, optimizer.adam; with "

@@ -12,6 +12,7 @@
 #include "launcher/commands/commands.h"
 #include "runtime/base/cpus.h"
 #include "runtime/data/format.h"
+#include "runtime/data/target_warnings.h"
 
 namespace lockstep {
 
@@ -25,7 +26,9 @@ std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad
     config.max_bad_fraction = 1;
   }
   const ModelTraits model{.input = ModelInput::kImages};
-  return std::get<ImageStores>(format_of(config)->open(model, /*seed=*/0, /*need_train=*/true));
+  OpenedSource opened = format_of(config)->open(model, /*seed=*/0, /*need_train=*/true);
+  add_target_warnings(config, model, &opened);
+  return std::move(std::get<ImageStores>(opened));
 }
 
 int choose_data_threads(int threads) { return threads > 0 ? threads : usable_cpus(); }

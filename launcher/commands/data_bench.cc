@@ -206,7 +206,9 @@ CommandSpec data_bench_command() {
   command.add("--threads",
               &options->threads,
               "Threads that read; 0: as in training",
-              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+              {.show_default = true,
+               .allowed = WholeNumbers{0, 1024},
+               .also = {"workers", "num_workers", "jobs", "j"}});
   command.add("--seconds",
               &options->seconds,
               "How long to measure",

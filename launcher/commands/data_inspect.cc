@@ -18,6 +18,7 @@
 #include "runtime/base/text.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/image_pipeline.h"
+#include "runtime/data/target_warnings.h"
 
 namespace lockstep {
 namespace {
@@ -135,12 +136,14 @@ void inspect_images(const ImageStores& stores, const InspectOptions& options) {
   json["kind"] = stores.kind;
   json["classes"] = stores.classes;
   json["class_names"] = stores.class_names;
+  for (const std::string& warning : stores.warnings) log_warn("{}", warning);
   fmt::print("{}\n", stores.kind);
   size_t bad = inspect_set("training", stores.train, stores, options, &json);
   bad += inspect_set("evaluation", stores.eval, stores, options, &json);
   bad += static_cast<size_t>(stores.bad_records);
   if (stores.bad_records > 0) fmt::print("{} bad records left out\n", stores.bad_records);
   json["bad_records"] = stores.bad_records;
+  json["doubts"] = stores.warnings;
   std::fflush(stdout);
   write_json(options.common.json, json);
   if (bad > 0)
@@ -186,6 +189,16 @@ void inspect_samples(const char* name, const Dataset* dataset, int64_t classes, 
   set["tokens"] = tokens;
 }
 
+// The report has listed the warnings.
+void apply_strict(const DataConfig& config, const std::vector<std::string>& warnings) {
+  const std::string field = strict_field(config);
+  if (field.empty() || warnings.empty()) return;
+  throw DataError("the data have {} warning{} (an error because of {})",
+                  warnings.size(),
+                  warnings.size() == 1 ? "" : "s",
+                  field);
+}
+
 void inspect(const InspectOptions& options) {
   require_result_path("--json", options.common.json);
   const std::string& path = options.common.config;
@@ -199,9 +212,12 @@ void inspect(const InspectOptions& options) {
     config.data.bad_records = BadRecords::kSkip;
     config.data.max_bad_fraction = 1;
   }
-  const OpenedSource opened = format->open(model, config.seed, /*need_train=*/true);
-  if (const auto* stores = std::get_if<ImageStores>(&opened))
-    return inspect_images(*stores, options);
+  OpenedSource opened = format->open(model, config.seed, /*need_train=*/true);
+  add_target_warnings(config.data, model, &opened);
+  if (const auto* stores = std::get_if<ImageStores>(&opened)) {
+    inspect_images(*stores, options);
+    return apply_strict(config.data, stores->warnings);
+  }
   const OpenedData& data = std::get<OpenedData>(opened);
   const DataSummary& summary = data.summary;
   for (const std::string& warning : summary.warnings) log_warn("{}", warning);
@@ -213,11 +229,11 @@ void inspect(const InspectOptions& options) {
   inspect_samples("training", data.train.get(), summary.classes, &json);
   inspect_samples("evaluation", data.eval.get(), summary.classes, &json);
   std::fflush(stdout);
-  if (options.common.json.empty()) return;
   json["classes"] = summary.classes;
   json["bad_records"] = summary.bad_records;
   json["doubts"] = summary.warnings;
-  write_json(options.common.json, json);
+  if (!options.common.json.empty()) write_json(options.common.json, json);
+  apply_strict(config.data, summary.warnings);
 }
 
 ExitCode run_inspect(Session& session, const InspectOptions& options) {
@@ -240,7 +256,9 @@ CommandSpec data_inspect_command() {
   command.add("--threads",
               &options->threads,
               "Threads that decode; 0: all CPUs",
-              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+              {.show_default = true,
+               .allowed = WholeNumbers{0, 1024},
+               .also = {"workers", "num_workers", "jobs", "j"}});
   add_output_options(command, options->common);
   command.footer =
       "Bad records of images are counted and left out, whatever data.bad_records is; if there are "

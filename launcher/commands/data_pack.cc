@@ -13,7 +13,9 @@
 #include "launcher/commands/results.h"
 #include "launcher/common_options.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/base/log.h"
+#include "runtime/base/names.h"
 #include "runtime/base/time.h"
 #include "runtime/data/images/image_pipeline.h"
 #include "runtime/data/images/record_file.h"
@@ -73,13 +75,14 @@ void print_summary(const Totals& totals,
                    const ImageStores& stores,
                    const PackOptions& options,
                    double seconds) {
-  fmt::print("{}: {} images of {} classes, {:.1f} MB, in {:.1f} s ({:.0f} images/s){}\n",
+  fmt::print("{}: {} images of {} classes, {:.1f} MB, in {:.1f} s ({:.0f} images/s), from {}{}\n",
              options.out,
              totals.records,
              stores.classes,
              static_cast<double>(totals.bytes) / 1e6,
              seconds,
              static_cast<double>(totals.records) / seconds,
+             stores.kind,
              totals.bad > 0 ? fmt::format("; {} bad left out", totals.bad) : "");
   std::fflush(stdout);
   if (options.common.json.empty()) return;
@@ -122,6 +125,14 @@ Totals write_records(const PackOptions& options,
   return {writer.records(), bad, writer.bytes()};
 }
 
+[[noreturn]] void refuse_source(const std::string& path) {
+  constexpr const char* kWanted = "a folder of images, tar files or packed records";
+  if (!is_there(path))
+    throw DataError("{}: does not exist; allowed: {}{}", path, kWanted, look_alike_hint(path));
+  const MappedFile file(path, ExitCode::kData);
+  throw DataError("{}: {}", path, is_not(file.bytes(), kWanted));
+}
+
 void pack_all(const PackOptions& options) {
   if (options.decode && options.keep_jpeg)
     throw ConfigError("--keep-jpeg: given together with --decode; allowed: one of the two");
@@ -129,13 +140,12 @@ void pack_all(const PackOptions& options) {
     throw ConfigError("--size is required with --decode: the shorter side in pixels, 1..8192");
   if (!options.decode && options.size > 0)
     throw ConfigError("--size: value is {}; allowed: only with --decode", options.size);
-  require_result_path("--out", options.out);
+  require_result_path("--out", options.out, {".rec", ".records", ""});
   require_result_path("--json", options.common.json);
   const double start_ms = now_ms();
   const auto stores = open_images_at(options.source, options.skip_bad);
-  if (!stores)
-    throw DataError("{}: neither a folder of images nor tar files nor packed records",
-                    options.source);
+  if (!stores) refuse_source(options.source);
+  for (const std::string& warning : stores->warnings) log_warn("{}", warning);
   Totals totals;
   replace_file(options.out, [&](const std::filesystem::path& unfinished) {
     totals = write_records(options, *stores, unfinished);
@@ -160,7 +170,10 @@ CommandSpec data_pack_command() {
               "A folder with one folder per class, or tar files with .jpg and .cls members "
               "('name-{000..012}.tar')",
               {.required = true});
-  command.add("--out", &options->out, "The record file to write", {.required = true});
+  command.add("--out",
+              &options->out,
+              "The record file to write",
+              {.required = true, .also = {"output", "o", "out_file", "output_file", "outfile"}});
   command.add(
       "--keep-jpeg", &options->keep_jpeg, "Keep JPEG and PNG files as they are (the default)");
   command.add("--decode",
@@ -173,7 +186,9 @@ CommandSpec data_pack_command() {
   command.add("--threads",
               &options->threads,
               "Threads that decode; 0: all CPUs",
-              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+              {.show_default = true,
+               .allowed = WholeNumbers{0, 1024},
+               .also = {"workers", "num_workers", "jobs", "j"}});
   command.add(
       "--skip-bad", &options->skip_bad, "Skip bad images, and log them, instead of failing");
   add_output_options(command, options->common);

@@ -15,6 +15,7 @@
 #include "launcher/common_options.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/names.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -90,8 +91,8 @@ Json write_files(const TokenizeOptions& options,
 
 DocumentOptions reading_of(const TokenizeOptions& options) {
   DocumentOptions reading = options.reading;
-  reading.blank_lines = options.documents == "blank-line";
-  if (options.documents == "line") reading.separator = "\n";
+  if (options.documents == "blank-line") reading.split = DocumentSplit::kBlankLines;
+  if (options.documents == "line") reading.split = DocumentSplit::kLines;
   if (options.documents != "file" && !options.reading.separator.empty())
     throw ConfigError(
         "--document-separator: given together with --documents {}; allowed: one of the two",
@@ -110,7 +111,7 @@ void check_inputs(const TokenizeOptions& options) {
     if (!is_file(path))
       throw DataError("{}: {}",
                       path,
-                      !is_there(path) ? "no such file"
+                      !is_there(path) ? "no such file" + look_alike_hint(path)
                       : is_folder(path)
                           ? "is a folder; allowed: files"
                           : "is not a regular file, or cannot be read; allowed: files");
@@ -119,8 +120,14 @@ void check_inputs(const TokenizeOptions& options) {
 void tokenize_all(TokenizeOptions options) {
   options.reading = reading_of(options);
   check_inputs(options);
+  require_result_folder("--out", options.out);
   require_result_path("--json", options.common.json);
   const double start_ms = now_ms();
+  if (!is_there(options.tokenizer))
+    throw DataError(
+        "--tokenizer: '{}' does not exist; allowed: a tokenizer.json, a .model of SentencePiece, a "
+        "vocab.json with merges.txt, or a folder with one of them",
+        options.tokenizer);
   const auto tokenizer = open_tokenizer(options.tokenizer);
   std::error_code problem;
   fs::create_directories(options.out, problem);
@@ -184,12 +191,20 @@ CommandSpec data_tokenize_command() {
   CommandSpec command{
       .name = "tokenize",
       .help = "Convert text, JSON lines or tables to files of tokens, for data.tokens"};
-  command.add("INPUT", &options->inputs, "Files of text, plain or .gz", {.required = true});
-  command.add("--tokenizer",
-              &options->tokenizer,
-              "A tokenizer.json, a .model of SentencePiece, or a folder with one of them",
-              {.required = true});
-  command.add("--out", &options->out, "The folder for the files", {.required = true});
+  command.add("INPUT",
+              &options->inputs,
+              "Files of text, plain or .gz",
+              {.required = true, .also = {"input", "i", "file", "files", "corpus"}});
+  command.add(
+      "--tokenizer",
+      &options->tokenizer,
+      "A tokenizer.json, a .model of SentencePiece, a vocab.json with merges.txt, or a folder "
+      "with one of them",
+      {.required = true, .also = {"vocab", "vocab_file", "model", "tokenizer_model", "encoding"}});
+  command.add("--out",
+              &options->out,
+              "The folder for the files",
+              {.required = true, .also = {"output", "o", "output_dir", "outdir"}});
   command.add("--name",
               &options->name,
               "Their name: NAME.bin, NAME.documents and NAME.json",
@@ -202,7 +217,9 @@ CommandSpec data_tokenize_command() {
   command.add("--threads",
               &options->threads,
               "Threads that encode; 0: all CPUs",
-              {.show_default = true, .allowed = WholeNumbers{0, 1024}});
+              {.show_default = true,
+               .allowed = WholeNumbers{0, 1024},
+               .also = {"workers", "num_workers", "num_proc", "jobs", "j"}});
   add_output_options(command, options->common);
   command.footer =
       "NAME.bin has 2 bytes for each token, or 4 if the vocabulary is larger than 65536; "

@@ -53,7 +53,9 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
 
 CommandSpec eval_command() {
   auto options = std::make_shared<EvaluationOptions>();
-  CommandSpec command{.name = "eval", .help = "Evaluate a checkpoint on the evaluation set"};
+  CommandSpec command{.name = "eval",
+                      .help = "Evaluate a checkpoint on the evaluation set",
+                      .also = {"evaluate", "evaluation", "test", "validate", "val"}};
   add_evaluation_options(command, *options);
   command.run = [options](Session& session) { return evaluate(session, *options); };
   return command;

@@ -1,5 +1,7 @@
 #include "launcher/commands/evaluation.h"
 
+#include <utility>
+
 #include "collectives/agreement.h"
 #include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/results.h"
@@ -19,7 +21,18 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
   command.add("--checkpoint",
               &options.checkpoint,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
-              {.required = true});
+              {.required = true,
+               .also = {"ckpt",
+                        "weights",
+                        "model_path",
+                        "load",
+                        "resume",
+                        "from",
+                        "checkpoint_path",
+                        "checkpoint_dir",
+                        "ckpt_path",
+                        "pretrained",
+                        "run"}});
   command.add("--average",
               &options.average,
               "Use the checkpoint's average of the weights (train.ema_decay)");
@@ -47,6 +60,7 @@ EvaluationRun::EvaluationRun(Session& session,
     if (needs_state) {
       const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
       state_ = read_state(folder);
+      opened_ = with_recorded_missing(opened_, state_, folder.string());
       if (const auto older = with_recorded_parameters(opened_, state_)) {
         opened_ = *older;
         if (communicator.rank() == 0) warn_of_older_revision(folder.string());
@@ -65,8 +79,7 @@ EvaluationRun::EvaluationRun(Session& session,
   // Again, because the device's libraries have taken memory.
   run_on_all(communicator, [&] { rank_.require_memory(prepared_); });
   if (communicator.rank() == 0)
-    for (const auto* warnings : {&prepared_.data->summary.warnings, &prepared_.warnings})
-      for (const std::string& warning : *warnings) log_warn("{}", warning);
+    for (const std::string& warning : warnings_of(prepared_)) log_warn("{}", warning);
   context_.emplace(
       context_of(prepared_, communicator, rank_.device.slices(), rank_.device.backend()));
   run_on_all(communicator, [&] { read_weights(options); });

@@ -151,9 +151,11 @@ void export_weights(const ExportOptions& options) {
   const bool to_folder = options.format == kHuggingFace, to_peft = options.format == kPeft;
   if (options.names != kOwnNames && options.format != kSafetensors)
     throw ConfigError("--names {}: allowed: only with --format {}", options.names, kSafetensors);
-  if (options.out.empty()) throw ConfigError("--out: value is \"\"; allowed: a name");
+  if (to_folder || to_peft)
+    require_result_folder("--out", options.out);
+  else
+    require_result_path("--out", options.out, {options.format == kOnnx ? ".onnx" : ".safetensors"});
   if (!to_folder) {
-    if (!to_peft) require_result_path("--out", options.out);
     if (!options.like.empty() || options.dtype != "auto")
       throw ConfigError("--like, --dtype: allowed: only with --format {}", kHuggingFace);
   }
@@ -194,21 +196,34 @@ ExitCode run_export(Session& session, const ExportOptions& options) {
 
 CommandSpec export_command() {
   auto options = std::make_shared<ExportOptions>();
-  CommandSpec command{.name = "export", .help = "Write a checkpoint's weights for other programs"};
+  CommandSpec command{.name = "export",
+                      .help = "Write a checkpoint's weights for other programs",
+                      .also = {"save"}};
   command.add("CHECKPOINT",
               &options->from,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest), "
               "or the config file of a run",
-              {.required = true});
+              {.required = true, .also = {"checkpoint", "ckpt", "run", "input", "i"}});
   command.add(
-      "--out", &options->out, "The safetensors file, or the folder, to write", {.required = true});
+      "--out",
+      &options->out,
+      "The safetensors file, or the folder, to write",
+      {.required = true,
+       .also = {"output", "o", "out_file", "output_file", "outfile", "save", "output_dir"}});
   command.add(
       "--format",
       &options->format,
       "A safetensors file; a folder that Hugging Face's from_pretrained reads, with a LoRA added "
       "to the weights; a folder of the LoRA alone, as PEFT reads it; or the ONNX file that the "
       "network came from, with its new weights",
-      {.show_default = true, .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}}});
+      {.show_default = true,
+       .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}},
+       .also = {"hf=huggingface",
+                "transformers=huggingface",
+                "pytorch=safetensors",
+                "pt=safetensors",
+                "torch=safetensors",
+                "lora=peft"}});
   command.add("--like",
               &options->like,
               "A Hugging Face folder from which the new one takes the tokenizer and other fields "

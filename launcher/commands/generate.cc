@@ -17,6 +17,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
+#include "runtime/base/tokenizer_files.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/data/format.h"
@@ -87,7 +88,7 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
 std::filesystem::path tokenizer_path(const GenerateOptions& options, const RunConfig& config) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   const std::filesystem::path beside = config.train.init_from;
-  if (!beside.empty() && is_there(beside / "tokenizer.json")) return beside;
+  if (!beside.empty() && !tokenizer_file_in(beside).empty()) return beside;
   const auto* conversations = std::get_if<ConversationsConfig>(&config.data.source);
   if (conversations == nullptr) return {};
   const std::filesystem::path below =
@@ -263,18 +264,26 @@ ExitCode generate(Session& session, const GenerateOptions& options) {
 }
 
 void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
-  command.add("--checkpoint",
-              &options.checkpoint,
-              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); "
-              "by default the weights of model.from or train.init_from");
-  command.add("--tokenizer",
-              &options.tokenizer,
-              "A tokenizer.json, or a folder with one; by default that of the folder that the "
-              "weights come from");
   command.add(
-      "--prompt", &options.prompts, "Text to continue; can be repeated", {.one_each_time = true});
+      "--checkpoint",
+      &options.checkpoint,
+      "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); "
+      "by default the weights of model.from or train.init_from",
+      {.also = {
+           "ckpt", "weights", "model", "model_path", "load", "from", "checkpoint_path", "run"}});
   command.add(
-      "--prompts", &options.prompt_file, "A file with a prompt on each line; no line is empty");
+      "--tokenizer",
+      &options.tokenizer,
+      "A tokenizer.json, a vocab.json with merges.txt, or a folder with one; by default that "
+      "of the folder that the weights come from");
+  command.add("--prompt",
+              &options.prompts,
+              "Text to continue; can be repeated",
+              {.one_each_time = true, .may_be_empty = true, .also = {"text", "start", "p"}});
+  command.add("--prompts",
+              &options.prompt_file,
+              "A file with a prompt on each line; no line is empty",
+              {.also = {"prompt_file", "prompts_file", "file", "input"}});
   command.add("--prompt-tokens",
               &options.prompt_tokens,
               "Token ids to continue, for models trained on token files",
@@ -285,15 +294,15 @@ void add_sampling_options(CommandSpec& command, SamplingOptions& sampling) {
   command.add("--temperature",
               &sampling.temperature,
               "Higher is more varied; 0 takes the likeliest token",
-              {.show_default = true, .allowed = Between{0, 100}});
+              {.show_default = true, .allowed = Between{0, 100}, .also = {"temp", "t"}});
   command.add("--top-k",
               &sampling.top_k,
               "Choose among the k likeliest tokens; 0: among all",
-              {.allowed = AtLeast{0}});
+              {.allowed = AtLeast{0}, .also = {"topk", "k"}});
   command.add("--top-p",
               &sampling.top_p,
               "Choose among the likeliest tokens whose probabilities sum to this",
-              {.show_default = true, .allowed = Between{0, 1}});
+              {.show_default = true, .allowed = Between{0, 1}, .also = {"topp", "nucleus"}});
   command.add("--repetition-penalty",
               &sampling.repetition_penalty,
               "Above 1: tokens that the text already has become less likely",
@@ -305,13 +314,23 @@ void add_sampling_options(CommandSpec& command, SamplingOptions& sampling) {
 
 CommandSpec generate_command() {
   auto options = std::make_shared<GenerateOptions>();
-  CommandSpec command{.name = "generate", .help = "Sample text from a language model"};
+  CommandSpec command{.name = "generate",
+                      .help = "Sample text from a language model",
+                      .also = {"chat", "gen", "complete", "completion"}};
   add_common_options(command, options->common);
   add_prompt_options(command, *options);
   command.add("--tokens",
               &options->tokens,
               "Max tokens to generate for each prompt",
-              {.show_default = true, .allowed = WholeNumbers{1, int64_t{1} << 30}});
+              {.show_default = true,
+               .allowed = WholeNumbers{1, int64_t{1} << 30},
+               .also = {"max_new_tokens",
+                        "max_tokens",
+                        "n",
+                        "num_tokens",
+                        "length",
+                        "max_length",
+                        "n_predict"}});
   add_chat_options(command, options->chat);
   add_sampling_options(command, options->sampling);
   command.add("--end-token",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
@@ -16,9 +17,11 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/match.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/wrapped_names.h"
 #include "runtime/checkpoint/writer.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/parse.h"
+#include "runtime/config/paths.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/layout.h"
 #include "runtime/train/checkpoints/initial_weights.h"
@@ -38,37 +41,27 @@ struct ImportOptions {
   std::string names = kOwnNames;
 };
 
-// The file's tensors, and the prefix that it has before the model's names: "module." if the model
-// was wrapped, as PyTorch's DataParallel does.
-struct FoundTensors {
-  ShapeByName shapes;
-  std::string prefix;
-};
-
-FoundTensors find_tensors(const SafetensorsFile& file) {
-  FoundTensors found;
-  constexpr const char* kWrapped = "module.";
-  const ShapeByName all = shapes_of(file);
-  const bool wrapped = std::all_of(all.begin(), all.end(), [](const auto& tensor) {
-    return tensor.first.starts_with(kWrapped);
-  });
-  if (wrapped && !all.empty()) found.prefix = kWrapped;
-  for (const auto& [name, shape] : all) {
-    if (!is_bookkeeping(name)) found.shapes[name.substr(found.prefix.size())] = shape;
-  }
-  return found;
-}
-
 // Prints a line for every tensor that does not fit; throws if there are any.
 void check_tensors(const ImportOptions& options,
                    const ModelTraits& model,
                    const ModelConfig& config,
-                   const FoundTensors& found,
+                   const ShapeByName& found,
                    const std::vector<NamedSlice>& slices) {
   ShapeByName expected;
   for (const auto& [name, shape] : shapes_in_files(slices))
     expected[name_in_file(options.names, model, name)] = shape;
-  const std::vector<std::string> mismatches = list_mismatches(found.shapes, expected);
+  const char* const hint = huggingface::has_family(config) && options.names == kOwnNames
+                               ? "; for a Hugging Face file give --names huggingface"
+                               : "";
+  const auto is_expected = [&](const auto& tensor) { return expected.contains(tensor.first); };
+  if (std::ranges::none_of(found, is_expected)) {
+    const std::set<std::string> names = names_of(found);
+    throw CheckpointError("{}: {}{}",
+                          options.file,
+                          compare_names({names.begin(), names.end()}, names_of(expected)),
+                          hint);
+  }
+  const std::vector<std::string> mismatches = list_mismatches(found, expected);
   for (const std::string& line : mismatches) fmt::print("  {}\n", line);
   std::fflush(stdout);
   if (!mismatches.empty())
@@ -77,9 +70,7 @@ void check_tensors(const ImportOptions& options,
                           mismatches.size(),
                           mismatches.size() == 1 ? " does" : "s do",
                           mismatches.front(),
-                          huggingface::has_family(config) && options.names == kOwnNames
-                              ? "; for a Hugging Face file give --names huggingface"
-                              : "");
+                          hint);
 }
 
 // Writes the moments before the first step, zeros, so that a run can continue from this checkpoint.
@@ -100,8 +91,8 @@ CheckpointState state_of(const RunConfig& config,
   state.global_batch = config.train.global_batch;
   state.lockstep_version = lockstep_version();
   state.weights_hash = hash_parameters(layout, parameters);
-  state.config_hash = hash_text(to_text(config));
-  state.extra[kImportedConfigKey] = to_text(config);
+  state.config_hash = hash_text(recorded_text(config));
+  state.extra[kImportedConfigKey] = recorded_text(config);
   state.optimizer = optimizer_name(config.optimizer);
   state.moments = moment_names(config.optimizer);
   state.flat_elements = layout.elements;
@@ -139,11 +130,21 @@ ImportedWeights resolve(const OpenedConfig& opened, const ModelIo& io) {
   return weights;
 }
 
+// The tensors of the model for data of usual extents, because the file's are not known yet.
+std::vector<NamedSlice> usual_slices(const OpenedConfig& opened) {
+  const auto nothing = [](const std::string&) { return std::nullopt; };
+  return named_slices(resolve(opened, opened.model->io_of_weights(nothing)).layout);
+}
+
 // The weights of a file with Lockstep's names, or torchvision's.
 ImportedWeights read_own(const ImportOptions& options, const OpenedConfig& opened) {
   const SafetensorsFile file(options.file);
-  const FoundTensors found = find_tensors(file);
   const ModelTraits& model = opened.model->traits();
+  std::set<std::string> known;
+  for (const NamedSlice& slice : usual_slices(opened))
+    known.insert(name_in_file(options.names, model, slice.name));
+  const PlainTensors found = plain_tensors(file, known);
+  if (!found.note.empty()) fmt::print("  {}\n", found.note);
   const ModelIo io = opened.model->io_of_weights(
       [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
         const auto at = found.shapes.find(name_in_file(options.names, model, name));
@@ -151,12 +152,12 @@ ImportedWeights read_own(const ImportOptions& options, const OpenedConfig& opene
       });
   ImportedWeights weights = resolve(opened, io);
   const std::vector<NamedSlice> slices = named_slices(weights.layout);
-  check_tensors(options, model, weights.config.model, found, slices);
+  check_tensors(options, model, weights.config.model, found.shapes, slices);
   read_tensors(
       file,
       slices,
       [&](const std::string& name) {
-        return found.prefix + name_in_file(options.names, model, name);
+        return found.name_in_file.at(name_in_file(options.names, model, name));
       },
       weights.parameters.data());
   return weights;
@@ -165,8 +166,8 @@ ImportedWeights read_own(const ImportOptions& options, const OpenedConfig& opene
 // The weights of a folder or a file with Hugging Face's names. A head that it lacks is initialised
 // from scratch.
 ImportedWeights read_hugging_face(const ImportOptions& options, const OpenedConfig& opened) {
-  const ModelIo io =
-      opened.model->io_of_weights(huggingface::extents_in(options.file, opened.config.model));
+  const ModelIo io = opened.model->io_of_weights(
+      huggingface::extents_in(options.file, opened.config.model, usual_slices(opened)));
   ImportedWeights weights = resolve(opened, io);
   initialize_parameters(weights.layout, weights.config.seed, weights.parameters.data());
   const auto read = huggingface::is_model_folder(options.file) ? huggingface::read_weights
@@ -178,6 +179,7 @@ ImportedWeights read_hugging_face(const ImportOptions& options, const OpenedConf
 }
 
 void import_weights(const ImportOptions& options) {
+  require_result_folder("--out", options.out);
   const OpenedConfig opened = read_config(options.common);
   const RunConfig& config = opened.config;
   if (config.adapter.lora)
@@ -229,13 +231,17 @@ ExitCode run_import(Session& session, const ImportOptions& options) {
 CommandSpec import_command() {
   auto options = std::make_shared<ImportOptions>();
   CommandSpec command{.name = "import",
-                      .help = "Make a checkpoint from the weights of another program"};
+                      .help = "Make a checkpoint from the weights of another program",
+                      .also = {"load", "convert"}};
   add_config_argument(command, options->common);
   command.add("FILE",
               &options->file,
               "A safetensors file, or a folder as Hugging Face's save_pretrained writes it",
               {.required = true});
-  command.add("--out", &options->out, "Folder to write the checkpoint to", {.required = true});
+  command.add("--out",
+              &options->out,
+              "Folder to write the checkpoint to",
+              {.required = true, .also = {"output", "o", "output_dir", "outdir", "save"}});
   add_set_option(command, options->common);
   command.add("--names",
               &options->names,

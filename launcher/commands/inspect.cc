@@ -10,7 +10,9 @@
 #include "launcher/commands/flight.h"
 #include "launcher/commands/inspect_onnx.h"
 #include "launcher/commands/results.h"
+#include "models/huggingface/folder.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/train/folder/run_end.h"
@@ -113,6 +115,32 @@ ExitCode report_done(const InspectOptions& options) {
 // Whether `path` is an ONNX file or a config, whose model must be one.
 bool is_of_onnx(const std::string& path) { return is_onnx_path(path) || is_file(path); }
 
+OnnxConfig network_of(const InspectOptions& options) {
+  try {
+    return onnx_config_of(options.folder, options.set);
+  } catch (const ConfigError& error) {
+    const bool names_itself =
+        is_onnx_path(options.folder) || options.folder.ends_with(".textproto");
+    if (names_itself) throw;
+    throw ConfigError("'{}' is not a checkpoint, an ONNX file (.onnx) or a config: {}",
+                      options.folder,
+                      error.what());
+  }
+}
+
+// Rejects a file that is known to be neither an ONNX file nor a config.
+void require_known_file(const std::string& path) {
+  if (is_onnx_path(path) || !is_file(path)) return;
+  if (const std::string begin = begin_of_file(path); file_kind(begin))
+    throw ConfigError(
+        "{} {}{}",
+        path,
+        is_not(begin, "an ONNX file, a config or a checkpoint"),
+        file_kind(begin).id == std::string_view("safetensors")
+            ? fmt::format("; lockstep import CONFIG {} --out FOLDER makes a checkpoint of it", path)
+            : "");
+}
+
 // --flight and --done need a run folder, --set an ONNX file or a config.
 void check_flags(const InspectOptions& options) {
   if (is_of_onnx(options.folder) && (options.flight || options.done))
@@ -123,8 +151,23 @@ void check_flags(const InspectOptions& options) {
     throw ConfigError("--set needs an ONNX file or a config; '{}' is neither", options.folder);
 }
 
+// The checkpoint to show. If the folder is something else that is known, the error names it.
+std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
+  try {
+    return resolve_checkpoint(folder);
+  } catch (const CheckpointError& error) {
+    if (!is_folder(folder) || is_there(folder / "checkpoints")) throw;
+    throw CheckpointError("{}; it {}",
+                          error.what(),
+                          huggingface::is_model_folder(folder)
+                              ? "is a model's folder, for model.from or train.init_from"
+                              : huggingface::what_it_is_instead(folder));
+  }
+}
+
 ExitCode inspect(Session& session, const InspectOptions& options) {
   run_on_root(session.communicator(), [&] {
+    require_known_file(options.folder);
     check_flags(options);
     require_result_path("--json", options.json);
   });
@@ -136,8 +179,8 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
   run_on_root(session.communicator(), [&] {
     if (options.flight) return show_flight(options.folder, options.json);
     if (is_of_onnx(options.folder))
-      return show_onnx(onnx_config_of(options.folder, options.set), options.tensors, options.json);
-    const std::filesystem::path folder = resolve_checkpoint(options.folder);
+      return show_onnx(network_of(options), options.tensors, options.json);
+    const std::filesystem::path folder = checkpoint_in(options.folder);
     fmt::print("{}\n", folder.string());
     std::fflush(stdout);
     const CheckpointState state = read_state(folder);
@@ -171,12 +214,13 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
 CommandSpec inspect_command() {
   auto options = std::make_shared<InspectOptions>();
   CommandSpec command{.name = "inspect",
-                      .help = "Show and verify a checkpoint, or show an ONNX file"};
+                      .help = "Show and verify a checkpoint, or show an ONNX file",
+                      .also = {"info", "show", "describe", "ls"}};
   command.add("DIR|FILE",
               &options->folder,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (its newest "
               "checkpoint); or a network: FILE.onnx, or a config whose model is one",
-              {.required = true});
+              {.required = true, .also = {"checkpoint", "ckpt", "run", "run_dir", "input", "i"}});
   command.add("--set",
               &options->set,
               "For a network: how it would be trained, model.onnx.FIELD=value; can be repeated",

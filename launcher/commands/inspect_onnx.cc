@@ -14,6 +14,7 @@
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/base/names.h"
 #include "runtime/base/text.h"
 #include "runtime/config/parse.h"
 
@@ -131,16 +132,17 @@ void print(const OnnxTraining& training, int64_t constants) {
     print_line("cannot be trained as it is: " + refusal);
   if (!training.refusals.empty()) return;
   print_line(
-      fmt::format("trains on {}: {} parameters learn, {} are running statistics, {} are constant",
+      fmt::format("trains on {}{}: {} parameters learn, {} are running statistics, {} are constant",
                   training.sample,
+                  training.conditions.empty() ? "" : ", on the condition below",
                   training.parameters,
                   training.statistics,
                   constants));
+  for (const std::string& condition : training.conditions) print_line("condition: " + condition);
   for (const std::string& line : onnx::lines_of(training.roles)) print_line(line);
   print_line("as " + text_of(training.ops));
   if (!training.generic.empty()) print_line("and, node by node, as " + text_of(training.generic));
   print_line(large(static_cast<double>(training.flops)) + "FLOPs in the forward pass of a sample");
-  for (const std::string& condition : training.conditions) print_line(condition);
 }
 
 void print(const File& file, const OnnxTraining& training, bool tensors) {
@@ -206,6 +208,7 @@ Json json_of(const OnnxTraining& training, int64_t constants) {
   json["refusal"] = fmt::format("{}", fmt::join(training.refusals, "; "));
   json["refusals"] = training.refusals;
   json["conditions"] = training.conditions;
+  json["only_batch"] = training.only_batch;
   if (!training.refusals.empty()) return json;
   json["sample"] = training.sample;
   json["parameters"] = training.parameters;
@@ -265,7 +268,7 @@ OnnxConfig onnx_of(const RunConfig& config, const std::string& path) {
 
 }  // namespace
 
-bool is_onnx_path(const std::string& path) { return path.ends_with(".onnx"); }
+bool is_onnx_path(const std::string& path) { return has_suffix(path, ".onnx"); }
 
 OnnxConfig onnx_config_of(const std::string& path, const std::vector<std::string>& overrides) {
   if (is_onnx_path(path)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/onnx/fixed_batch.h"
 #include "models/onnx/network.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
@@ -46,18 +47,9 @@ void count_tensors(const Graph& graph, OnnxTraining& found) {
 void find_conditions(const OpenedModel& model, const ModelIo& io, OnnxTraining& found) {
   const std::string& path = std::get<OnnxConfig>(model.config()).file;
   const onnx::File file = onnx::read_file(path);
-  const auto fixed = std::ranges::find_if(file.inputs, [&](int input) {
-    const onnx::FileValue& value = file.values[static_cast<size_t>(input)];
-    return !value.extents.empty() && value.extents[0].extent >= 0;
-  });
-  if (fixed != file.inputs.end()) {
-    const int64_t batch = file.values[static_cast<size_t>(*fixed)].extents[0].extent;
-    found.conditions.push_back(fmt::format(
-        "train.lanes must be train.global_batch / {}, because the file has a fixed batch of {}; "
-        "for other values, export it with an open batch axis",
-        batch,
-        batch));
-  }
+  found.only_batch = model.only_batch(io);
+  if (found.only_batch > 0)
+    found.conditions.push_back(onnx::condition_of_batch(file, found.only_batch));
   constexpr int64_t kUsualBatch = 32;
   const std::string node = model.mixing_node(io, kUsualBatch, model.fewest_samples());
   if (!node.empty())

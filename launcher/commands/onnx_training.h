@@ -16,7 +16,8 @@ struct OnnxTraining {
   // Why it cannot be trained as it is; if there are any, all else is empty.
   std::vector<std::string> refusals = {};
   std::vector<std::string> conditions = {};  // that fields of the config must meet
-  std::string sample = {};                   // "images of 3 x 224 x 224"
+  int64_t only_batch = 0;   // samples that a lane must have; 0: it may have any number
+  std::string sample = {};  // "images of 3 x 224 x 224"
   // Elements of trained parameters, and of running statistics.
   int64_t parameters = 0, statistics = 0;
   int64_t flops = 0;  // of the forward pass of a sample

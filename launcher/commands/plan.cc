@@ -200,8 +200,10 @@ void plan_here(const PlanCommandOptions& options, int world) {
   CommonOptions device = options.common;
   if (!options.gpu.empty()) {
     if (device.device == "cpu")
-      throw ConfigError("--gpu: value is {}; not allowed with --device cpu, or LOCKSTEP_DEVICE=cpu",
-                        options.gpu);
+      throw ConfigError(
+          "--gpu {}: the run is planned for the CPU; leave out --gpu, or {}",
+          options.gpu,
+          device_of_environment() == "cpu" ? "unset LOCKSTEP_DEVICE" : "--device cpu");
     device.device = "cuda";
     run_bytes_of_gpu(options.gpu);  // rejects an unknown name before data is opened
   }
@@ -222,7 +224,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
                   RunPurpose::kTrain,
                   ops_to_plan_for(device),
                   {.may_assume_data = true, .bucket_mib = record ? record->bucket_mib : 0});
-  for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
+  for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
   const double step_flops =
       static_cast<double>(prepared.plan.training.flops) * prepared.plan.lanes / ranks;
   print_plan(options, prepared, local, step_flops);
@@ -246,12 +248,21 @@ CommandSpec plan_command() {
   auto options = std::make_shared<PlanCommandOptions>();
   CommandSpec command{
       .name = "plan",
-      .help = "Print the exact memory of a run, its work and its traffic, without running it"};
+      .help = "Print the exact memory of a run, its work and its traffic, without running it",
+      .also = {"memory", "estimate", "dry_run"}};
   add_common_options(command, options->common);
   command.add("--ranks",
               &options->ranks,
               "Ranks to plan for; by default those of this command",
-              {.allowed = AtLeast{1}});
+              {.allowed = AtLeast{1},
+               .also = {"n",
+                        "np",
+                        "nproc",
+                        "nproc_per_node",
+                        "world_size",
+                        "gpus",
+                        "num_gpus",
+                        "num_processes"}});
   command.add("--ranks-per-node",
               &options->ranks_per_node,
               "Ranks that share a host; by default all",
@@ -259,12 +270,13 @@ CommandSpec plan_command() {
   command.add(
       "--gpu",
       &options->gpu,
-      "Plan for a GPU of this kind, which need not be here: H200, A100-80GB, ... or its GiB");
+      "Plan for a GPU of this kind, which need not be here: H200, A100-80GB, ... or its GiB",
+      {.also = {"gpu_type", "gpu_kind"}});
   command.add(
       "--host-memory",
       &options->host_memory_gib,
       "GiB that each host has; by default those free on this one or, with --gpu, not compared",
-      {.allowed = Between{0, 1e9}});
+      {.allowed = Between{0, 1e9}, .also = {"memory", "ram"}});
   command.add("--activations", &options->activations, "Also print the offset of each activation");
   command.footer =
       "Data files may be missing if the config describes the data: the plan then reports what it "

@@ -159,7 +159,7 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   Communicator& communicator = session.communicator();
   const CommonOptions& common = options.evaluation.common;
   init_log(common.log_level, communicator.rank(), communicator.size());
-  run_on_all(communicator, [&] { require_result_path("--out", options.out); });
+  run_on_all(communicator, [&] { require_result_path("--out", options.out, {".safetensors"}); });
   const OpenedConfig opened = read_evaluated_config(session, options.evaluation);
   bool of_tokens = false;
   run_on_all(communicator, [&] { of_tokens = predicts_tokens(options, opened.model->traits()); });
@@ -190,7 +190,8 @@ CommandSpec predict_command() {
       .help =
           "Write a network's outputs for each sample of the evaluation set, or "
           "of other data, as with --set data.labelled_text.eval=FILE. Texts and images in folders "
-          "need no labels, tables no target"};
+          "need no labels, tables no target",
+      .also = {"infer", "inference", "prediction"}};
   add_evaluation_options(command, options->evaluation);
   command.add(
       "--out",
@@ -202,7 +203,8 @@ CommandSpec predict_command() {
       "tar files, 'files' is the list of the rows' names. For language models the losses: tensors "
       "'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums and how many "
       "tokens count, and 'documents' (documents, 4): sample, number in it, counted, loss",
-      {.required = true});
+      {.required = true,
+       .also = {"output", "o", "out_file", "output_file", "outfile", "save", "output_dir"}});
   command.add("--logits",
               &options->logits,
               "For language models: also write tensor 'output' (samples, tokens, vocabulary)");

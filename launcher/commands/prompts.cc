@@ -2,10 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
+#include "runtime/base/lines.h"
 
 namespace lockstep {
 
@@ -23,17 +23,16 @@ std::vector<Prompt> read_prompts(const std::vector<std::string>& texts, const st
   for (const std::string& text : texts) prompts.push_back({"--prompt", text});
   if (file.empty()) return prompts;
   const std::string text = read_option_file("--prompts", file);
-  if (text.empty()) throw DataError("--prompts: {} is empty; allowed: a prompt on each line", file);
-  int64_t line = 1;
-  for (size_t at = 0; at < text.size(); ++line) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string prompt = text.substr(at, end - at);
-    if (prompt.ends_with('\r')) prompt.pop_back();
-    std::string from = fmt::format("--prompts: {}:{}", file, line);
+  if (const FileKind kind = file_kind(text); kind)
+    throw DataError("--prompts: {} {}", file, is_not(text, "text with a prompt on each line"));
+  if (without_byte_order_mark(text).empty())
+    throw DataError("--prompts: {} is empty; allowed: a prompt on each line", file);
+  Lines lines(text);
+  for (std::string_view prompt; lines.next(&prompt);) {
+    std::string from = fmt::format("--prompts: {}:{}", file, lines.number());
     if (prompt.empty())
       throw DataError("{}: the line is empty; allowed: a prompt on each line", from);
-    prompts.push_back({std::move(from), std::move(prompt)});
-    at = end + 1;
+    prompts.push_back({std::move(from), std::string(prompt)});
   }
   return prompts;
 }

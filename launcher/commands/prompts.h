@@ -11,8 +11,8 @@ struct Prompt {
   std::string text;
 };
 
-// The prompts of --prompt, followed by the lines of the --prompts file if there is one; a line ends
-// with \n or \r\n. Throws ConfigError if the file cannot be read, and DataError if it or one of its
+// The prompts of --prompt, followed by the lines of the --prompts file if there is one. Throws
+// ConfigError if the file cannot be read, and DataError if it is not text, or if it or one of its
 // lines is empty, as answers are in the order of the lines.
 std::vector<Prompt> read_prompts(const std::vector<std::string>& texts, const std::string& file);
 

@@ -4,15 +4,18 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 
 #include "collectives/agreement.h"
 #include "launcher/standard_streams.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/names.h"
 #include "runtime/base/streams.h"
 
 namespace lockstep {
@@ -30,11 +33,43 @@ void keep_output_for_json() {
     throw IoError("copy", "the standard output", errno);
 }
 
+// Endings that promise a format.
+constexpr std::string_view kFormatEndings[] = {
+    ".safetensors", ".onnx", ".gguf", ".pt",        ".pth", ".ckpt", ".bin",   ".h5",
+    ".msgpack",     ".npy",  ".npz",  ".csv",       ".tsv", ".json", ".jsonl", ".parquet",
+    ".xlsx",        ".yaml", ".yml",  ".textproto", ".png", ".jpg",  ".jpeg",  ".gif",
+    ".webp",        ".pdf",  ".html", ".tar",       ".zip", ".gz",   ".tgz"};
+
+bool has_format_ending(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  return std::any_of(std::begin(kFormatEndings),
+                     std::end(kFormatEndings),
+                     [&](std::string_view ending) { return has_suffix(path, ending); });
+}
+
+void require_ending(const char* flag, const std::string& path, const FileEndings& endings) {
+  bool others = false;
+  std::string list;
+  for (const std::string_view ending : endings) {
+    if (ending.empty()) {
+      others = !has_format_ending(path);
+      list += ", or with none that means another format";
+    } else {
+      if (has_suffix(path, ending)) return;
+      list += fmt::format("{}{}", list.empty() ? "" : " or ", ending);
+    }
+  }
+  if (others) return;
+  throw ConfigError("{}: value is '{}'; allowed: a name that ends with {}", flag, path, list);
+}
+
 }  // namespace
 
-void require_result_path(const char* flag, const std::string& path) {
-  if (path.empty()) return;
-  if (path == kStandardOutput && std::string_view(flag) == "--json") return keep_output_for_json();
+void require_result_path(const char* flag, const std::string& path, const FileEndings& endings) {
+  const bool optional = std::string_view(flag) == "--json";
+  if (path.empty() && optional) return;
+  if (path.empty()) throw ConfigError("{}: value is ''; allowed: the name of a file", flag);
+  if (path == kStandardOutput && optional) return keep_output_for_json();
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   // An existing file will be replaced; a device file must not be.
   try {
@@ -47,6 +82,16 @@ void require_result_path(const char* flag, const std::string& path) {
   if (other || !is_folder(folder) || ::access(folder.c_str(), W_OK) != 0)
     throw ConfigError(
         "{}: cannot write '{}'; allowed: an ordinary file in an existing folder", flag, path);
+  require_ending(flag, path, endings);
+}
+
+void require_result_folder(const char* flag, const std::string& path) {
+  if (path.empty()) throw ConfigError("{}: value is ''; allowed: the name of a folder", flag);
+  if (is_folder(path) || !has_format_ending(path)) return;
+  throw ConfigError(
+      "{}: value is '{}', but a folder is written; allowed: a name without the ending of a file",
+      flag,
+      path);
 }
 
 void write_json(const std::string& path, const Json& json, int indent) {
@@ -75,6 +120,15 @@ std::string words_for(const std::optional<int64_t>& bad_records) {
   const int64_t count = bad_records.value_or(0);
   if (count == 0) return "";
   return fmt::format(", {} bad record{}", count, count == 1 ? "" : "s");
+}
+
+std::string words_for_skipped(int64_t steps, const RunConfig& config) {
+  if (steps == 0) return "";
+  return fmt::format(
+      ", {} step{} skipped ({})",
+      steps,
+      steps == 1 ? "" : "s",
+      has_fp16_gradients(config) ? "gradients overflowed FP16" : "loss or gradient was not finite");
 }
 
 std::string hash_text_of(uint64_t hash) { return fmt::format("{:016x}", hash); }

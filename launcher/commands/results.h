@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "launcher/ranks/session.h"
 #include "runtime/base/json.h"
@@ -11,10 +13,20 @@
 
 namespace lockstep {
 
-// Rejects a path, given by `flag`, that could not be written, before the work is done. For --json,
-// "-" is the standard output: from then on everything else that the command prints goes to standard
-// error, so that the JSON stands alone. Throws ConfigError.
-void require_result_path(const char* flag, const std::string& path);
+// How the name of an output file may end, in upper or lower case: {".safetensors"}. The empty
+// ending stands for all names but those with the ending of another format.
+using FileEndings = std::vector<std::string_view>;
+
+// Rejects a path, given by `flag`, that could not be written, or whose name promises another format
+// than the command writes, before the work is done. For --json, "-" is the standard output: from
+// then on everything else that the command prints goes to standard error, so that the JSON stands
+// alone. Throws ConfigError.
+void require_result_path(const char* flag,
+                         const std::string& path,
+                         const FileEndings& endings = {".json", ".jsonl", ""});
+
+// Rejects the path of a folder to write, given by `flag`, whose name is that of a file.
+void require_result_folder(const char* flag, const std::string& path);
 
 // Writes `json` to a path that require_result_path() has accepted; does nothing if it is empty.
 // Bytes that are not UTF-8 are replaced. indent -1: on one line. Throws IoError.
@@ -30,6 +42,9 @@ std::optional<int64_t> count_bad_records(const RunContext& parts);
 
 // ", 3 bad records" for the end of a summary; empty if there are none.
 std::string words_for(const std::optional<int64_t>& bad_records);
+
+// ", 3 steps skipped" with the reason, for the end of a summary; empty if there are none.
+std::string words_for_skipped(int64_t steps, const RunConfig& config);
 
 // "0123456789abcdef".
 std::string hash_text_of(uint64_t hash);

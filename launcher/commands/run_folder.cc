@@ -7,7 +7,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
-#include "runtime/config/parse.h"
+#include "runtime/config/paths.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/folder/run_end.h"
 #include "runtime/train/folder/run_generation.h"
@@ -43,7 +43,7 @@ void describe_run(Session& session,
   run_on_root(communicator, [&] {
     remove_run_end(folder->path());
     OptionalFiles& files = folder->optional_files();
-    files.write(folder->path() / "config.textproto", to_text(config));
+    files.write(folder->path() / "config.textproto", recorded_text(config));
     EnvironmentInfo info;
     info.ranks = communicator.size();
     info.threads = compute_threads();

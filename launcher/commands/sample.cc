@@ -184,10 +184,9 @@ void read_weights(const SampleOptions& options,
 }
 
 void sample(const SampleOptions& options, Device& device) {
-  if (options.out.empty()) throw ConfigError("--out: value is ''; allowed: a file to write");
   if (options.out == options.common.json)
     throw ConfigError("--json: value is '{}'; allowed: a file other than --out's", options.out);
-  require_result_path("--out", options.out);
+  require_result_path("--out", options.out, {".png"});
   require_result_path("--json", options.common.json);
   const SampledModel model = open_checkpoint(options);
   check_options(options, model);
@@ -261,14 +260,18 @@ CommandSpec sample_command() {
               {.required = true});
   add_device_options(command, options->common);
   add_output_options(command, options->common);
-  command.add("--out",
-              &options->out,
-              "The PNG file to write: the images side by side, row by row",
-              {.required = true});
+  command.add(
+      "--out",
+      &options->out,
+      "The PNG file to write: the images side by side, row by row",
+      {.required = true,
+       .also = {"output", "o", "out_file", "output_file", "outfile", "save", "output_dir"}});
   command.add("--count",
               &options->count,
               "Images to make; 0: one of each class, or 16 if the network has no classes",
-              {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
+              {.show_default = true,
+               .allowed = WholeNumbers{0, 100'000},
+               .also = {"n", "num_samples", "num_images", "samples", "number"}});
   command.add("--classes",
               &options->classes,
               "Classes of the images, taken in turn; by default all",
@@ -276,12 +279,16 @@ CommandSpec sample_command() {
   command.add("--steps",
               &options->sampling.steps,
               "Steps from noise to image, by DDIM or, with FLOW_MATCHING, by Euler's method",
-              {.show_default = true, .allowed = WholeNumbers{1, 100'000}});
+              {.show_default = true,
+               .allowed = WholeNumbers{1, 100'000},
+               .also = {"num_steps", "sampling_steps", "num_inference_steps", "timesteps"}});
   command.add("--guidance",
               &options->sampling.guidance,
               "Scale of classifier-free guidance; 1: the network's output with the class, 0: "
               "without it",
-              {.show_default = true, .allowed = Between{0, 1000}});
+              {.show_default = true,
+               .allowed = Between{0, 1000},
+               .also = {"guidance_scale", "cfg", "cfg_scale"}});
   command.add(
       "--seed", &options->sampling.seed, "Another seed makes other images", {.show_default = true});
   command.add(
@@ -289,7 +296,7 @@ CommandSpec sample_command() {
       &options->columns,
       "Images in a row of the file; 0: a column for each class, if there are 2 to 16, otherwise "
       "about as many as rows",
-      {.show_default = true, .allowed = WholeNumbers{0, 100'000}});
+      {.show_default = true, .allowed = WholeNumbers{0, 100'000}, .also = {"nrow", "cols"}});
   command.add("--average", &options->average, "Use the average of the weights (train.ema_decay)");
   command.run = [options](Session& session) { return run_sample(session, *options); };
   return command;

@@ -176,7 +176,8 @@ CommandSpec selftest_command() {
   options->common.device = "cuda";
   CommandSpec command{
       .name = "selftest",
-      .help = "Compare every op on this machine's GPU with the CPU, in FP32, BF16, FP16 and TF32"};
+      .help = "Compare every op on this machine's GPU with the CPU, in FP32, BF16, FP16 and TF32",
+      .also = {"self_test"}};
   add_output_options(command, options->common);
   command.add("--all", &options->all, "Print every output, not only those that deviate too much");
   std::vector<std::string> modes;

@@ -1,6 +1,7 @@
 // lockstep train CONFIG
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <variant>
@@ -15,18 +16,23 @@
 #include "launcher/commands/watch_run.h"
 #include "launcher/ranks/rank_context.h"
 #include "launcher/ranks/transport.h"
+#include "models/huggingface/folder.h"
 #include "models/onnx/roles.h"
+#include "runtime/base/file.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
+#include "runtime/base/names.h"
 #include "runtime/base/streams.h"
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
+#include "runtime/train/checkpoints/initial_weights.h"
 #include "runtime/train/folder/run_end.h"
 #include "runtime/train/step/stop_signal.h"
 #include "runtime/train/trainer.h"
@@ -77,6 +83,7 @@ Json to_json(const TrainResult& result,
   json["early_stopped"] = result.early_stopped;
   json["failed_checkpoints"] = result.failed_checkpoints;
   json["checkpoint_stall_seconds"] = result.checkpoint_stall_seconds;
+  json["skipped_steps"] = result.skipped_steps;
   if (bad_records) json["bad_records"] = *bad_records;
   json["run_dir"] = context.run_dir.string();
   return json;
@@ -105,7 +112,9 @@ std::string summary(const TrainResult& result, const RunContext& context) {
 void print_summary(const TrainResult& result,
                    const RunContext& context,
                    const std::optional<int64_t>& bad_records) {
-  const std::string text = summary(result, context) + words_for(bad_records),
+  const std::string text = summary(result, context) +
+                           words_for_skipped(result.skipped_steps, context.config) +
+                           words_for(bad_records),
                     hash = hash_text_of(result.weights_hash);
   log_record(text + ", weights_hash " + hash);
   print_result(
@@ -113,7 +122,9 @@ void print_summary(const TrainResult& result,
 }
 
 // Writes into the run folder how the run has ended. All ranks together.
-void write_end(const TrainResult& result, const RunContext& context) {
+void write_end(const TrainResult& result,
+               const RunContext& context,
+               const std::optional<int64_t>& bad_records) {
   const int64_t steps = context.config.train.steps;
   RunEnd::Reason reason = RunEnd::Reason::kLastStep;
   if (result.preempted)
@@ -131,7 +142,13 @@ void write_end(const TrainResult& result, const RunContext& context) {
   run_on_root(context.communicator, [&] {
     context.require_folder();
     write_run_end(context.run_dir,
-                  {reason, result.step, steps, hash_text_of(result.weights_hash), signalled});
+                  {reason,
+                   result.step,
+                   steps,
+                   hash_text_of(result.weights_hash),
+                   signalled,
+                   result.skipped_steps,
+                   bad_records.value_or(0)});
   });
 }
 
@@ -206,6 +223,7 @@ std::string newest_state(const std::filesystem::path& run_dir, std::string& wher
 OpenedConfig read_same_config(Session& session, const TrainOptions& options) {
   OpenedConfig opened;
   run_on_all(session.communicator(), [&] {
+    check_train_options(options);
     require_result_path("--json", options.common.json);
     queue_results();
     opened = read_config(options.common, options.walltime);
@@ -215,16 +233,16 @@ OpenedConfig read_same_config(Session& session, const TrainOptions& options) {
   return opened;
 }
 
-// A config and, if the choice of trained parameters depends on a checkpoint, the state of the
-// checkpoint that --resume names.
+// A config and, if it depends on a checkpoint (see depends_on_checkpoint()), the state of the one
+// that --resume names.
 struct ResumedConfig {
   OpenedConfig opened;
   std::optional<CheckpointState> state;
   std::string older;  // the checkpoint's name, if an older revision wrote it
 };
 
-// Reads that state, in the run's folder or elsewhere; the config's model then has the parameters
-// that the checkpoint recorded. All ranks together; throws AgreedError.
+// Reads that state, in the run's folder or elsewhere; the config then has the parameters and the
+// words for a missing value that the checkpoint recorded. All ranks together; throws AgreedError.
 ResumedConfig find_state(const RankContext& rank,
                          const TrainOptions& options,
                          const OpenedConfig& opened) {
@@ -240,9 +258,13 @@ ResumedConfig find_state(const RankContext& rank,
   text = broadcast_text(communicator, text);
   if (text.empty()) return {opened, {}, {}};
   const CheckpointState state = parse_state(text, "--resume");
+  OpenedConfig same;
   std::optional<OpenedConfig> recorded;
-  run_on_all(communicator, [&] { recorded = with_recorded_parameters(opened, state); });
-  if (!recorded) return {opened, state, {}};
+  run_on_all(communicator, [&] {
+    same = with_recorded_missing(opened, state, where);
+    recorded = with_recorded_parameters(same, state);
+  });
+  if (!recorded) return {same, state, {}};
   return {*recorded, state, where};
 }
 
@@ -317,12 +339,33 @@ ExitCode finish(const TrainResult& result,
                 const RunContext& context,
                 const TrainOptions& options,
                 Session& session) {
-  write_end(result, context);
   const std::optional<int64_t> bad_records = count_bad_records(context);
+  write_end(result, context, bad_records);
   if (context.communicator.rank() == 0) print_summary(result, context, bad_records);
   write_result(session, options.common.json, to_json(result, context, bad_records));
   FlightRecorder::here().begin_phase(FlightPhase::kEnded);
   return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
+}
+
+// Checks paths before the run folder is made, so that a mistake leaves none. All ranks together.
+void check_paths(Session& session, const TrainOptions& options, const RunConfig& config) {
+  run_on_root(session.communicator(), [&] {
+    if (options.resume != "auto" && options.resume != "none") resolve_checkpoint(options.resume);
+    const std::string& from = config.train.init_from;
+    if (options.resume != "none" || from.empty()) return;
+    if (!is_there(from))
+      throw CheckpointError("train.init_from: '{}' does not exist{}{}",
+                            from,
+                            look_alike_remedy(from, ENOENT),
+                            huggingface::download_remedy(from));
+    require_weights_path(from);
+    if (!is_file(from)) return;
+    try {
+      SafetensorsFile{from};
+    } catch (const CheckpointError& error) {
+      throw CheckpointError("train.init_from: {}", error.what());
+    }
+  });
 }
 
 ExitCode train(Session& session, const TrainOptions& options) {
@@ -331,6 +374,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   const OpenedConfig opened = read_same_config(session, options);
   RankContext rank(session, options.common, opened.config.comm, RunPurpose::kTrain);
   const ResumedConfig resumed = find_state(rank, options, opened);
+  check_paths(session, options, resumed.opened.config);
   PreparedRun prepared = prepare(rank, resumed);
   const std::unique_ptr<RunFolder> folder = open_run_folder(session, prepared.config);
   if (!resumed.older.empty() && folder != nullptr) warn_of_older_revision(resumed.older);
@@ -352,7 +396,11 @@ ExitCode train(Session& session, const TrainOptions& options) {
 
 CommandSpec train_command() {
   auto options = std::make_shared<TrainOptions>();
-  CommandSpec command{.name = "train", .help = "Train a model; alone, or on several ranks"};
+  CommandSpec command{
+      .name = "train",
+      .help = "Train a model; alone, or on several ranks",
+      .also = {
+          "fit", "run", "training", "finetune", "fine_tune", "resume", "pretrain", "train_py"}};
   add_train_options(command, *options);
   command.footer =
       "SIGUSR1, SIGTERM, SIGINT, SIGHUP: finish the step (and an evaluation under way), write a\n"

@@ -1,6 +1,31 @@
 #include "launcher/commands/train_options.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "runtime/base/error.h"
+#include "runtime/config/field_search.h"
+
 namespace lockstep {
+
+void check_train_options(const TrainOptions& options) {
+  const std::string word = plain_flag(options.resume);
+  const auto is_one_of = [&](std::initializer_list<const char*> words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  if (options.resume == "auto" || options.resume == "none") return;
+  const char* hint = nullptr;
+  if (is_one_of({"auto", "yes", "true", "1", "on", "latest", "last", "newest", "y"})) hint = "auto";
+  if (is_one_of({"none", "no", "false", "0", "off", "never", "n"})) hint = "none";
+  std::error_code error;
+  if (hint == nullptr || std::filesystem::exists(options.resume, error)) return;
+  throw ConfigError(
+      "--resume: value is '{}'; did you mean '{}'? allowed: auto, none, or the path of a "
+      "checkpoint",
+      options.resume,
+      hint);
+}
 
 void add_train_options(CommandSpec& command, TrainOptions& options) {
   add_common_options(command, options.common);
@@ -9,7 +34,17 @@ void add_train_options(CommandSpec& command, TrainOptions& options) {
       &options.resume,
       "auto: continue from the newest checkpoint of the run folder, if there is one; none: start a "
       "new run; or the path of a checkpoint",
-      {.show_default = true});
+      {.show_default = true,
+       .also = {"resume_from_checkpoint",
+                "resume_from",
+                "ckpt_path",
+                "load",
+                "restart",
+                "continue",
+                "checkpoint",
+                "ckpt",
+                "load_checkpoint",
+                "auto_resume=auto"}});
   command.add(
       "--allow-change",
       &options.allowed_changes,
@@ -25,7 +60,8 @@ void add_train_options(CommandSpec& command, TrainOptions& options) {
       "--walltime",
       &options.walltime,
       "Time limit of the run, from its start: 90m, 2.5h, 12:00:00. The run stops early enough "
-      "before it, as on SIGUSR1 (train.walltime_minutes). Slurm's own limit counts too");
+      "before it, as on SIGUSR1 (train.walltime_minutes). Slurm's own limit counts too",
+      {.also = {"time", "time_limit", "max_time"}});
 }
 
 }  // namespace lockstep

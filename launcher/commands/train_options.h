@@ -17,6 +17,9 @@ struct TrainOptions {
   std::string walltime;
 };
 
+// Checks values that the command line's grammar does not. Throws ConfigError.
+void check_train_options(const TrainOptions& options);
+
 void add_train_options(CommandSpec& command, TrainOptions& options);
 
 }  // namespace lockstep

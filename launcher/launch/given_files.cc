@@ -12,6 +12,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/base/names.h"
 #include "runtime/config/differences.h"
 
 namespace lockstep::launch {
@@ -37,7 +38,7 @@ std::string state_of_file(const fs::path& path) {
       "{} bytes, {}.{:09}", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
 }
 
-// A checksum of a file, or of a folder and its direct entries.
+// A checksum of a file, or of a folder and its direct entries that are not hidden.
 std::string state_of(const fs::path& path) {
   std::string state = state_of_file(path);
   std::error_code error;
@@ -45,8 +46,10 @@ std::string state_of(const fs::path& path) {
   std::vector<std::string> entries;
   for (fs::directory_iterator entry(path, error), end;
        !error && entry != end && entries.size() < kMaxEntries;
-       entry.increment(error))
-    entries.push_back(entry->path().filename().string() + state_of_file(entry->path()));
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!is_hidden(name)) entries.push_back(name + state_of_file(entry->path()));
+  }
   std::sort(entries.begin(), entries.end());
   for (const std::string& entry : entries) state += "\n" + entry;
   return to_hex(hash_text(state));
@@ -81,7 +84,7 @@ void GivenFiles::add_named_in(const RunConfig& config) {
     for (const std::string& text : texts_in(field.value)) {
       std::error_code error;
       for (const fs::path& path : {fs::path(config.data.dir) / text, fs::path(text)}) {
-        if (text.empty() || !fs::exists(path, error)) continue;
+        if (text.empty() || text == "." || !fs::exists(path, error)) continue;
         add(path.string(), field.path, "the next start reads it as it is now");
         break;
       }

@@ -24,6 +24,12 @@ TrainOptions parse_train(const std::vector<std::string>& words) {
   TrainOptions options;
   CommandSpec train{.name = "train", .help = "What each rank runs"};
   add_train_options(train, options);
+  constexpr const char* kUsage = "lockstep launch -n N -- train CONFIG ...";
+  if (words.empty())
+    throw ConfigError("launch: the command of the ranks is missing; usage: {}", kUsage);
+  if (words[0] != "train")
+    throw ConfigError(
+        "launch: the command of the ranks is '{}'; allowed: train; usage: {}", words[0], kUsage);
   std::vector<std::string> copy = words;
   copy.insert(copy.begin(), "lockstep");
   std::vector<char*> pointers;
@@ -33,8 +39,7 @@ TrainOptions parse_train(const std::vector<std::string>& words) {
                          "",
                          static_cast<int>(pointers.size()),
                          pointers.data());
-  if (!parsed.usage_error.empty())
-    throw ConfigError("launch: after -- {} (see lockstep train --help)", parsed.usage_error);
+  if (!parsed.usage_error.empty()) throw ConfigError("launch: after --: {}", parsed.usage_error);
   return options;
 }
 
@@ -53,8 +58,10 @@ ExitCode run_launch(Session& session, const LaunchOptions& options) {
   require_result_path("--json", options.json);
   queue_results();
   const TrainOptions train = parse_train(options.train);
+  check_train_options(train);
   const std::string text = read_config_text(train.common.config);
   const RunConfig config = read_config_of(text, train.common).config;
+  validate_for_ranks(config, options.ranks);
   return static_cast<ExitCode>(launch::Supervisor(options, train, text, config).run());
 }
 
@@ -63,14 +70,29 @@ ExitCode run_launch(Session& session, const LaunchOptions& options) {
 CommandSpec launch_command() {
   auto options = std::make_shared<LaunchOptions>();
   CommandSpec command{.name = "launch",
-                      .help = "Start the ranks of a training run, and restart them if one dies"};
+                      .help = "Start the ranks of a training run, and restart them if one dies",
+                      .also = {"torchrun", "mpirun", "spawn", "distributed"},
+                      .passes_to = "train"};
   command.add("TRAIN",
               &options->train,
               "-- train CONFIG ...: the command of each rank; --resume is auto by default");
-  command.add("-n", &options->ranks, "Number of ranks", {.allowed = AtLeast{1}});
+  command.add("-n",
+              &options->ranks,
+              "Number of ranks",
+              {.allowed = AtLeast{1},
+               .also = {"np",
+                        "nproc",
+                        "nproc_per_node",
+                        "num_processes",
+                        "world_size",
+                        "gpus",
+                        "num_gpus",
+                        "ranks",
+                        "n"}});
   command.add("--hostfile",
               &options->hostfile,
-              "File of lines HOST slots=N, for the ranks; by default all run on this host");
+              "File of lines HOST slots=N, for the ranks; by default all run on this host",
+              {.also = {"hosts", "machinefile", "host"}});
   command.add("--rsh",
               &options->remote_shell,
               "Program that runs a command on another host, given its name and the command",
@@ -78,7 +100,7 @@ CommandSpec launch_command() {
   command.add("--max-restarts",
               &options->max_restarts,
               "Limit of restarts in a row without a new checkpoint",
-              {.show_default = true, .allowed = AtLeast{0}});
+              {.show_default = true, .allowed = AtLeast{0}, .also = {"restarts", "retries"}});
   command.add("--allow-fewer",
               &options->allow_fewer,
               "If hosts do not answer, fail repeatedly or are drained, continue with fewer ranks: "

@@ -26,6 +26,9 @@
 namespace lockstep {
 namespace {
 
+constexpr const char* kNoDriver =
+    "no NVIDIA driver is loaded (in a container: is it started with --gpus all?)";
+
 struct Gpus {
   const cuda::Plugin* plugin = nullptr;
   cuda::GpuProbe probe;
@@ -49,8 +52,7 @@ Gpus find_gpus(const std::string& device) {
   // With auto, CUDA's libraries are not even looked for if there is no driver: they are large.
   const std::optional<int> gpus = device == "auto" ? count_gpus_of_driver() : 0;
   if (!gpus) {
-    found.probe.why_none =
-        "no NVIDIA driver is loaded (in a container: is it started with --gpus all?)";
+    found.probe.why_none = kNoDriver;
     return found;
   }
   found.plugin = load_cuda_plugin(found.probe.why_none);
@@ -132,7 +134,7 @@ void warn_of_slow_products(Communicator& communicator) {
 
 }  // namespace
 
-std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options) {
+std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options, bool trains) {
   Communicator& communicator = session.communicator();
   require_same_device_option(communicator, options.device);
   if (options.device == "cpu") return cpu::make_device();
@@ -149,7 +151,9 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
           fmt::format("--device (LOCKSTEP_DEVICE): value is cuda, but {}{}; allowed here: cpu",
                       where,
                       *without));
-    if (communicator.rank() == 0) log_info("running on the CPU: {}{}", where, *without);
+    // Other commands need no GPU, and a machine without a driver is not expected to have one.
+    if (communicator.rank() == 0 && (trains || *without != kNoDriver))
+      log_info("running on the CPU: {}{}", where, *without);
     return cpu::make_device();
   }
   const std::vector<RankGpus> ranks = gather_gpus(session, found.probe);
@@ -180,8 +184,8 @@ const OpSet& ops_to_plan_for(const CommonOptions& options) {
   return gpu ? cuda::planned_ops() : cpu->ops();
 }
 
-RankDevice::RankDevice(Session& session, const CommonOptions& options)
-    : session_(session), options_(options), device_(choose_device(session, options)) {}
+RankDevice::RankDevice(Session& session, const CommonOptions& options, bool trains)
+    : session_(session), options_(options), device_(choose_device(session, options, trains)) {}
 
 RankDevice::~RankDevice() { close(); }
 

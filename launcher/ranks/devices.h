@@ -11,15 +11,18 @@
 namespace lockstep {
 
 // The device of this rank, of the same kind on all ranks. With --device auto it is a GPU if every
-// rank has one; otherwise the CPU, and the reason is logged. All ranks together; throws the same
+// rank has one; otherwise the CPU, and the reason is logged, for training also if it is that no
+// NVIDIA driver is here. All ranks together; throws the same
 // error on all of them (AgreedError), also if their values of --device differ.
-std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options);
+std::unique_ptr<Device> choose_device(Session& session,
+                                      const CommonOptions& options,
+                                      bool trains = false);
 
 // The device of this rank and what is opened on it, closed in order at the end.
 class RankDevice {
  public:
   // Chooses the device: see choose_device().
-  RankDevice(Session& session, const CommonOptions& options);
+  RankDevice(Session& session, const CommonOptions& options, bool trains = false);
   RankDevice(const RankDevice&) = delete;
   RankDevice& operator=(const RankDevice&) = delete;
   ~RankDevice();

@@ -11,7 +11,7 @@ RankContext::RankContext(Session& rank_session,
                          const CommConfig& comm,
                          RunPurpose purpose)
     : session(rank_session),
-      device(rank_session, options),
+      device(rank_session, options, purpose == RunPurpose::kTrain),
       placed(find_topology(rank_session.communicator())) {
   const bool trains = purpose == RunPurpose::kTrain;
   const OpSet& ops = device.device().ops();

@@ -12,6 +12,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/results.h"
 #include "launcher/common_options.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/session.h"
@@ -127,7 +128,7 @@ Beforehand look_ahead(const ScaleCommandOptions& options,
                       int smallest) {
   const PreparedRun prepared = prepare_run(
       opened, Topology::flat(smallest), RunPurpose::kTrain, ops_to_plan_for(options.common));
-  for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
+  for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
   return {scale::facts_of_config(options.common, opened.config, prepared),
           prepared.ops->separate_memory ? "cuda" : "cpu",
           prepared.config.train.steps};
@@ -272,6 +273,7 @@ std::exception_ptr run_all(scale::Report& report,
 }
 
 ExitCode scale_alone(const ScaleCommandOptions& options) {
+  if (!options.out.empty()) require_result_folder("--out", options.out);
   const std::vector<int> ranks = ranks_of(options.ranks);
   const OpenedConfig opened = read_config(options.common);
   const RunConfig& config = opened.config;
@@ -331,7 +333,7 @@ void add_options(CommandSpec& command, ScaleCommandOptions& options) {
   command.add("--ranks",
               &options.ranks,
               "World sizes, increasing, with commas: 1,2,4,8",
-              {.required = true});
+              {.required = true, .also = {"n", "np", "nproc", "world_sizes", "gpus", "num_gpus"}});
   command.add("--mode",
               &options.mode,
               "strong: the config's batch on all sizes; weak: the config's batch and lanes on the "

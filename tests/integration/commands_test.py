@@ -254,7 +254,7 @@ def generates(bench):
     bench.run(*generate, "--temperature", "nan", code=2)
     # Several prompts at once are what each is alone; a stop text ends its own alone, and is left out.
     prompts = bench.folder / "prompts.txt"
-    prompts.write_bytes(b"a \r\nthe king\n")
+    prompts.write_bytes(b"\xEF\xBB\xBFa \r\nthe king\n")
     likeliest = ("--tokens", 30, "--temperature", 0, "--json", out)
     bench.run(*generate, *likeliest, "--prompts", prompts, "--prompt", "of")
     together = json.loads(out.read_text())["sequences"]
@@ -279,15 +279,17 @@ def generates(bench):
     assert ended["tokens"] == alone[1]["tokens"][:alone[1]["tokens"].index(last)], ended
     bench.run(*generate, "--top-p", 1.5, code=2)
     bench.run("generate", bench.gpt, "--prompt", "a", code=2)  # no weights
-    for content, told in ((b"", "is empty"), (b"a\n\nb\n", "prompts.txt:2: the line is empty")):
+    for content, told in ((b"", "is empty"), (b"a\n\nb\n", "prompts.txt:2: the line is empty"),
+                          ("a\n".encode("utf-16"), "prompts.txt is UTF-16 text")):
         prompts.write_bytes(content)
         done = bench.run(*generate, "--prompts", prompts, code=3)
         assert "--prompts: " in done.stderr and told in done.stderr, done.stderr
     ids = bench.folder / "ids.textproto"
     ids.write_text(GPT.replace('text { train: "text.txt" eval_fraction: 0.2 }',
                                'tokens { train: "ids.bin" }'))
+    absent = bench.folder / "absent"
     for arguments, told in (
-            (("--prompts", "/nonexistent"), "--prompts: cannot open '/nonexistent'"),
+            (("--prompts", absent), f"--prompts: cannot open '{absent}'"),
             (("--prompt", ""), "--prompt: has no tokens"), (("--stop", ""), "--stop: value is ''"),
             (("--end-token", 300), "--end-token: value is 300; allowed: 0 to 299"),
             (("--end-token", -5), "--end-token: value is -5; allowed: 0 to 299"),
@@ -378,6 +380,38 @@ def diverges(bench):
         "a checkpoint of numbers that are not finite")
 
 
+def runs_from_elsewhere(bench):
+    """The config that a run records holds in every folder, and resumes with the config of the start,
+    whose paths are relative."""
+    out = bench.folder / "eval.json"
+    first = ("train", "mlp.textproto", "--run-dir", "runs/elsewhere", "--data", ".")
+    bench.run(*first, "--max-steps", "20")
+    run = bench.folder / "runs/elsewhere"
+    for path in ("", "/runs/elsewhere"):
+        assert f'"{bench.folder.resolve()}{path}"' in (run / "config.textproto").read_text(), path
+    config = run / "config.textproto"
+    for command in (["eval", config, "--checkpoint", run, "--json", out],
+                    ["predict", config, "--checkpoint", run, "--out", bench.folder / "o.safetensors"],
+                    ["train", config, "--resume", "auto", "--max-steps", "40"]):
+        done = lockstep_run.run(bench.binary, command, ranks=0, cwd="/")
+        assert done.returncode == 0 and "changed" not in done.stderr, (command, done.stderr)
+    done = bench.run(*first, "--resume", "auto")
+    assert "changed" not in done.stderr, done.stderr
+    whole = bench.train(bench.mlp, "complete")
+    assert whole["weights_hash"] in done.stdout + done.stderr, (whole, done.stdout, done.stderr)
+    # The folder and what the run began with move together: relative paths lead to the same files.
+    start = ("train", "mlp.textproto", "--run-dir", "runs/begun", "--set",
+             "train.init_from=complete/checkpoints/step-00000060/model.safetensors")
+    bench.run(*start, "--max-steps", "20")
+    moved = bench.folder.with_name(bench.folder.name + "-moved")
+    bench.folder.rename(moved)
+    try:
+        done = lockstep_run.run(bench.binary, [*start, "--resume", "auto"], ranks=0, cwd=moved)
+        assert done.returncode == 0 and "changed" not in done.stderr, done.stderr
+    finally:
+        moved.rename(bench.folder)
+
+
 def logs(bench):
     """log.txt tells the run."""
     text = (bench.folder / "ends/log.txt").read_text()
@@ -410,7 +444,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
         for part in (evaluates, predicts, averages, benches, exchanges, sends, generates, ends,
-                     slices, refuses, plans_without_data, diverges, logs,
+                     slices, refuses, plans_without_data, diverges, runs_from_elsewhere, logs,
                      tells_whether_done):
             part(bench)
             print(part.__name__, "passed", flush=True)

@@ -2,6 +2,7 @@
 // that has ended and is taken for one that has not.
 #include "launcher/launch/process_state.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,8 +24,8 @@ class ProcessState : public ::testing::Test {
   // A thread of process 41, with 7 + 5 ticks, that began at 99.
   void thread(const std::string& folder, char state, const std::string& channel) {
     plant(folder + "/stat",
-          std::string("41 (a) b (c) ") + state +
-              " 1 41 41 0 -1 4194560 0 0 0 0 7 5 0 0 20 0 2 0 99 0 0\n");
+          fmt::format("41 (a) b (c) {} 1 41 41 0 -1 4194560 0 0 0 0 7 5 0 0 20 0 2 0 99 0 0\n",
+                      state));
     plant(folder + "/wchan", channel);
   }
   fs::path root() const { return dir_.path(); }
