@@ -7,7 +7,7 @@ cd "$root"
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...] [--objects FOLDER] [--until SECONDS]
+usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter REGEX] [--target TARGET ...] [--objects FOLDER] [--until SECONDS] [--strict]
   --preset   how to build (CMakePresets.json); release unless told
   --label    only the tests with this label, such as unit; without it all but the label long
   --filter   only the tests whose name matches this regular expression
@@ -15,6 +15,7 @@ usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter
   --objects  with the presets asan and tsan: a build folder of the same sources, such as build/release, whose
              objects are linked where no sanitizer need watch: with asan those of the unit tests, with tsan
              those of what one thread does alone, such as reading ONNX files
+  --strict   the compilers' warnings are errors, as in CI; so they are with LOCKSTEP_STRICT=1
   --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
 Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of files and lines, who may
@@ -28,6 +29,8 @@ targets=()
 objects=""
 until=""
 labelled=no
+warnings_are_errors=OFF
+[ -z "${LOCKSTEP_STRICT:-}" ] || warnings_are_errors=ON
 while [ $# -gt 0 ]; do
   case "$1" in
     --preset | --label | --filter | --target | --objects | --until)
@@ -45,6 +48,7 @@ while [ $# -gt 0 ]; do
       esac
       shift 2
       ;;
+    --strict) warnings_are_errors=ON && shift ;;
     -h | --help) usage && exit 0 ;;
     *) echo "tests: unknown option '$1'" >&2 && usage >&2 && exit 2 ;;
   esac
@@ -136,7 +140,8 @@ if [ -n "$until" ] && [ "$(date +%s)" -ge "$until" ]; then
   finish
 fi
 step "Build: preset $preset, in $folder, $jobs jobs"
-if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON -DLOCKSTEP_TEST_OBJECTS="$objects" && cmake --build "$folder" -j "$jobs" "${targets[@]}"; }; then
+if ! { cmake --preset "$preset" -DLOCKSTEP_TESTS=ON -DLOCKSTEP_TEST_OBJECTS="$objects" \
+  -DCMAKE_COMPILE_WARNING_AS_ERROR="$warnings_are_errors" && cmake --build "$folder" -j "$jobs" "${targets[@]}"; }; then
   fail "the build"
   finish
 fi
