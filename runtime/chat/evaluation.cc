@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/int128.h"
+
 namespace lockstep::chat {
 namespace {
 
@@ -457,7 +459,7 @@ Value Evaluation::call_function(const std::string& name, const Arguments& argume
     if (step == 0) throw TemplateProblem{"the step of range is 0"};
     Value::List values;
     constexpr size_t kMaxNumbers = 100'000;  // as in Jinja's sandbox
-    for (__int128 i = begin; step > 0 ? i < end : i > end; i += step) {
+    for (Int128 i = begin; step > 0 ? i < end : i > end; i += step) {
       if (values.size() >= kMaxNumbers)
         throw TemplateProblem{fmt::format("a range of more than {} numbers", kMaxNumbers)};
       values.push_back(Value::integer(static_cast<int64_t>(i)));

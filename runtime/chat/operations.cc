@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "runtime/base/int128.h"
 #include "runtime/base/text.h"
 #include "runtime/chat/evaluation.h"
 #include "runtime/tokenizer/unicode.h"
@@ -221,7 +222,7 @@ Value slice_of(
                 last = clamped(end, by > 0 ? size : -1);
   Value::List kept;
   std::string text;
-  for (__int128 i = first; by > 0 ? i < last : i > last; i += by) {
+  for (Int128 i = first; by > 0 ? i < last : i > last; i += by) {
     const auto position = static_cast<size_t>(i);
     if (object.is_text()) {
       text += chars[position];

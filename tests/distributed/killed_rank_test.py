@@ -194,7 +194,9 @@ def on_two_hosts(binary, folder):
                   f"s with exit code {code}, " f"ranks {codes}; {lines}", flush=True)
             assert code in (KILLED, PEER), (f"exit code {code} of mpirun, {KILLED} where it sees "
                                             f"first that a rank was killed, else {PEER}")
-            assert lines and all(f"lost rank {victim} on " in line for line in lines), lines
+            # On a busy machine mpirun may have killed all ranks before one could say why.
+            assert lines or set(codes.values()) == {None}, codes
+            assert all(f"lost rank {victim} on " in line for line in lines), lines
             assert set(codes.values()) <= {PEER, None}, f"{codes}; None: mpirun was quicker"
 
 

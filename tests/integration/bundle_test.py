@@ -217,7 +217,7 @@ def check_cuda_env(bundle, folder):
         if library:
             (site / "nvidia" / name / "lib" / library).touch()
     environment = {
-        "PYTHONPATH": str(site), "CUDA_HOME": "/nonexistent", "LD_LIBRARY_PATH": "/mine", **PATH}
+        "PYTHONPATH": str(site), "CUDA_HOME": str(folder / "absent"), "LD_LIBRARY_PATH": "/mine", **PATH}
     command = f'eval "$(share/lockstep/cuda_env.sh {sys.executable})" && echo "$LD_LIBRARY_PATH"'
     lines = run(bundle, ["sh", "-c", command], environment).stdout.strip().split(":")
     wanted = [f"{site}/nvidia/cu13/lib", f"{site}/nvidia/cudnn/lib"]

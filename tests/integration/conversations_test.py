@@ -150,6 +150,46 @@ def compare_with_transformers(encode, folder, expect):
                + (f"; not {other[0]}" if other else ""))
 
 
+def check_weights(encode, folder, expect):
+    """An answer of weight 0 does not count, whatever else does, and changes no token."""
+    turns = [("user", "what"), ("assistant", "an answer"), ("user", "here"), ("assistant", "the other thing")]
+    plain = [{"role": role, "content": content} for role, content in turns]
+    weighted = [dict(message) for message in plain]
+    weighted[1]["weight"], weighted[3]["weight"] = 0, 1
+    lines = "".join(json.dumps({"messages": messages}) + "\n" for messages in (plain, weighted))
+    compared = 0
+    for name, template in zoo.FAMILIES.items():
+        (folder / "template.jinja").write_text(template)
+        for whole_loss in ("0", "1"):
+            done = subprocess.run([encode, folder / "tokenizer", folder / "template.jinja", whole_loss], input=lines,
+                                  capture_output=True, text=True, timeout=60)
+            usual, left_out = map(json.loads, done.stdout.splitlines())
+            if "error" in usual:
+                expect("error" in left_out, f"{name}: {left_out}")
+                continue
+            if whole_loss == "0":
+                mask = usual["counted"]
+                begin = mask.index(1)
+                end = mask.index(0, begin)  # of the first answer
+                second = [int(counted and i >= end) for i, counted in enumerate(mask)]
+                expect(sum(second) > 0, f"{name}: {mask}")
+            wanted = second if whole_loss == "0" else [int(not begin <= i < end) for i in range(len(mask))]
+            expect(left_out["ids"] == usual["ids"] and left_out["counted"] == wanted,
+                   f"{name}, whole_loss {whole_loss}: {left_out}, wanted {wanted}")
+            compared += 1
+    expect(compared >= 10, f"weights: only {compared} compared")
+    # <|im_start|> what <|im_end|> and so on: the tokens that count are those of the last answer.
+    (folder / "template.jinja").write_text(zoo.CHATML)
+    done = subprocess.run([encode, folder / "tokenizer", folder / "template.jinja", "0"], input=lines,
+                          capture_output=True, text=True, timeout=60)
+    result = json.loads(done.stdout.splitlines()[1])
+    vocabulary = json.loads((folder / "tokenizer/tokenizer.json").read_text())
+    names = {id_: token for token, id_ in vocabulary["model"]["vocab"].items()}
+    names.update({token["id"]: token["content"] for token in vocabulary["added_tokens"]})
+    counted = "".join(names[id_] for id_, counts in zip(result["ids"], result["counted"]) if counts)
+    expect(counted == "theĠotherĠthing<|im_end|>", f"counted: {counted}")
+
+
 def text_case(vocabulary, prompt, answer, tokens, counted, as_messages):
     """A line of texts, whether it goes into the template, and its tokens and which of them count."""
     return ({"prompt": prompt, "completion": answer}, as_messages,
@@ -221,6 +261,7 @@ def main(binary, encode):
         folder = pathlib.Path(name)
         write_tokenizer(folder / "tokenizer", zoo.CHATML)
         compare_with_transformers(encode, folder, expect)
+        check_weights(encode, folder, expect)
         check_texts(encode, folder, expect)
 
         def lines(file, rows):
@@ -294,6 +335,19 @@ def main(binary, encode):
             lines("silent.jsonl", [{"messages": [asked, {"role": "assistant", **silent}]}])
             refused(DATA, ["silent.jsonl:1: 'messages': message 1", "has no answer", "content, or tool_calls"],
                     "data.conversations.train=silent.jsonl")
+        # What people bring in place of lines of messages.
+        lines("pretty.jsonl", [json.dumps([{"messages": [asked]}], indent=1)])
+        refused(DATA, ["pretty.jsonl: is one JSON array", "jq -c"], "data.conversations.train=pretty.jsonl")
+        lines("roles.jsonl", [{"messages": [asked, {"role": "Assistant", "content": "b"}]}])
+        refused(DATA, ["roles.jsonl:1: ", "the role 'Assistant'; did you mean 'assistant'?"],
+                "data.conversations.train=roles.jsonl")
+        # "weight": 0 takes an answer from the loss; lines may end as on any system.
+        (folder / "weights.jsonl").write_bytes(b"\xEF\xBB\xBF" + b"\r".join([json.dumps({"messages": [
+            asked, {"role": "assistant", "content": "xyz", "weight": weight}, asked, {"role": "assistant", "content": "b"}]}).encode()
+            for weight in (0, 1)] * 4))
+        done = lockstep_run.run(binary, ["train", config, "--run-dir", folder / "weights", "--max-steps", "1",
+                                         *lockstep_run.sets("data.conversations.train=weights.jsonl")], ranks=0)
+        expect(done.returncode == 0 and "; 8 conversations" in done.stdout + done.stderr, f"weights: {done.stderr}")
         lines("calls.jsonl", [{"messages": [asked, {"role": "assistant", "tool_calls": [{"name": "f"}]}]}] * 8)
         (folder / "calls.jinja").write_text("{% for m in messages %}<|im_start|>{{ m.content or m.tool_calls[0].name }}<|im_end|>"
                                             "{% endfor %}{% if add_generation_prompt %}<|im_start|>{% endif %}")

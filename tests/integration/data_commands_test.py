@@ -260,7 +260,28 @@ def reads_arrays(bench):
     whole = bench.folder / "x_train.npy"
     whole.write_bytes(whole.read_bytes()[:-1])
     done = bench.run("train", config, "--data", bench.folder, "--run-dir", "cut", code=3)
-    assert done.stderr.count("\n") == 1 and "x_train.npy: truncated" in done.stderr, done.stderr
+    errors = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert len(errors) == 1 and "x_train.npy: truncated" in errors[0], done.stderr
+
+
+def warns_of_labels(bench):
+    """Each command that trains, plans or shows data says that labels begin at 1, and that a step
+    takes samples several times; both are no error, but data.strict makes one of the first."""
+    write_shard(bench.folder / "s.tar", [member for i in range(6) for member in (
+        (f"{i}.png", png(16, i)), (f"{i}.cls", b"%d" % (i % 3 + 1)))])
+    config = bench.config("labels", 'tar_shards { train: "s.tar" }')
+    given = [config, "--data", bench.folder]
+    labels, samples = "the labels are 1 to 3", "6 training samples are fewer than"
+    for command, arguments in ((["train"], ["--run-dir", "run"]), (["plan"], []),
+                               (["bench", "ops"], ["--repeats", 1])):
+        found = bench.run(*command, *given, *arguments, "--set", "train.global_batch=16").stderr
+        assert found.count(labels) == 1 and found.count(samples) == 1, (command, found)
+    for arguments in (["s.tar"], given):
+        found = bench.run("data", "inspect", *arguments, "--json", "found.json").stderr
+        assert found.count(labels) == 1, found
+        assert labels in json.loads((bench.folder / "found.json").read_text())["doubts"][0]
+    done = bench.run("plan", *given, "--set", "data.strict=true", code=3)
+    assert labels in done.stderr and "data.strict" in done.stderr, done.stderr
 
 
 def refuses(bench):
@@ -282,7 +303,8 @@ def refuses(bench):
 
 def main(binary):
     failures = 0
-    for check in (packs, inspects, inspects_shards, benches, counts, predicts, reads_arrays, refuses):
+    for check in (packs, inspects, inspects_shards, benches, counts, predicts, reads_arrays,
+                  warns_of_labels, refuses):
         with tempfile.TemporaryDirectory(prefix="lockstep-data-") as folder:
             try:
                 check(Bench(pathlib.Path(binary).resolve(), pathlib.Path(folder)))

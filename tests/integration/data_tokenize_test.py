@@ -96,6 +96,21 @@ def of_text(bench):
     assert bench.documents("plain") == [encoded(whole, bench.ids)]
 
 
+def of_any_system(bench):
+    """Texts from Windows and from old Macs, with a byte order mark, have the tokens of those from Unix."""
+    text = "the cat\nand so\n\nthe end\n"
+    wanted = {"file": [text], "blank-line": ["the cat\nand so\n", "the end\n"],
+              "line": ["the cat", "and so", "the end"]}
+    for end in (b"\n", b"\r\n", b"\r"):
+        (bench.folder / "lines.txt").write_bytes(b"\xEF\xBB\xBF" + text.encode().replace(b"\n", end))
+        for documents, texts in wanted.items():
+            bench.run("lines.txt", "--tokenizer", "tokenizer.json", "--no-special", "--documents", documents)
+            assert bench.documents() == [encoded(t, bench.ids) for t in texts], (end, documents)
+    (bench.folder / "wide.txt").write_bytes(text.encode("utf-16"))
+    done = bench.run("wide.txt", "--tokenizer", "tokenizer.json", code=3)
+    assert "wide.txt: is UTF-16" in done.stderr and "iconv" in done.stderr, done.stderr
+
+
 def same_with_any_threads(bench):
     """JSON lines of several megabytes and a table."""
     lines = [json.dumps({"text": f"the {'and so ' * (i % 50)} {chr(97 + i % 26)}"})
@@ -155,7 +170,7 @@ def refuses(bench):
             (("gone.txt", "--tokenizer", "tokenizer.json"), 3, "gone.txt"),
             (("a.txt", "--tokenizer", "c.tsv"), 3, "neither a tokenizer.json nor a SentencePiece model"),
             (("a.txt", "--tokenizer", "a.txt"), 3, "has no line [UNK]; a vocab.txt of BERT has one"),
-            (("a.txt", "--tokenizer", "out"), 3, "has none of tokenizer.json, tokenizer.model and vocab.txt"),
+            (("a.txt", "--tokenizer", "out"), 3, "out: has no tokenizer; allowed: a folder with one of"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--end-token", "<no>"), 2, "--end-token"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--documents", "line",
               "--document-separator", "x"), 2, "--document-separator"),
@@ -194,7 +209,7 @@ def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(binary, pathlib.Path(folder))
-        for check in (of_text, same_with_any_threads, names_bad_lines, special_ids_have_room,
+        for check in (of_text, of_any_system, same_with_any_threads, names_bad_lines, special_ids_have_room,
                       refuses, trains):
             check(bench)
             print(f"{check.__name__}: passed")

@@ -137,7 +137,7 @@ def goes_on_without_its_folder(bench, adapter):
     elsewhere = bench.folder / f"{run.name}-vocab.txt"
     (folder / "vocab.txt").rename(elsewhere)
     message = bench.run("train", kept, *again, code=3)
-    assert f"data.labelled_text.tokenizer: {folder}: has none of tokenizer.json" in message, message
+    assert f"data.labelled_text.tokenizer: {folder}: has no tokenizer;" in message, message
     folder.rename(f"{folder}-away")
     message = bench.run("train", kept, *again, code=3)
     assert f"data.labelled_text.tokenizer: cannot open '{folder}'" in message, message

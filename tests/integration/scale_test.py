@@ -202,7 +202,8 @@ def refuses(bench):
     bench.refuses("increase", "--ranks", "2,1")
     bench.refuses("increase", "--ranks", "1,1")
     bench.refuses("--ranks", "--ranks", "0,1")
-    for wrong in ("1,x", "1,,2", "1,", "", "1, 2", "99999999999", "4097"):
+    bench.refuses("--ranks: value is ''", "--ranks", "")
+    for wrong in ("1,x", "1,,2", "1,", "1, 2", "99999999999", "4097"):
         bench.refuses(f"--ranks: value is '{wrong}'; allowed: whole numbers from 1 to 4096",
                       "--ranks", wrong)
     bench.refuses("3 in strong scaling: train.lanes", "--ranks", "1,3")

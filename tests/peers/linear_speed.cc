@@ -62,11 +62,14 @@ void run_shape(const LinearShape& s, int repeats) {
   void* const workspace = std::aligned_alloc(64, bytes);
   const auto backward = [&](Set& set) {
     return LinearBackward<float>{.shape = s,
+                                 .stride = s.outputs,
                                  .accumulate_weight = false,
                                  .accumulate_bias = false,
+                                 .input_activation = Activation::kNone,
                                  .d_y = set.d_y.data(),
                                  .x = set.x.data(),
                                  .weight = set.w.data(),
+                                 .saved = nullptr,
                                  .d_x = set.d_x.data(),
                                  .d_weight = set.d_w.data(),
                                  .d_bias = nullptr,

@@ -397,11 +397,12 @@ TEST_F(TcpRendezvous, PortThatIsTakenIsNamed) {
 }
 
 TEST_F(TcpRendezvous, FileThatCannotBeWrittenIsRefused) {
-  auto options = tcp_ranks(2, "/nowhere/meeting");
+  const std::string absent = (folder_.path() / "absent" / "meeting").string();
+  auto options = tcp_ranks(2, absent);
   options.pop_back();
   EXPECT_CONTAINS(run_tcp_ranks(options, nothing)[0],
-                  "LOCKSTEP_RENDEZVOUS is 'file:///nowhere/meeting'; allowed: a file in a "
-                  "folder where rank 0 may write");
+                  "LOCKSTEP_RENDEZVOUS is 'file://" + absent +
+                      "'; allowed: a file in a folder where rank 0 may write");
 }
 
 }  // namespace

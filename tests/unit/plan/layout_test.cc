@@ -110,7 +110,9 @@ TEST(Layout, FrozenParametersLieApart) {
     EXPECT_EQ(plan.row_bytes(kParametersRow), all / (stage == 3 ? 4 : 1)) << stage;
     EXPECT_EQ(plan.row_bytes(kWeightsSnapshotRow), all);
     EXPECT_EQ(plan.row_bytes(kMomentsSnapshotRow), 2 * trained / 4);
-    if (stage < 2) EXPECT_EQ(plan.row_bytes(kGradientsRow) % trained, 0u);
+    if (stage < 2) {
+      EXPECT_EQ(plan.row_bytes(kGradientsRow) % trained, 0u);
+    }
     // In stage 3 the blocks of frozen parameters are gathered as the others are.
     std::vector<bool> gathered(plan.all_buckets().size());
     for (const GatherItem& item : plan.training.gathers)
