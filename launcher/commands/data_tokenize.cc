@@ -126,8 +126,9 @@ void tokenize_all(TokenizeOptions options) {
   if (!is_there(options.tokenizer))
     throw DataError(
         "--tokenizer: '{}' does not exist; allowed: a tokenizer.json, a .model of SentencePiece, a "
-        "vocab.json with merges.txt, or a folder with one of them",
-        options.tokenizer);
+        "vocab.json with merges.txt, or a folder with one of them{}",
+        options.tokenizer,
+        look_alike_hint(options.tokenizer));
   const auto tokenizer = open_tokenizer(options.tokenizer);
   std::error_code problem;
   fs::create_directories(options.out, problem);

@@ -162,8 +162,9 @@ fs::path resolve_checkpoint(const fs::path& path) {
   if (!fs::exists(path, code))
     throw CheckpointError(
         "'{}' does not exist; allowed: a checkpoint (a step-* folder, the folder that holds them "
-        "or a run folder)",
-        path.string());
+        "or a run folder){}",
+        path.string(),
+        look_alike_hint(path.string()));
   std::vector<std::string> skipped;
   for (const fs::path& root : {path, path / "checkpoints"}) {
     if (const auto latest = find_latest(root, &skipped)) return latest->path;

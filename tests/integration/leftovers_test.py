@@ -109,7 +109,7 @@ def names_of_outputs(bench):
     images = ["data", "pack", "clean"]
     for allowed, arguments in (
         (".safetensors", [*predict, "--out", "x.csv"]), (".safetensors", [*predict, "--out", "x"]),
-        ("the name of a file", [*predict, "--out", ""]),
+        ("give a value", [*predict, "--out", ""]),
         (".safetensors", ["export", "run", "--out", "x.bin"]),
         (".onnx", ["export", "run", "--format", "onnx", "--out", "x.safetensors"]),
         ("a folder is written",
