@@ -11,10 +11,10 @@ struct ForeignFlags {
   const char* remedy;  // {0}: the flag; {1}: its value, or N; {2}: the command
 };
 
-// Of launchers.
+// Flags of launchers.
 const std::vector<ForeignFlags>& launcher_flags();
 
-// Of other trainers.
+// Flags of other trainers.
 const std::vector<ForeignFlags>& trainer_flags();
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ import tempfile
 import time
 
 import lockstep_run
-from data_commands_test import png
+from image_bench import png
 from rendezvous_test import Ranks, by_file
 
 RECORDS = """

@@ -13,9 +13,9 @@ import struct
 import sys
 import tarfile
 import tempfile
-import zlib
 
 import lockstep_run
+from image_bench import ImageBench, png
 
 CONFIG = """
 model { mlp { hidden: [8] } }
@@ -29,44 +29,15 @@ output { tensorboard: false }
 """
 
 
-def png(side, seed):
-    """A PNG file of random pixels, of side x side pixels."""
-    draw = random.Random(seed)
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I",
-                                                                        zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + draw.randbytes(3 * side) for _ in range(side))
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    chunks = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-class Bench:
+class Bench(ImageBench):
     """A folder with images of three classes, and the binary."""
 
     def __init__(self, binary, folder):
-        self.binary, self.folder = binary, folder
+        super().__init__(binary, folder, CONFIG)
         for number, name in enumerate(("cat", "dog", "eel")):
             (folder / "images" / name).mkdir(parents=True)
             for i in range(10):
                 (folder / "images" / name / f"{i}.png").write_bytes(png(16 + i, 100 * number + i))
-
-    def run(self, *arguments, code=0):
-        done = lockstep_run.run(self.binary, arguments, ranks=0, cwd=self.folder)
-        assert done.returncode == code, (
-            f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}")
-        return done
-
-    def config(self, name, source):
-        path = self.folder / f"{name}.textproto"
-        path.write_text(CONFIG.replace("SOURCE", source))
-        return path
-
-    def weights_after(self, name, source):
-        return lockstep_run.train(self.binary, self.config(name, source), self.folder / name, 0,
-                                  ["--data", self.folder])["weights_hash"]
 
 
 def packs(bench):

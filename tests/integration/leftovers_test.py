@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 
 import lockstep_run
-from data_commands_test import png
+from image_bench import ImageBench, png
 
 CONFIG = """
 model { mlp { hidden: [8] } }
@@ -25,12 +25,12 @@ output { tensorboard: false }
 ATTRIBUTES = b"\0\x05\x16\x07" + bytes(100)  # an AppleDouble file
 
 
-class Bench:
+class Bench(ImageBench):
     """A folder with eight images of two classes, and the same with leftovers: as folders, and as a tar
     file of a Mac."""
 
     def __init__(self, binary, folder):
-        self.binary, self.folder = binary, folder
+        super().__init__(binary, folder, CONFIG)
         images = {f"{name}/{i}": png(8, 10 * label + i)
                   for label, name in enumerate(("cat", "dog")) for i in range(4)}
         for name, image in images.items():
@@ -58,21 +58,6 @@ class Bench:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-
-    def run(self, *arguments, code=0):
-        done = lockstep_run.run(self.binary, arguments, ranks=0, cwd=self.folder)
-        assert done.returncode == code, (
-            f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}")
-        return done
-
-    def config(self, name, source):
-        path = self.folder / f"{name}.textproto"
-        path.write_text(CONFIG.replace("SOURCE", source))
-        return path
-
-    def weights_after(self, name, source):
-        return lockstep_run.train(self.binary, self.config(name, source), self.folder / name, 0,
-                                  ["--data", self.folder])["weights_hash"]
 
 
 def trains_alike(bench):
