@@ -30,10 +30,10 @@ struct WordInPlace {
 // "unknown flag --epochs; did you mean --set train.epochs=3?"
 std::string unknown_flag(const WordInPlace& place);
 
-// For an argument that the command does not take.
+// The message about an argument that the command does not take.
 std::string surplus_argument(const WordInPlace& place);
 
-// For words that do not name a command, where one must follow.
+// The message about words that name no command, where one must follow.
 std::string unknown_command(const CommandSpec& program,
                             const ChosenCommand& chosen,
                             const std::vector<std::string>& words);

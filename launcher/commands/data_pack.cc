@@ -128,7 +128,7 @@ Totals write_records(const PackOptions& options,
 [[noreturn]] void refuse_source(const std::string& path) {
   constexpr const char* kWanted = "a folder of images, tar files or packed records";
   if (!is_there(path))
-    throw DataError("{}: does not exist; allowed: {}{}", path, kWanted, look_alike_hint(path));
+    throw DataError("{}: does not exist; give {}{}", path, kWanted, look_alike_hint(path));
   const MappedFile file(path, ExitCode::kData);
   throw DataError("{}: {}", path, is_not(file.bytes(), kWanted));
 }

@@ -125,7 +125,7 @@ void tokenize_all(TokenizeOptions options) {
   const double start_ms = now_ms();
   if (!is_there(options.tokenizer))
     throw DataError(
-        "--tokenizer: '{}' does not exist; allowed: a tokenizer.json, a .model of SentencePiece, a "
+        "--tokenizer: '{}' does not exist; give a tokenizer.json, a .model of SentencePiece, a "
         "vocab.json with merges.txt, or a folder with one of them{}",
         options.tokenizer,
         look_alike_hint(options.tokenizer));

@@ -26,12 +26,11 @@ std::vector<Prompt> read_prompts(const std::vector<std::string>& texts, const st
   if (const FileKind kind = file_kind(text); kind)
     throw DataError("--prompts: {} {}", file, is_not(text, "text with a prompt on each line"));
   if (without_byte_order_mark(text).empty())
-    throw DataError("--prompts: {} is empty; allowed: a prompt on each line", file);
+    throw DataError("--prompts: {} is empty; it needs a prompt on each line", file);
   Lines lines(text);
   for (std::string_view prompt; lines.next(&prompt);) {
     std::string from = fmt::format("--prompts: {}:{}", file, lines.number());
-    if (prompt.empty())
-      throw DataError("{}: the line is empty; allowed: a prompt on each line", from);
+    if (prompt.empty()) throw DataError("{}: the line is empty; every line needs a prompt", from);
     prompts.push_back({std::move(from), std::string(prompt)});
   }
   return prompts;

@@ -60,7 +60,7 @@ void require_ending(const char* flag, const std::string& path, const FileEndings
     }
   }
   if (others) return;
-  throw ConfigError("{}: value is '{}'; allowed: a name that ends with {}", flag, path, list);
+  throw ConfigError("{}: value is '{}'; the name must end with {}", flag, path, list);
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void require_ending(const char* flag, const std::string& path, const FileEndings
 void require_result_path(const char* flag, const std::string& path, const FileEndings& endings) {
   const bool optional = std::string_view(flag) == "--json";
   if (path.empty() && optional) return;
-  if (path.empty()) throw ConfigError("{}: value is ''; allowed: the name of a file", flag);
+  if (path.empty()) throw ConfigError("{}: value is ''; give the name of a file", flag);
   if (path == kStandardOutput && optional) return keep_output_for_json();
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   // An existing file will be replaced; a device file must not be.
@@ -86,10 +86,10 @@ void require_result_path(const char* flag, const std::string& path, const FileEn
 }
 
 void require_result_folder(const char* flag, const std::string& path) {
-  if (path.empty()) throw ConfigError("{}: value is ''; allowed: the name of a folder", flag);
+  if (path.empty()) throw ConfigError("{}: value is ''; give the name of a folder", flag);
   if (is_folder(path) || !has_format_ending(path)) return;
   throw ConfigError(
-      "{}: value is '{}', but a folder is written; allowed: a name without the ending of a file",
+      "{}: value is '{}', but a folder is written; give a name without the ending of a file",
       flag,
       path);
 }

@@ -63,8 +63,7 @@ std::string adapter(const fs::path& folder) {
   const std::string base = member(json, "base_model_name_or_path");
   const std::string type = member(json, "peft_type");
   if (!type.empty() && type != "LORA")
-    return fmt::format("is a PEFT adapter of type {}, not a model; allowed: a model's folder",
-                       type);
+    return fmt::format("is a PEFT adapter of type {}, not a model; give a model's folder", type);
   return fmt::format(
       "is a PEFT adapter{}, not a model; set model.from to the folder of the base model, and "
       "adapter {{ lora {{ from: \"{}\" rank: {} alpha: {} }} }}",
@@ -178,7 +177,7 @@ std::string folder_instead(const fs::path& folder) {
                          name,
                          (folder / name).string());
   if (const fs::path file = tokenizer_file_in(folder); !file.empty())
-    return fmt::format("has a tokenizer ({}) but no model; allowed: a folder with a {}",
+    return fmt::format("has a tokenizer ({}) but no model; give a folder with a {}",
                        file.filename().string(),
                        kConfigFile);
   if (!first_with(names, ".distcp").empty())
@@ -194,7 +193,7 @@ std::string folder_instead(const fs::path& folder) {
         (folder / "zero_to_fp32.py").string(),
         folder.string(),
         kConfigFile);
-  if (names.empty()) return "is an empty folder; allowed: a folder with a config.json";
+  if (names.empty()) return "is an empty folder; give a folder with a config.json";
   return fmt::format("is a folder without a {} (it has {}{}); if it was downloaded, fetch it again",
                      kConfigFile,
                      names.front(),
@@ -220,7 +219,7 @@ std::string download_remedy(const std::string& path) {
 std::string what_it_is_instead(const fs::path& path) {
   if (is_folder(path)) return folder_instead(path);
   if (!is_there(path))
-    return "does not exist; allowed: a folder with a config.json" +
+    return "does not exist; give a folder with a config.json" +
            look_alike_remedy(path.string(), ENOENT) + download_remedy(path.string());
   const std::string begin = begin_of_file(path.string());
   const std::string kind(file_kind(begin).id);

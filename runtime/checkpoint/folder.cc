@@ -161,7 +161,7 @@ fs::path resolve_checkpoint(const fs::path& path) {
             : "");
   if (!fs::exists(path, code))
     throw CheckpointError(
-        "'{}' does not exist; allowed: a checkpoint (a step-* folder, the folder that holds them "
+        "'{}' does not exist; give a checkpoint (a step-* folder, the folder that holds them "
         "or a run folder){}",
         path.string(),
         look_alike_hint(path.string()));

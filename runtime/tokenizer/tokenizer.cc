@@ -23,8 +23,7 @@ fs::path file_in(const fs::path& path) {
        {std::pair("vocab.json", "merges.txt"), {"merges.txt", "vocab.json"}})
     if (is_there(path / name))
       throw DataError("{}: has {} but no {}, which belongs to it", path.string(), name, missing);
-  throw DataError(
-      "{}: has no tokenizer; allowed: a folder with one of {}", path.string(), kTokenizerFiles);
+  throw DataError("{}: has no tokenizer; it needs one of {}", path.string(), kTokenizerFiles);
 }
 
 std::string read_bytes(const fs::path& file) {

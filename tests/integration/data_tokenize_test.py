@@ -170,7 +170,7 @@ def refuses(bench):
             (("gone.txt", "--tokenizer", "tokenizer.json"), 3, "gone.txt"),
             (("a.txt", "--tokenizer", "c.tsv"), 3, "neither a tokenizer.json nor a SentencePiece model"),
             (("a.txt", "--tokenizer", "a.txt"), 3, "has no line [UNK]; a vocab.txt of BERT has one"),
-            (("a.txt", "--tokenizer", "out"), 3, "out: has no tokenizer; allowed: a folder with one of"),
+            (("a.txt", "--tokenizer", "out"), 3, "out: has no tokenizer; it needs one of"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--end-token", "<no>"), 2, "--end-token"),
             (("a.txt", "--tokenizer", "tokenizer.json", "--documents", "line",
               "--document-separator", "x"), 2, "--document-separator"),
