@@ -4,7 +4,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
-#include "runtime/base/names.h"
 
 namespace lockstep::huggingface {
 
@@ -25,11 +24,7 @@ OpenConfig::OpenConfig(const std::filesystem::path& folder, const char* field)
     : origin((folder / kConfigFile).string()) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(origin, error))
-    throw ConfigError("{}: \"{}\" {}{}",
-                      field,
-                      folder.string(),
-                      what_it_is_instead(folder),
-                      look_alike_hint(folder.string()));
+    throw ConfigError("{}: \"{}\" {}", field, folder.string(), what_it_is_instead(folder));
   json = read_json(origin);
   ConfigFields fields(json, origin);
   if (const Json* const type = json.find("_class_name"); type != nullptr && type->is_string())

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <optional>
 #include <vector>
 
@@ -219,8 +218,8 @@ std::string download_remedy(const std::string& path) {
 std::string what_it_is_instead(const fs::path& path) {
   if (is_folder(path)) return folder_instead(path);
   if (!is_there(path))
-    return "does not exist; give a folder with a config.json" +
-           look_alike_remedy(path.string(), ENOENT) + download_remedy(path.string());
+    return "does not exist; give a folder with a config.json" + look_alike_hint(path.string()) +
+           download_remedy(path.string());
   const std::string begin = begin_of_file(path.string());
   const std::string kind(file_kind(begin).id);
   if (kind == "safetensors" && path.filename() != kConfigFile)

@@ -279,6 +279,9 @@ def test_refused(bench):
     assert "has model.safetensors but no config.json" in bench.run("plan", config, code=2)
     assert "a folder with a config.json" in bench.run(
         "plan", bench.config("llama", f'from: "{folder / "absent"}"'), code=2)
+    (folder / "U\u0308").mkdir()  # looks the same as the folder that the config names
+    message = bench.run("plan", bench.config("llama", f'from: "{folder / chr(0xdc)}"'), code=2)
+    assert message.count("; but ") == 1 and "U+0055 U+0308" in message, message
 
 
 def test_tensors_that_do_not_fit(bench):
