@@ -45,6 +45,8 @@ class Model {
   }
   // Samples of the smallest graph: above 1 for networks that combine samples or have a fixed batch.
   virtual int64_t fewest_samples() const { return 1; }
+  // See OpenedModel. Built-in families compute in any type.
+  virtual std::string reason_for_fp32() const { return ""; }
   // See OpenedModel. Built-in families take any number.
   virtual int64_t only_batch(const ModelIo& /*io*/) const { return 0; }
   // By default three times the products of the forward pass: the gradients of weights and of inputs

@@ -123,6 +123,8 @@ int64_t OpenedModel::fewest_samples() const { return model_->fewest_samples(); }
 
 int64_t OpenedModel::only_batch(const ModelIo& io) const { return model_->only_batch(io); }
 
+std::string OpenedModel::reason_for_fp32() const { return model_->reason_for_fp32(); }
+
 double OpenedModel::flops_per_sample(const ModelIo& io) const {
   return model_->flops_per_sample(io);
 }

@@ -82,6 +82,10 @@ class OpenedModel {
   // The only number of samples for which build() can make a graph; 0: any number, or several.
   int64_t only_batch(const ModelIo& io) const;
 
+  // Why only FP32 computes the model exactly: "..., which only FP32 holds exactly"; empty: 16 bits
+  // do too. For images of the usual size. Throws ConfigError if the model cannot be lowered.
+  std::string reason_for_fp32() const;
+
   // Floating-point operations of one sample's forward and backward pass, as MFU counts them: 6 per
   // parameter that multiplies each token or sample and, for causal attention, 6 * layers * width *
   // context per token; for images three times the forward pass of convolutions and linear layers.

@@ -39,11 +39,37 @@ OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
         "{}: has no config, because an old version wrote it; train one step from it, and use the "
         "new checkpoint",
         folder.string());
-  OpenedConfig opened = open_config(parse_config(text->second, folder.string(), {}));
+  OpenedConfig opened = open_config(parse_recorded_config(text->second, folder.string()));
   std::optional<OpenedConfig> older = with_recorded_parameters(opened, state);
   if (!older) return opened;
   warn_of_older_revision(folder.string());
   return *std::move(older);
+}
+
+std::optional<Precision> recorded_precision(const CheckpointState& state,
+                                            const std::string& where,
+                                            bool required) {
+  if (state.extra.contains(kImportedConfigKey)) return std::nullopt;
+  const auto text = state.extra.find(kConfigKey);
+  if (text == state.extra.end()) return Precision::kFp32;  // older than configs in checkpoints
+  try {
+    return parse_recorded_config(text->second, where).execution.precision;
+  } catch (const ConfigError& error) {
+    if (!required) return std::nullopt;
+    throw CheckpointError(
+        "{}: does not show its precision, which execution.precision AUTO takes: {}; set "
+        "execution.precision",
+        where,
+        error.what());
+  }
+}
+
+void log_fp32(const RunConfig& config, const CheckpointState* state) {
+  std::optional<Precision> trained = config.execution.precision;
+  if (*trained == Precision::kAuto && state != nullptr)
+    trained = recorded_precision(*state, "", /*required=*/false);
+  if (trained == Precision::kBf16 || trained == Precision::kFp16)
+    log_info("precision: FP32 (the run's is {})", name_of(*trained));
 }
 
 bool depends_on_checkpoint(const RunConfig& config) {
@@ -58,7 +84,7 @@ OpenedConfig with_recorded_missing(const OpenedConfig& opened,
   const auto text = state.extra.find(kConfigKey);
   if (!leaves_missing_unset(opened.config) || text == state.extra.end()) return opened;
   try {
-    const RunConfig recorded = parse_config(text->second, checkpoint, {});
+    const RunConfig recorded = parse_recorded_config(text->second, checkpoint);
     const auto* const words = missing_words(recorded);
     if (words == nullptr || *words != former) return opened;
   } catch (const ConfigError&) {  // the check of changed fields reports it

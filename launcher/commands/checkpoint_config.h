@@ -15,6 +15,17 @@ namespace lockstep {
 OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
                                   const CheckpointState& state);
 
+// The precision in which the checkpoint's run trained. Nothing if no run wrote it (`lockstep
+// import`), or if its config cannot be read; if `required`, the latter throws CheckpointError. A
+// CPU requires nothing, since it has FP32 alone.
+std::optional<Precision> recorded_precision(const CheckpointState& state,
+                                            const std::string& where,
+                                            bool required);
+
+// Logs, for a command that computes in FP32, that the run trained in another precision: in that of
+// its config or, with AUTO, of the checkpoint. `state` may be null.
+void log_fp32(const RunConfig& config, const CheckpointState* state);
+
 // Whether the choice of trained parameters, or the encoding of the data, depends on the checkpoint
 // too, so that it must be read before the data are opened and the graphs are built.
 bool depends_on_checkpoint(const RunConfig& config);

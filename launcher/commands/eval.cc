@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "launcher/commands/commands.h"
 #include "launcher/commands/evaluation.h"
@@ -16,8 +17,8 @@ namespace {
 ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
-  const OpenedConfig opened = read_evaluated_config(session, options);
-  const EvaluationRun run(session, options, opened, RunPurpose::kEvaluate);
+  EvaluatedConfig evaluated = read_evaluated_config(session, options, RunPurpose::kEvaluate);
+  const EvaluationRun run(session, options, std::move(evaluated), RunPurpose::kEvaluate);
   const RunContext& context = run.context();
   const Plan& plan = context.plan;
   Reducer reducer({context.slices, communicator},

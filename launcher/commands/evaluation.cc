@@ -9,6 +9,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/run/precision.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
 #include "runtime/train/checkpoints/initialize.h"
@@ -38,21 +39,45 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
               "Use the checkpoint's average of the weights (train.ema_decay)");
 }
 
-OpenedConfig read_evaluated_config(Session& session, const EvaluationOptions& options) {
-  OpenedConfig opened;
-  run_on_all(session.communicator(), [&] {
+namespace {
+
+// What the checkpoint's run recorded, if the config leaves the precision to it.
+std::optional<Precision> recorded_by(const EvaluationOptions& options,
+                                     const RunConfig& config,
+                                     const OpSet& ops) {
+  if (config.execution.precision != Precision::kAuto) return std::nullopt;
+  const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
+  return recorded_precision(read_state(folder), folder.string(), ops.separate_memory);
+}
+
+}  // namespace
+
+EvaluatedConfig read_evaluated_config(Session& session,
+                                      const EvaluationOptions& options,
+                                      RunPurpose purpose) {
+  Communicator& communicator = session.communicator();
+  OpenedConfig given;
+  run_on_all(communicator, [&] {
     require_result_path("--json", options.common.json);
-    opened = read_config(options.common);
+    given = read_config(options.common);
   });
-  check_same_config(session.communicator(), opened.config);
-  return opened;
+  std::unique_ptr<Device> device = choose_device(session, options.common);
+  ChosenPrecision chosen;
+  run_on_all(communicator, [&] {
+    const OpSet& ops = device->ops();
+    chosen = choose_precision(given, purpose, ops, recorded_by(options, given.config, ops));
+  });
+  check_same_config(communicator, chosen.opened.config);
+  if (communicator.rank() == 0 && chosen.worth_logging) log_info("precision: {}", chosen.text());
+  return {std::move(chosen.opened), std::move(device)};
 }
 
 EvaluationRun::EvaluationRun(Session& session,
                              const EvaluationOptions& options,
-                             const OpenedConfig& opened,
+                             EvaluatedConfig evaluated,
                              RunPurpose purpose)
-    : opened_(opened), rank_(session, options.common, opened_.config.comm, purpose) {
+    : opened_(std::move(evaluated.opened)),
+      rank_(session, options.common, std::move(evaluated.device), opened_.config.comm, purpose) {
   Communicator& communicator = session.communicator();
   run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(opened_.config, rank_.share));

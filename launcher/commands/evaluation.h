@@ -19,8 +19,17 @@ struct EvaluationOptions {
 // Adds the shared flags, --checkpoint and --average to a command.
 void add_evaluation_options(CommandSpec& command, EvaluationOptions& options);
 
-// Reads the config, which must be the same on all ranks. All ranks together; throws AgreedError.
-OpenedConfig read_evaluated_config(Session& session, const EvaluationOptions& options);
+// A config whose precision is chosen, and the device.
+struct EvaluatedConfig {
+  OpenedConfig opened;
+  std::unique_ptr<Device> device;
+};
+
+// Reads the config, which must be the same on all ranks, chooses the device and, for it and the
+// checkpoint, the precision. All ranks together; throws AgreedError.
+EvaluatedConfig read_evaluated_config(Session& session,
+                                      const EvaluationOptions& options,
+                                      RunPurpose purpose);
 
 class EvaluationRun {
  public:
@@ -28,7 +37,7 @@ class EvaluationRun {
   // error on all of them (AgreedError).
   EvaluationRun(Session& session,
                 const EvaluationOptions& options,
-                const OpenedConfig& opened,
+                EvaluatedConfig evaluated,
                 RunPurpose purpose);
 
   const RunContext& context() const { return *context_; }

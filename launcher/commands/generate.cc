@@ -6,6 +6,7 @@
 
 #include "collectives/agreement.h"
 #include "launcher/commands/chat_prompts.h"
+#include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/generated_text.h"
 #include "launcher/commands/prompts.h"
@@ -64,6 +65,7 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
   if (!options.checkpoint.empty()) {
     const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
     const CheckpointState state = read_state(folder);
+    log_fp32(config, &state);
     return {state.step, state.layout, [=](const std::vector<NamedSlice>& slices, float* flat) {
               huggingface::read_merged(folder, state, config, slices, flat);
             }};
@@ -74,6 +76,7 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
   if (config.train.init_from.empty())
     throw ConfigError(
         "--checkpoint is required, because the config has neither model.from nor train.init_from");
+  log_fp32(config, nullptr);
   return {0, {}, [config](const std::vector<NamedSlice>& slices, float* flat) {
             const WeightsRead read = read_initial_weights(config, slices, flat);
             for (const std::string& note : read.notes) log_warn("{}", note);

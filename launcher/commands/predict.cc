@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "collectives/agreement.h"
 #include "launcher/commands/commands.h"
@@ -160,10 +161,12 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   const CommonOptions& common = options.evaluation.common;
   init_log(common.log_level, communicator.rank(), communicator.size());
   run_on_all(communicator, [&] { require_result_path("--out", options.out, {".safetensors"}); });
-  const OpenedConfig opened = read_evaluated_config(session, options.evaluation);
+  EvaluatedConfig evaluated =
+      read_evaluated_config(session, options.evaluation, RunPurpose::kPredict);
   bool of_tokens = false;
-  run_on_all(communicator, [&] { of_tokens = predicts_tokens(options, opened.model->traits()); });
-  const EvaluationRun run(session, options.evaluation, opened, RunPurpose::kPredict);
+  run_on_all(communicator,
+             [&] { of_tokens = predicts_tokens(options, evaluated.opened.model->traits()); });
+  const EvaluationRun run(session, options.evaluation, std::move(evaluated), RunPurpose::kPredict);
   const bool root = communicator.rank() == 0;
   const CheckpointState& state = run.state();
   Outputs outputs;

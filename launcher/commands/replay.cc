@@ -17,6 +17,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
@@ -24,6 +25,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr size_t kMaxEnvironmentBytes = size_t{1} << 20;
 
 struct ReplayOptions {
   CommonOptions common;
@@ -103,23 +106,69 @@ std::optional<Difference> difference(int64_t step,
   return std::nullopt;
 }
 
+// Only the run's own number formats give its bits, so that no other value is a remedy. Throws
+// ConfigError.
+void require_formats(const ExecutionConfig& execution,
+                     const OpSet& ops,
+                     const std::string& folder) {
+  const bool gpu = ops.separate_memory;
+  std::string format;
+  if (gpu && execution.bf16x3) format = "bf16x3";
+  if (!gpu && execution.tf32) format = "TF32";
+  if (!gpu && execution.precision != Precision::kFp32) format = name_of(execution.precision);
+  if (format.empty()) return;
+  throw ConfigError(
+      "{}: the run computed in {}, which device {} does not train in; replay it on {}",
+      folder,
+      format,
+      ops.device,
+      gpu ? "CPUs: --device cpu" : "a GPU: --device cuda");
+}
+
+// Warns if the run's last start was on a device of another kind, whose bits are others.
+void warn_of_other_device(const std::filesystem::path& folder, const OpSet& ops) {
+  try {
+    const Json environment =
+        Json::parse(read_file(folder / "environment.json", kMaxEnvironmentBytes));
+    const bool gpu = environment.at("devices").at(0).get<std::string>() != "cpu";
+    if (gpu == ops.separate_memory) return;
+    log_warn(
+        "{}: was computed on {}, and other devices give other bits: replay it with --device {}",
+        folder.string(),
+        gpu ? "GPUs" : "CPUs",
+        gpu ? "cuda" : "cpu");
+  } catch (const IoError&) {  // it is a record for people, which may be missing or damaged
+  } catch (const JsonError&) {
+  }
+}
+
 class Replay {
  public:
   Replay(Session& session, const ReplayOptions& options) : session_(session), options_(options) {}
 
   ExitCode run() {
     run_on_all(session_.communicator(), [&] { prepare(); });
+    std::unique_ptr<Device> device = choose_device(session_, options_.common);
+    // The folder is the record; one without a precision is of a revision that computed in FP32.
+    run_on_all(session_.communicator(), [&] {
+      opened_ =
+          choose_precision(opened_, RunPurpose::kTrain, device->ops(), Precision::kFp32).opened;
+      require_formats(opened_.config.execution, device->ops(), options_.folder);
+    });
+    if (session_.communicator().rank() == 0) warn_of_other_device(options_.folder, device->ops());
     check_same_config(session_.communicator(), opened_.config);
-    RankContext rank(session_, options_.common, opened_.config.comm, RunPurpose::kTrain);
+    RankContext rank(
+        session_, options_.common, std::move(device), opened_.config.comm, RunPurpose::kTrain);
     Communicator& communicator = rank.communicator();
     PreparedRun prepared;
     run_on_all(communicator, [&] {
       set_compute_threads(choose_threads(opened_.config, rank.share));
-      prepared = prepare_run(opened_,
-                             rank.placed,
-                             RunPurpose::kTrain,
-                             rank.device.device().ops(),
-                             {.checkpoint = state_ ? &*state_ : nullptr});
+      prepared =
+          prepare_run(opened_,
+                      rank.placed,
+                      RunPurpose::kTrain,
+                      rank.device.device().ops(),
+                      {.checkpoint = state_ ? &*state_ : nullptr, .eager = options_.common.eager});
       add_checksums(*prepared.data);
       if (options_.step > prepared.config.train.steps)
         throw ConfigError("--step: value is {}; allowed: 1 to {}, the steps of the run",
@@ -248,11 +297,12 @@ CommandSpec replay_command() {
   add_device_options(command, options->common);
   add_output_options(command, options->common);
   command.footer =
-      "Any number of ranks may replay what any number has computed. Every step on the way is\n"
-      "compared with metrics.jsonl: its loss, the gradient's norm, the digest of the weights and\n"
-      "moments that it began with, and the hash of its weights. If the run has recorded none of\n"
-      "them, they are computed twice and compared. Exit code 0: all agree; 7: a step differs, and\n"
-      "the output names it and the field.";
+      "Any number of ranks may replay what any number has computed, on the run's kind of device:\n"
+      "GPUs of its model, or any CPU. Every step on the way is compared with metrics.jsonl: its\n"
+      "loss, the gradient's norm, the digest of the weights and moments that it began with, and\n"
+      "the hash of its weights. If the run has recorded none of them, they are computed twice and\n"
+      "compared. Exit code 0: all agree; 7: a step differs, and the output names it and the\n"
+      "field.";
   command.run = [options](Session& session) { return replay(session, *options); };
   return command;
 }

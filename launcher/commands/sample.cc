@@ -62,6 +62,7 @@ SampledModel open_checkpoint(const SampleOptions& options) {
   sampled.state = read_state(sampled.folder);
   const OpenedConfig opened = config_of_checkpoint(sampled.folder, sampled.state);
   sampled.config = opened.config;
+  log_fp32(sampled.config, nullptr);
   const auto samples = [](const ModelTraits& traits) { return traits.diffusion.has_value(); };
   if (!samples(opened.model->traits()))
     throw ConfigError(

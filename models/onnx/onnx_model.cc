@@ -249,6 +249,12 @@ class OnnxModel final : public Model {
     return fits;
   }
 
+  std::string reason_for_fp32() const override {
+    if (config_.diffusion) return "16 bits cannot distinguish all times of model.onnx.diffusion";
+    const auto& [network, form] = usual();
+    return append(Purpose::kInference, *network, form, sizes_of(*network).io()).reason_for_fp32;
+  }
+
   // Includes matrix products outside of linear layers.
   double flops_per_sample(const ModelIo& io) const override {
     const int64_t samples = any_form(io).batch;
@@ -274,6 +280,7 @@ class OnnxModel final : public Model {
   struct Appended {
     Graph graph;
     std::vector<LoweredParameter> parameters;
+    std::string reason_for_fp32;
   };
 
   struct BoundBatch {
@@ -463,7 +470,7 @@ class OnnxModel final : public Model {
     std::vector<LoweredParameter> parameters = lowering.parameters();
     Graph graph = std::move(builder).finish();
     fuse_forward(graph);
-    return {std::move(graph), std::move(parameters)};
+    return {std::move(graph), std::move(parameters), lowering.reason_for_fp32()};
   }
 
   const OnnxConfig config_;

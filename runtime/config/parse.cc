@@ -65,6 +65,12 @@ RunConfig parse_config(const std::string& text,
   return valid_config(*read_message(text, origin, overrides, model_in));
 }
 
+RunConfig parse_recorded_config(const std::string& text, const std::string& origin) {
+  RunConfig config = parse_config(text, origin, {});
+  if (config.execution.precision == Precision::kAuto) config.execution.precision = Precision::kFp32;
+  return config;
+}
+
 RunConfig load_config(const std::filesystem::path& path,
                       const std::vector<std::string>& overrides,
                       const ModelSource& model_in) {

@@ -31,6 +31,10 @@ RunConfig parse_config(const std::string& text,
                        const std::vector<std::string>& overrides,
                        const ModelSource& model_in = {});
 
+// The config that a run recorded as recorded_text() (paths.h). If it does not name
+// execution.precision, or has AUTO, an older revision wrote it, whose default was FP32.
+RunConfig parse_recorded_config(const std::string& text, const std::string& origin);
+
 // The text of a config file. Throws ConfigError.
 std::string read_config_text(const std::filesystem::path& path);
 

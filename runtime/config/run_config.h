@@ -21,7 +21,7 @@ std::string name_of(const std::variant<Members...>& section) {
 // Whether gradients are computed or summed in FP16, so that the loss is scaled.
 inline bool has_fp16_gradients(const RunConfig& config) {
   return config.execution.precision == Precision::kFp16 ||
-         config.comm.wire_dtype == Precision::kFp16;
+         config.comm.wire_dtype == CommConfig::WireType::kFp16;
 }
 
 // The number of groups of lanes whose sums have residuals; 0: there are no residuals.

@@ -174,7 +174,8 @@ void validate_local_checkpoints(const LocalCheckpointConfig& local) {
 }
 
 void validate_wire(const CommConfig& comm) {
-  if (comm.wire_dtype == Precision::kFp32 || comm.order == CommConfig::Order::kTree) return;
+  if (comm.wire_dtype == CommConfig::WireType::kFp32 || comm.order == CommConfig::Order::kTree)
+    return;
   refuse_value("comm.wire_dtype",
                name_of(comm.wire_dtype),
                "FP32 with comm.order FAST (the library would add in the transmitted type)");
@@ -190,7 +191,7 @@ void validate_power_sgd(const RunConfig& config) {
     refuse(fmt::format("comm.zero_stage {} (parameters would be sent in full)", comm.zero_stage));
   }
   if (comm.order != CommConfig::Order::kTree) refuse("comm.order FAST");
-  if (comm.wire_dtype != Precision::kFp32) refuse("a comm.wire_dtype other than FP32");
+  if (comm.wire_dtype != CommConfig::WireType::kFp32) refuse("a comm.wire_dtype other than FP32");
   if (has_fp16_gradients(config)) {
     refuse("execution.precision FP16 (its loss scale changes between steps)");
   }
@@ -199,7 +200,7 @@ void validate_power_sgd(const RunConfig& config) {
 void validate_error_feedback(const RunConfig& config) {
   const CommConfig& comm = config.comm;
   if (!comm.error_feedback) return;
-  if (comm.wire_dtype != Precision::kBf16) {
+  if (comm.wire_dtype != CommConfig::WireType::kBf16) {
     refuse_value("comm.error_feedback", "true", "false, or true with comm.wire_dtype BF16");
   }
   if (comm.zero_stage > 1) {
@@ -232,12 +233,11 @@ void validate_residual_groups(const RunConfig& config) {
 
 void validate_execution(const RunConfig& config) {
   const ExecutionConfig& execution = config.execution;
-  if (execution.tf32 && execution.precision != Precision::kFp32) {
-    refuse_value("execution.tf32", "true", "false, or true with execution.precision FP32");
-  }
-  if (execution.bf16x3 && execution.precision != Precision::kFp32) {
-    refuse_value("execution.bf16x3", "true", "false, or true with execution.precision FP32");
-  }
+  const bool halves =
+      execution.precision == Precision::kBf16 || execution.precision == Precision::kFp16;
+  constexpr const char* kOfFp32 = "false, or true with execution.precision FP32 or AUTO";
+  if (execution.tf32 && halves) refuse_value("execution.tf32", "true", kOfFp32);
+  if (execution.bf16x3 && halves) refuse_value("execution.bf16x3", "true", kOfFp32);
   const ExecutionConfig defaults;
   if (has_fp16_gradients(config)) return;
   constexpr const char* kAllowed =

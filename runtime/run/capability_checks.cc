@@ -82,14 +82,13 @@ void check_update_groups(const OptimizerConfig& optimizer,
 
 }  // namespace
 
-std::string tensor_core_advice(const RunConfig& config, const OpSet& ops) {
-  const ExecutionConfig& execution = config.execution;
+std::string tensor_core_advice(const ExecutionConfig& execution,
+                               bool needs_fp32,
+                               const OpSet& ops) {
   if (!ops.separate_memory || execution.precision != Precision::kFp32 || execution.tf32) return "";
   const std::string what =
       "execution.precision is FP32, which uses none of the GPU's tensor cores; ";
-  const auto* const onnx = std::get_if<OnnxConfig>(&config.model);
-  if (onnx != nullptr && onnx->diffusion)  // its times need fp32
-    return what + "--set execution.tf32=true uses them";
+  if (needs_fp32) return what + "--set execution.tf32=true uses them";
   return what +
          "--set execution.precision=BF16 uses them, and so does --set execution.tf32=true at half "
          "the rate";
@@ -141,7 +140,9 @@ std::vector<std::string> check_graphs(const ResolvedRun& run,
         "samples (eval.max_samples) are a multiple of train.global_batch, {}",
         mixing,
         batch));
-  if (std::string advice = tensor_core_advice(config, *run.ops); !advice.empty())
+  const bool needs_fp32 = run.ops->separate_memory && !run.model->reason_for_fp32().empty();
+  if (std::string advice = tensor_core_advice(config.execution, needs_fp32, *run.ops);
+      !advice.empty())
     warnings.push_back(std::move(advice));
   return warnings;
 }

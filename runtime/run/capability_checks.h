@@ -14,7 +14,8 @@ struct Plan;
 // A warning if the run would use none of a GPU's tensor cores, with the --set that changes it;
 // otherwise empty. Every GPU that Lockstep runs on (compute capability 8.0 or newer) has tensor
 // cores for BF16 and TF32.
-std::string tensor_core_advice(const RunConfig& config, const OpSet& ops);
+// `needs_fp32`: see OpenedModel::reason_for_fp32().
+std::string tensor_core_advice(const ExecutionConfig& execution, bool needs_fp32, const OpSet& ops);
 
 // Checks that the device runs every op of the graph.
 void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops);

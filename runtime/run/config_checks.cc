@@ -84,9 +84,9 @@ void check_precision(const ExecutionConfig& execution, const OpSet& ops) {
   }
   if (execution.precision != Precision::kFp32)
     throw ConfigError(
-        "execution.precision: value is {}; allowed on {}: FP32 (a GPU has BF16 and FP16; lockstep "
-        "plan --gpu plans for one)",
-        execution.precision == Precision::kBf16 ? "BF16" : "FP16",
+        "execution.precision: value is {}; allowed on {}: AUTO or FP32, in a new run (a GPU trains "
+        "in BF16 and FP16; lockstep plan --gpu plans for one)",
+        name_of(execution.precision),
         ops.device);
   if (execution.tf32)
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/error.h"
 #include "runtime/plan/plan.h"
 
 namespace lockstep {
@@ -17,7 +18,7 @@ double bucket_mib_of(const CommConfig& comm, const OpSet& ops, const Graph& trai
   if (comm.bucket_mib > 0) return comm.bucket_mib;
   if (ops.separate_memory || comm.zero_stage >= 2)
     return static_cast<double>(kUsualBucketElements) * sizeof(float) / kMiB;
-  return usual_bucket_mib(training, compute_type(comm.wire_dtype));
+  return usual_bucket_mib(training, wire_type(comm.wire_dtype));
 }
 
 // Whether checkpoints are written before the last step; training waits for the last checkpoint in
@@ -34,7 +35,18 @@ DType compute_type(Precision precision) {
   switch (precision) {
     case Precision::kBf16: return DType::kBF16;
     case Precision::kFp16: return DType::kF16;
-    case Precision::kFp32: break;
+    case Precision::kFp32: return DType::kF32;
+    case Precision::kAuto: break;
+  }
+  LOCKSTEP_CHECK(precision != Precision::kAuto, "resolve_precision() comes first");
+  return DType::kF32;
+}
+
+DType wire_type(CommConfig::WireType type) {
+  switch (type) {
+    case CommConfig::WireType::kBf16: return DType::kBF16;
+    case CommConfig::WireType::kFp16: return DType::kF16;
+    case CommConfig::WireType::kFp32: break;
   }
   return DType::kF32;
 }

@@ -20,10 +20,13 @@ struct RunDefaults {
   double bucket_mib = 0;  // of fp32 gradients
   // Checkpoints are written while training goes on, from a copy that the plan has memory for.
   bool snapshot = false;
+  bool records_work = true;  // as CUDA graphs, on GPUs
 };
 
-// The type that a precision computes in.
+// The type that a precision computes in; AUTO must be resolved (precision.h).
 DType compute_type(Precision precision);
+// The type of sums that are sent.
+DType wire_type(CommConfig::WireType type);
 
 // Rows of logits that a language model with this vocabulary computes at a time, 0 for all:
 // execution.loss_rows or, if that is 0 and the split changes no bit, as many as take 256 MiB.

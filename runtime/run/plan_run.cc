@@ -7,6 +7,7 @@
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/optimizer.h"
+#include "runtime/train/step/step_parts.h"
 #include "runtime/train/step/weight_average.h"
 
 namespace lockstep {
@@ -74,7 +75,7 @@ RunPlan plan_run(const ResolvedRun& run,
   options.zero_stage = defaults.zero_stage;
   options.bucket_mib = defaults.bucket_mib;
   options.lanes = static_cast<int>(config.train.lanes);
-  options.wire = compute_type(config.comm.wire_dtype);
+  options.wire = wire_type(config.comm.wire_dtype);
   options.evaluation_only = !trains;
   add_optimizer(config, ops, options);
   add_data(run, global_batch, options, result);
@@ -90,6 +91,8 @@ RunPlan plan_run(const ResolvedRun& run,
     options.library_bytes = ops.workspace_bytes;
     options.device_batch_bytes =
         BatchStage::device_bytes(graphs.training, static_cast<size_t>(local_lanes));
+    if (trains && defaults.records_work)
+      options.recordings = recordings_of(1 + graphs.length_bucket_training.size(), local_lanes);
   }
   result.plan = make_plan(
       graphs.training,

@@ -44,6 +44,7 @@ PreparedRun prepare_run(const OpenedConfig& opened,
   run.warnings = check_graphs(run, *run.graphs, mixing);
   add_sample_use(opened.config.train.epochs, &run);
   run.defaults = choose_defaults(run.config, placed, purpose, ops, run.graphs->training);
+  run.defaults.records_work = !options.eager;
   if (options.bucket_mib > 0) run.defaults.bucket_mib = options.bucket_mib;
   plan(run);
   if (purpose == RunPurpose::kTrain) {

@@ -4,6 +4,7 @@
 //
 //   1 read_config.h   the text of the file, with the overrides of the command line
 //   2 open_config.h   the model
+//     precision.h     AUTO becomes FP32 or BF16
 //   3 open_data.h     the data
 //   4 resolve.h       what the config leaves to the data; nothing changes the config afterwards
 //   5 build_graphs.h  the graphs
@@ -40,10 +41,11 @@ struct PrepareOptions {
   // The data files of a training run may be missing: see data/placeholder.h.
   bool may_assume_data = false;
   double bucket_mib = 0;  // above 0: in place of comm.bucket_mib
+  bool eager = false;     // no CUDA graphs
 };
 
-// Stages 3 to 7. `placed`: see choose_defaults(). `ops`: what the device of each rank can run;
-// borrowed. Communicates nothing. Throws ConfigError and DataError.
+// Stages 3 to 7, after choose_precision(). `placed`: see choose_defaults(). `ops`: what the device
+// of each rank can run; borrowed. Communicates nothing. Throws ConfigError and DataError.
 PreparedRun prepare_run(const OpenedConfig& opened,
                         const Topology& placed,
                         RunPurpose purpose,

@@ -420,6 +420,14 @@ float Lowering::storable(float number) const {
   return number < lowest && std::isfinite(number) ? lowest / 2 : number;
 }
 
+void Lowering::require_fp32(const Node& node) {
+  constexpr const char* kReason = "computes with integers, which only FP32 holds exactly";
+  if (builder_.options().compute != DType::kF32)
+    refuse(node, fmt::format("{}; set execution.precision: FP32", kReason));
+  if (reason_for_fp32_.empty())
+    reason_for_fp32_ = fmt::format("{} {}", node.description(), kReason);
+}
+
 TensorId Lowering::make_constant(int number) {
   const Value& known = value(number);
   if (!is_integer(known.type)) {

@@ -136,6 +136,11 @@ class Lowering {
   // float. In 16 bits these would become -infinity, which hides more than they do, so they are
   // raised to half of the type's lowest number.
   float storable(float number) const;
+  // Called for a node that computes with integers in floats, which only FP32 holds exactly. Throws
+  // ConfigError if the graph computes in 16 bits.
+  void require_fp32(const Node& node);
+  // Why the graph needs FP32; empty: it does not. After run().
+  const std::string& reason_for_fp32() const { return reason_for_fp32_; }
   // The form of a mask of attention.
   MaskForm mask_form(int number, bool true_hides = false) {
     return token_masks_->form_of(origin_of(number), true_hides);
@@ -213,6 +218,7 @@ class Lowering {
   std::set<int> unshared_;              // values
   std::map<int, int64_t> limits_;       // by value
   bool synchronised_norms_ = false;
+  std::string reason_for_fp32_;
   std::optional<TokenMasks> token_masks_;
   TensorId documents_ = kNoTensor, seen_tokens_ = kNoTensor;
 };

@@ -88,13 +88,6 @@ TensorId as_numbers(Lowering& lowering, const std::string& name, TensorId x) {
   return builder[x].dtype == DType::kI32 ? apply(builder, name + ".numbers", x, {F::kIdentity}) : x;
 }
 
-// Integers are summed and compared as floating-point numbers, so they need FP32.
-void require_exact(Lowering& lowering, const Node& node) {
-  if (lowering.builder().options().compute != DType::kF32)
-    refuse(node,
-           "computes with integers, which only FP32 holds exactly; set execution.precision: FP32");
-}
-
 // For each element, the sum of those before it (with reverse: after it), and of itself unless
 // exclusive.
 struct RunningSum {
@@ -170,7 +163,7 @@ void lower_reduction(Lowering& lowering, const Node& node) {
       lowering, name, last ? lowering.channels_last(node.input(0)) : lowering.plain(node.input(0)));
   y = reduced(builder, node, name, x, axes);
   if (is_integer(to.type)) {
-    require_exact(lowering, node);
+    lowering.require_fp32(node);
     y = as_integers(builder, name, y);
   }
   if (kept) return lowering.set(node.output(0), y, last);
@@ -197,7 +190,7 @@ void lower_cum_sum(Lowering& lowering, const Node& node) {
   x = ops::reshape(builder, name + ".extents", x, order);
   if (axis != rank - 1) x = ops::transpose(builder, name + ".back", x, swapped);
   if (is_integer(to.type)) {
-    require_exact(lowering, node);
+    lowering.require_fp32(node);
     x = as_integers(builder, name, x);
   }
   lowering.set(node.output(0), x);
@@ -213,7 +206,7 @@ void lower_arg_max(Lowering& lowering, const Node& node) {
   const int axis = axis_of(node.integer("axis", 0), from.size());
   const bool last = node.integer("select_last_index", 0) != 0;
   const auto n = static_cast<float>(from[static_cast<size_t>(axis)]);
-  if (constexpr int kExactInAll = 256; n > kExactInAll) require_exact(lowering, node);
+  if (constexpr int kExactInAll = 256; n > kExactInAll) lowering.require_fp32(node);
   const TensorId x = as_numbers(lowering, name, lowering.plain(node.input(0)));
   const ReduceKind kind = node.op == "ArgMax" ? ReduceKind::kMax : ReduceKind::kMin;
   const TensorId best = ops::reduce(builder, name + ".best", x, kind, {axis}, true);

@@ -114,6 +114,7 @@ TEST(Parse, EverySectionIsRead) {
   expected.comm.bucket_mib = 1024;
   expected.comm.transport = CommConfig::Transport::kTcp;
   expected.execution.threads = 1024;
+  expected.execution.precision = Precision::kFp32;
   expected.execution.prefetch_batches = 3;
   expected.output = {.run_dir = "r", .tensorboard = false, .timeline = true};
   EXPECT_EQ(config, expected);

@@ -379,7 +379,7 @@ TEST(RoundTrip, TextShowsDefaults) {
                    "wire_dtype: FP32\n",
                    "error_feedback: false\n",
                    "transport: AUTO\n",
-                   "precision: FP32\n",
+                   "precision: AUTO\n",
                    "run_dir: \"\"\n",
                    "timeline: false\n"});
 }

@@ -10,25 +10,23 @@ namespace {
 TEST(TensorCoreAdvice, NamesWhatTheModelMayCompute) {
   OpSet cpu = {}, gpu = {};
   gpu.separate_memory = true;
-  RunConfig config;
-  config.model = GptConfig();
-  const std::string advice = tensor_core_advice(config, gpu);
+  ExecutionConfig execution;
+  execution.precision = Precision::kFp32;
+  const std::string advice = tensor_core_advice(execution, false, gpu);
   EXPECT_NE(advice.find("--set execution.precision=BF16 "), std::string::npos) << advice;
   EXPECT_NE(advice.find("--set execution.tf32=true "), std::string::npos) << advice;
-  EXPECT_EQ(tensor_core_advice(config, cpu), "");
+  EXPECT_EQ(tensor_core_advice(execution, false, cpu), "");
 
-  OnnxConfig network;
-  network.diffusion.emplace();  // 16 bits are refused there
-  config.model = network;
-  const std::string floats = tensor_core_advice(config, gpu);
+  // 16 bits are refused there.
+  const std::string floats = tensor_core_advice(execution, true, gpu);
   EXPECT_EQ(floats.find("BF16"), std::string::npos) << floats;
   EXPECT_NE(floats.find("--set execution.tf32=true "), std::string::npos) << floats;
 
-  config.execution.tf32 = true;
-  EXPECT_EQ(tensor_core_advice(config, gpu), "");
-  config.execution.tf32 = false;
-  config.execution.precision = Precision::kFp16;
-  EXPECT_EQ(tensor_core_advice(config, gpu), "");
+  execution.tf32 = true;
+  EXPECT_EQ(tensor_core_advice(execution, false, gpu), "");
+  execution.tf32 = false;
+  execution.precision = Precision::kFp16;
+  EXPECT_EQ(tensor_core_advice(execution, false, gpu), "");
 }
 
 }  // namespace

@@ -35,11 +35,11 @@ class OnnxBinds : public ::testing::Test {
  protected:
   // A start of `train`, without data files, or of `plan`.
   PreparedRun start(int64_t global_batch, int64_t lanes, bool plan) {
-    const std::string text = "model { onnx { file: \"" + (folder_.path() / "m.onnx").string() +
-                             "\" } } data { synthetic { samples: 64 features: 2 classes: 2 } }"
-                             " optimizer { sgd {} } train { steps: 1 global_batch: " +
-                             std::to_string(global_batch) + " lanes: " + std::to_string(lanes) +
-                             " }";
+    const std::string text =
+        "model { onnx { file: \"" + (folder_.path() / "m.onnx").string() +
+        "\" } } execution { precision: FP32 } data { synthetic { samples: 64 features: 2 classes: 2 } }"
+        " optimizer { sgd {} } train { steps: 1 global_batch: " +
+        std::to_string(global_batch) + " lanes: " + std::to_string(lanes) + " }";
     const OpenedConfig opened = open_config(parse_config(text, "test", {}));
     check_config(opened);
     static const std::unique_ptr<Device> cpu = cpu::make_device();

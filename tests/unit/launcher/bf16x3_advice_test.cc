@@ -1,0 +1,32 @@
+// Catches: advice to use execution.bf16x3 where it is slower or does not exist, and a measurement
+// that fails or computes nothing.
+#include "launcher/bench/bf16x3_advice.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/cpu/device.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Bf16x3Advice, NamesTheFactorIfItIsFaster) {
+  const std::string advice = bf16x3_advice(30, 10);
+  EXPECT_NE(advice.find("execution.bf16x3"), std::string::npos) << advice;
+  EXPECT_NE(advice.find("3.0 times"), std::string::npos) << advice;
+  EXPECT_EQ(bf16x3_advice(10, 10), "");
+  EXPECT_EQ(bf16x3_advice(10, 30), "");
+}
+
+TEST(Bf16x3Advice, IsMeasuredOnlyWhereItCanBeFaster) {
+  const std::unique_ptr<Device> cpu = cpu::make_device();
+  for (const bool bf16x3 : {false, true}) EXPECT_GT(linear_layer_ms(*cpu, bf16x3), 0);
+  ExecutionConfig execution;
+  execution.precision = Precision::kFp32;
+  execution.bf16x3 = true;
+  EXPECT_EQ(measured_bf16x3_advice(*cpu, execution), "");
+  execution.bf16x3 = false;
+  if (!cpu::has_bf16_unit()) EXPECT_EQ(measured_bf16x3_advice(*cpu, execution), "");
+}
+
+}  // namespace
+}  // namespace lockstep
