@@ -7,14 +7,16 @@
 #include "collectives/agreement.h"
 #include "launcher/bench/bucket_record.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/predicted_step.h"
 #include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
-#include "launcher/ranks/gpu_models.h"
+#include "launcher/ranks/gpu_option.h"
 #include "launcher/ranks/host_memory.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/graph/schema.h"
 #include "runtime/run/fit.h"
+#include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/threads.h"
 
@@ -63,6 +65,8 @@ Json to_json(const PreparedRun& prepared, int local, double step_flops) {
   Json json;
   json["ranks"] = prepared.plan.topology.ranks();
   json["lanes"] = prepared.plan.lanes;
+  json["lanes_per_rank"] = prepared.plan.lanes / prepared.plan.topology.ranks();
+  json["precision"] = name_of(prepared.config.execution.precision);
   json["parameters"] = prepared.plan.layout.parameters;
   for (const MemoryRow& row : prepared.plan.memory) json["memory_bytes"][row.name] = row.bytes;
   json["memory_bytes_total"] = prepared.plan.memory_bytes();
@@ -112,6 +116,7 @@ void print_lengths(const PreparedRun& prepared) {
 // run.
 void print_plan(const PlanCommandOptions& options,
                 const PreparedRun& prepared,
+                const std::string& precision,
                 int local,
                 double step_flops) {
   const Plan& plan = prepared.plan;
@@ -148,7 +153,7 @@ void print_plan(const PlanCommandOptions& options,
   fmt::print("the run: {} steps of {} samples\n",
              prepared.config.train.steps,
              prepared.config.train.global_batch);
-  fmt::print("decided: {}\n", to_text(prepared.defaults));
+  fmt::print("decided: precision {}, {}\n", precision, to_text(prepared.defaults));
 }
 
 // The memory of the run's device: of the GPU that --gpu names, or of a GPU that is here.
@@ -156,7 +161,7 @@ MemoryLimits limits_for(const PlanCommandOptions& options, const PreparedRun& pr
   MemoryLimits limits{host_memory(options), prepared.plan.device_bytes(), "a GPU"};
   if (options.host_memory_gib > 0) limits.host = "a host";
   if (!options.gpu.empty()) {
-    limits.device_bytes = run_bytes_of_gpu(options.gpu);
+    limits.device_bytes = planned_gpu(options.gpu).run_bytes;
     limits.device = "a GPU of kind " + options.gpu;
   } else if (prepared.ops->separate_memory && !gpu_here(limits)) {
     fmt::print("no GPU here to compare with; name one with --gpu\n");
@@ -198,6 +203,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const OpenedConfig opened = read_config(options.common);
   const RunConfig& config = opened.config;
   CommonOptions device = options.common;
+  PlannedGpu gpu;
   if (!options.gpu.empty()) {
     if (device.device == "cpu")
       throw ConfigError(
@@ -205,7 +211,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
           options.gpu,
           device_of_environment() == "cpu" ? "unset LOCKSTEP_DEVICE" : "--device cpu");
     device.device = "cuda";
-    run_bytes_of_gpu(options.gpu);  // rejects an unknown name before data is opened
+    gpu = planned_gpu(options.gpu);  // rejects an unknown name before data is opened
   }
   const int ranks = options.ranks > 0 ? options.ranks : world;
   const int local = options.ranks_per_node > 0 ? options.ranks_per_node : ranks;
@@ -218,20 +224,25 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const auto threads = static_cast<int>(config.execution.threads);
   set_compute_threads(threads > 0 ? threads
                                   : choose_threads(config, share_of(find_cpu_limits(), local)));
-  const PreparedRun prepared =
-      prepare_run(opened,
-                  nodes_of(ranks, local),
-                  RunPurpose::kTrain,
-                  ops_to_plan_for(device),
-                  {.may_assume_data = true, .bucket_mib = record ? record->bucket_mib : 0});
+  const OpSet& ops = ops_to_plan_for(device);
+  const ChosenPrecision precision = choose_precision(opened, RunPurpose::kTrain, ops);
+  const PreparedRun prepared = prepare_run(precision.opened,
+                                           nodes_of(ranks, local),
+                                           RunPurpose::kTrain,
+                                           ops,
+                                           {.may_assume_data = true,
+                                            .bucket_mib = record ? record->bucket_mib : 0,
+                                            .eager = options.common.eager});
   for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
   const double step_flops =
       static_cast<double>(prepared.plan.training.flops) * prepared.plan.lanes / ranks;
-  print_plan(options, prepared, local, step_flops);
+  print_plan(options, prepared, precision.text(), local, step_flops);
   if (tunes) print_tuned_buckets(prepared.recorded, record.has_value());
+  Json json = to_json(prepared, local, step_flops);
+  if (gpu.model != nullptr) predict_step(prepared, *gpu.model, json);
   if (options.activations) print_placements(prepared);
   std::fflush(stdout);
-  write_json(options.common.json, to_json(prepared, local, step_flops));
+  write_json(options.common.json, json);
   require_memory(prepared, local, limits_for(options, prepared));
 }
 
@@ -270,7 +281,8 @@ CommandSpec plan_command() {
   command.add(
       "--gpu",
       &options->gpu,
-      "Plan for a GPU of this kind, which need not be here: H200, A100-80GB, ... or its GiB",
+      "Plan for a GPU of this kind, which need not be here, with the least time of a step: H200, "
+      "A100-80GB, ...; or its GiB, for memory alone",
       {.also = {"gpu_type", "gpu_kind"}});
   command.add(
       "--host-memory",

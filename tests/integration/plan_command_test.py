@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """`lockstep plan` for GPUs and for the configs of the tree, in every build, with CUDA and without.
 Catches: a plan for a GPU that differs between builds or changes unseen (golden/plans/), a config
-that does not fit the hardware that its comment names or needs more than that to start, sizes in
-models/README.md that `plan` does not print, a GPU in FP32 without a warning.
+that does not fit the hardware that its comment names or needs more than that to start, one that a
+GPU would train in FP32 or with more lanes than the ranks need, sizes in models/README.md that `plan`
+does not print, a GPU in FP32 by default or without a warning, a prediction without its parts.
 
 plan_command_test.py BINARY [--write: write golden/plans/ and the sizes anew]
 """
@@ -22,7 +23,8 @@ GOLDEN = ROOT / "tests/golden/plans"
 SIZES = ROOT / "models/README.md"
 CONFIGS = sorted((ROOT / "configs").glob("*/*.textproto"))
 
-BF16, FP16 = "execution.precision=BF16", "execution.precision=FP16"
+FOR_LESS_MEMORY = {"train.lanes", "execution.recompute"}
+FP32, BF16, FP16 = (f"execution.precision={name}" for name in ("FP32", "BF16", "FP16"))
 # Golden plan: config and further arguments. They differ in ops, precision and what ranks share.
 PLANS = {
     "bert_base": ("models/bert_base", "--ranks 8"),
@@ -33,14 +35,14 @@ PLANS = {
              "--set 'adapter.lora.match=(q|k|v|o)_proj'"),
     "mobilenet_v2_fp16": ("vision/mobilenet_v2_imagenet", f"--ranks 2 --set {FP16}"),
     "qwen3_two_nodes": ("models/qwen3_0.6b", "--ranks 16 --ranks-per-node 8 --set train.lanes=16"),
-    "resnet50": ("vision/resnet50_imagenet", "--ranks 8"),
+    "resnet50": ("vision/resnet50_imagenet", f"--ranks 8 --set {FP32}"),
     "resnext50_bf16": ("vision/resnext50_imagenet", f"--ranks 1 --set {BF16}"),
-    "smollm_muon": ("models/smollm_135m", "--ranks 8 --set optimizer.muon.momentum=0.95"),
+    "smollm_muon": ("models/smollm_135m",
+                    f"--ranks 8 --set {FP32} --set optimizer.muon.momentum=0.95"),
 }
 
 # Rows of the table of sizes: config, further arguments.
-SMOLLM = f"--set {BF16} --set execution.recompute=BLOCKS"
-ROWS = {"smollm_135m": SMOLLM, "qwen3_0.6b": "", "llama_3.2_1b": "", "llama_3_8b": "",
+ROWS = {"smollm_135m": "", "qwen3_0.6b": "", "llama_3.2_1b": "", "llama_3_8b": "",
         "bert_base": "", "bert_large": "", "gpt_j_6b": ""}
 COLUMNS = ["--ranks 1"] + [f"--ranks 8 --set comm.zero_stage={stage}" for stage in range(4)]
 
@@ -109,27 +111,39 @@ def write_data(folder):
 
 def configs_fit_their_hardware(binary, folder):
     """The comment of each config names its hardware by a line `lockstep plan CONFIG ...`, with
-    nothing else to set but data and model that it needs; where it names ranks to start, the plan is
-    for as many."""
+    nothing else to set but data and model that it needs; further lines, for other hardware, may also
+    set lanes or recomputation. If it names ranks to start, the plan is for as many. On a GPU it
+    trains in BF16, and each rank of the first line has one lane."""
     data, model = write_data(folder)
+    out = folder / "shipped.json"
     for config in CONFIGS:
         comment = "".join(line[1:] for line in config.read_text().splitlines(keepends=True)
                           if line.startswith("#"))
         name = str(config.relative_to(ROOT))
         lines = re.findall(r"^ +lockstep plan (.*)$", comment, re.MULTILINE)
         assert lines, f"{name}: its comment names no hardware: `lockstep plan {name} ...`"
-        for line in lines:
+        for number, line in enumerate(lines):
             words = shlex.split(line)
+            settings = {word.partition("=")[0] for word in words if "=" in word}
             assert words[0] == name and "--ranks" in words, line
-            assert all(word in ("--set", "model.from=MODEL") for word in words
-                       if "set" in word or "=" in word), line
+            assert settings <= {"model.from"} | (FOR_LESS_MEMORY if number > 0 else set()), line
             assert "--gpu" in words or "--host-memory" in words, line
             ranks = words[words.index("--ranks") + 1]
             assert all(n == ranks for n in re.findall(r"mpirun -n (\d+)", comment)), name
             if "--gpu" not in words:
                 words += ["--device", "cpu"]
             places = {"DIR": data.get(config.stem), "model.from=MODEL": f"model.from={model}"}
-            plan(binary, *(places.get(word, word) for word in words))
+            words = [places.get(word, word) for word in words]
+            plan(binary, *words, "--json", out)
+            planned = json.loads(out.read_text())
+            if "--gpu" not in words:
+                here = [word for word in words if word not in ("--device", "cpu")]
+                del here[here.index("--host-memory"):here.index("--host-memory") + 2]
+                plan(binary, *here, "--gpu", "H100", "--json", out)
+                planned = json.loads(out.read_text())
+            assert planned["precision"] == "BF16", (name, planned)
+            if "--gpu" in words and number == 0:
+                assert planned["lanes_per_rank"] == 1, (name, planned)
 
 
 def size(binary, folder, config, arguments):
@@ -142,7 +156,7 @@ def size(binary, folder, config, arguments):
 def sizes_are_true(binary, folder, write):
     """The table of models/README.md, and what the text below it says of traffic."""
     page = SIZES.read_text()
-    h100 = 79.1 - 1.5  # GiB, as gpu_models.cc has it
+    h100 = 79.1 - 1.5  # GiB, as gpu_models.cc and gpu_option.cc have it
     for name, further in ROWS.items():
         plans = [size(binary, folder, name, f"{column} {further}") for column in COLUMNS]
         cells = [f"{p['memory_bytes_gpu']:,}" if p["memory_bytes_gpu"] < h100 * 2**30
@@ -168,17 +182,57 @@ def sizes_are_true(binary, folder, write):
         assert f"{lora[row]:,}" in page and f"{whole[row]:,}" in page, (lora, whole)
 
 
-def warns_of_idle_tensor_cores(binary):
+def chooses_the_precision(binary):
+    """And warns of a GPU that would compute in FP32."""
     config = "configs/models/gpt2_124m.textproto"
-    for arguments, expected in ((("--gpu", "H100"), True), (("--device", "cuda"), True),
-                                (("--device", "cpu"), False),
-                                (("--gpu", "H100", "--set", BF16), False),
-                                (("--gpu", "A10", "--set", "execution.tf32=true"), False)):
-        done = plan(binary, config, *arguments)
+    for arguments, precision, expected in (
+        (("--gpu", "H100"), "BF16 (AUTO)", False), (("--device", "cuda"), "BF16 (AUTO)", False),
+        (("--device", "cpu"), "FP32 (AUTO)", False),
+        (("--gpu", "H100", "--set", FP32), "FP32", True),
+        (("--gpu", "H100", "--set", FP16), "FP16", False),
+        (("--gpu", "A10", "--set", "execution.tf32=true"), "FP32 (AUTO with execution.tf32)",
+         False)):
+        done = plan(binary, config, "--set", "train.lanes=128", *arguments)
+        assert f"precision {precision}," in done.stdout, (arguments, done)
         lines = [line for line in done.stderr.splitlines() if "tensor cores" in line]
         assert len(lines) == expected, (arguments, done)
         if expected:
             assert f"--set {BF16}" in lines[0] and "--set execution.tf32=true" in lines[0], lines
+
+
+def predicts(binary, folder):
+    """The least time of a step: not below that of its products, with all keys of --json, and less
+    on a faster GPU; a number of GiB has none."""
+    out, seconds = folder / "predicted.json", {}
+    for gpu in ("A100-80GB", "H100", "NVIDIA B200", "80"):
+        done = plan(binary, "configs/models/gpt2_124m.textproto", "--ranks", 8, "--gpu", gpu,
+                    "--set", BF16, "--json", out)
+        planned = json.loads(out.read_text())
+        if gpu == "80":
+            assert not any("predicted" in key for key in planned), planned
+            assert "predicted" not in done.stdout, done
+            continue
+        products = planned["predicted_products"]
+        assert "predicted for" in done.stdout and "not measured" in done.stdout, done
+        assert planned["predicted_gpu"] == gpu.rpartition(" ")[2], planned
+        flops = sum(2 * p["m"] * p["n"] * p["k"] * p["count_per_step_per_rank"] for p in products)
+        assert 0.8 < flops / planned["flops_per_step_per_rank"] < 1, planned
+        total = sum(p["seconds"] * p["count_per_step_per_rank"] for p in products)
+        assert abs(total / planned["predicted_product_seconds"] - 1) < 1e-6, planned
+        assert total < planned["predicted_step_seconds"] < 2 * total, planned
+        assert 0.4 < planned["predicted_mfu"] < 1, planned
+        seconds[gpu] = planned["predicted_step_seconds"]
+    assert seconds["NVIDIA B200"] < seconds["H100"] < seconds["A100-80GB"], seconds
+    # Also of convolutions, in groups, and of logits by rows: products have nearly all operations, but
+    # for attention.
+    for config, least in (("vision/resnext50_imagenet", 0.98), ("models/bert_base", 0.9),
+                          ("models/llama_3_8b", 0.85)):
+        plan(binary, f"configs/{config}.textproto", "--ranks", 8, "--gpu", "H100", "--data",
+             folder / "nowhere", "--json", out)
+        planned = json.loads(out.read_text())
+        flops = sum(2 * p["m"] * p["n"] * p["k"] * p["groups"] * p["count_per_step_per_rank"]
+                    for p in planned["predicted_products"])
+        assert least < flops / planned["flops_per_step_per_rank"] < 1, (config, planned)
 
 
 def refuses(binary):
@@ -199,7 +253,8 @@ def main():
         plans_are_those_of_every_build(binary, folder, write)
         configs_fit_their_hardware(binary, folder)
         sizes_are_true(binary, folder, write)
-    warns_of_idle_tensor_cores(binary)
+        predicts(binary, folder)
+    chooses_the_precision(binary)
     refuses(binary)
     print("all good")
 

@@ -1,0 +1,184 @@
+#include "runtime/cuda/plan/roofline.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "runtime/graph/conv2d_shape.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/linear_cross_entropy.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep::cuda {
+namespace {
+
+// Whether the op's operations run on tensor cores.
+bool multiplies_matrices(OpKind kind) {
+  switch (kind) {
+    case OpKind::kLoraAdd:
+    case OpKind::kLoraAddBackward:
+    case OpKind::kAttention:
+    case OpKind::kAttentionBackward:
+    case OpKind::kCachedAttention:
+    case OpKind::kBatchedMatmul:
+    case OpKind::kConvTranspose2d:
+    case OpKind::kConvTranspose2dBackward:
+    case OpKind::kRecurrent:
+    case OpKind::kRecurrentBackward: return true;
+    default: return false;
+  }
+}
+
+class Prediction {
+ public:
+  Prediction(const Graph& graph, const GpuModel& model, bool tf32)
+      : graph_(graph), model_(model), tf32_(tf32) {}
+
+  Roofline run() {
+    for (const Op& op : graph_.ops) add(op);
+    Roofline roofline;
+    roofline.seconds = seconds_;
+    for (auto& [extents, product] : products_) roofline.products.push_back(std::move(product));
+    std::ranges::stable_sort(roofline.products, [](const auto& a, const auto& b) {
+      return a.total_seconds() > b.total_seconds();
+    });
+    return roofline;
+  }
+
+ private:
+  double bytes(TensorId id) const { return static_cast<double>(graph_[id].bytes()); }
+  double element(TensorId id) const { return static_cast<double>(size_of(graph_[id].dtype)); }
+
+  double seconds_of(double flops, double bytes, double rate) const {
+    return std::max(flops / rate, bytes / (model_.gbytes_per_s * 1e9));
+  }
+
+  // The product of two tensors of the type of `input`.
+  void add_product(const Op& op, PredictedProduct product, TensorId input, double bytes) {
+    const double flops = 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) *
+                         static_cast<double>(product.k * product.groups);
+    product.name = op.name;
+    product.seconds = seconds_of(flops, bytes, peak_flops(model_, graph_[input].dtype, tf32_));
+    seconds_ += product.seconds;
+    const auto [at, fresh] = products_.try_emplace(
+        std::tuple(
+            product.convolution, product.m, product.n, product.k, product.groups, product.seconds),
+        product);
+    ++at->second.count;
+  }
+
+  // A product (m, k) x (k, n) whose inputs have the type of `input`.
+  void add_matrices(
+      const Op& op, int64_t m, int64_t n, int64_t k, TensorId input, double output_element) {
+    const double inputs = static_cast<double>(m + n) * static_cast<double>(k) * element(input);
+    const double output = static_cast<double>(m) * static_cast<double>(n) * output_element;
+    add_product(op, {.m = m, .n = n, .k = k}, input, inputs + output);
+  }
+
+  void add_backward(
+      const Op& op, const LinearShape& s, TensorId input, TensorId d_x, TensorId d_weight) {
+    if (d_x != kNoTensor) add_matrices(op, s.rows, s.inputs, s.outputs, input, element(d_x));
+    if (d_weight != kNoTensor)
+      add_matrices(op, s.outputs, s.inputs, s.rows, input, element(d_weight));
+  }
+
+  void add_linear_cross_entropy(const Op& op) {
+    const TensorId x = op.inputs[0], weight = op.inputs[2];
+    const auto shape = LinearShape::of(graph_.shape(x), graph_.shape(weight));
+    const int64_t chunk = std::min(op.as<LinearCrossEntropyAttributes>().rows, shape.rows);
+    const bool trains = op.outputs.size() > 2;
+    for (int64_t row = 0; row < shape.rows; row += chunk) {
+      const LinearShape part = {std::min(chunk, shape.rows - row), shape.inputs, shape.outputs};
+      add_matrices(op, part.rows, part.outputs, part.inputs, x, element(x));
+      if (trains) add_backward(op, part, x, op.outputs[1], op.outputs[2]);
+    }
+    // The loss reads the logits and writes their gradient.
+    const auto logits = static_cast<double>(shape.rows) * static_cast<double>(shape.outputs);
+    seconds_ += seconds_of(0, (trains ? 2 : 1) * logits * element(x), 1);
+  }
+
+  // y (pixels, O) = x W^T, or a gradient with the operands' places changed.
+  void add_conv2d(const Op& op,
+                  const Conv2dShape& s,
+                  TensorId input,
+                  int64_t m,
+                  int64_t n,
+                  int64_t k,
+                  std::initializer_list<TensorId> tensors) {
+    double moved = 0;
+    for (const TensorId id : tensors) moved += bytes(id);
+    add_product(op,
+                {.m = m, .n = n, .k = k, .groups = s.groups, .convolution = !s.is_linear()},
+                input,
+                moved);
+  }
+
+  void add(const Op& op) {
+    switch (op.kind) {
+      case OpKind::kLinear: {
+        const auto s = LinearShape::of(graph_.shape(op.inputs[0]), graph_.shape(op.inputs[1]));
+        return add_matrices(op, s.rows, s.outputs, s.inputs, op.inputs[0], element(op.outputs[0]));
+      }
+      case OpKind::kLinearBackward: {
+        const auto s =
+            LinearShape::of_result(graph_.shape(op.inputs[0]), graph_.shape(op.inputs[2]));
+        return add_backward(op, s, op.inputs[0], op.outputs[0], op.outputs[1]);
+      }
+      case OpKind::kLinearCrossEntropy: return add_linear_cross_entropy(op);
+      case OpKind::kConv2d: {
+        const TensorId x = op.inputs[0], weight = op.inputs[1], y = op.outputs[0];
+        const Conv2dShape s =
+            conv2d_shape(graph_.shape(x), graph_.shape(weight), op.as<Conv2dAttributes>());
+        return add_conv2d(op, s, x, s.out_pixels(), s.group_outputs(), s.patch(), {x, weight, y});
+      }
+      case OpKind::kConv2dBackward: {
+        const TensorId d_y = op.inputs[0], x = op.inputs[1], weight = op.inputs[2];
+        const Conv2dShape s = conv2d_shape(
+            graph_.shape(x), graph_.shape(weight), op.as<Conv2dBackwardAttributes>().forward);
+        if (op.outputs[0] != kNoTensor)
+          add_conv2d(op,
+                     s,
+                     d_y,
+                     s.out_pixels(),
+                     s.patch(),
+                     s.group_outputs(),
+                     {d_y, weight, op.outputs[0]});
+        if (op.outputs[1] != kNoTensor)
+          add_conv2d(
+              op, s, d_y, s.group_outputs(), s.patch(), s.out_pixels(), {d_y, x, op.outputs[1]});
+        return;
+      }
+      case OpKind::kReshape: return;
+      case OpKind::kEmbedding:  // reads only the rows of its tokens
+        seconds_ += seconds_of(0, 2 * bytes(op.outputs[0]), 1);
+        return;
+      case OpKind::kEmbeddingBackward:
+        seconds_ += seconds_of(0, 2 * bytes(op.inputs[0]), 1);
+        return;
+      default: break;
+    }
+    const auto flops = static_cast<double>(schema_of(op.kind).flops(graph_, op));
+    DType type = DType::kF32;
+    if (multiplies_matrices(op.kind) && op.inputs[0] != kNoTensor)
+      type = graph_[op.inputs[0]].dtype;
+    const bool tf32 = tf32_ && multiplies_matrices(op.kind);
+    seconds_ += seconds_of(
+        flops, static_cast<double>(bytes_moved(graph_, op)), peak_flops(model_, type, tf32));
+  }
+
+  const Graph& graph_;
+  const GpuModel& model_;
+  const bool tf32_;
+  double seconds_ = 0;
+  std::map<std::tuple<bool, int64_t, int64_t, int64_t, int64_t, double>, PredictedProduct>
+      products_;
+};
+
+}  // namespace
+
+Roofline predict_graph(const Graph& graph, const GpuModel& model, bool tf32) {
+  return Prediction(graph, model, tf32).run();
+}
+
+}  // namespace lockstep::cuda
