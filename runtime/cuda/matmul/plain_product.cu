@@ -69,8 +69,7 @@ void start(const Product& p, const ProductOperands& operands, Stream stream) {
       .batch_out = p.batch_out,
       .scale = operands.scale,
       .accumulate = p.accumulate};
-  const int64_t blocks = (p.batch * p.m * p.n + kThreads - 1) / kThreads;
-  launch({{static_cast<unsigned>(blocks), 1, 1}, {kThreads, 1, 1}, stream},
+  launch({{blocks_for(p.batch * p.m * p.n, kThreads), 1, 1}, {kThreads, 1, 1}, stream},
          plain_product_kernel<In, Out>,
          product);
 }

@@ -1,6 +1,6 @@
 // Linear layers as cuBLASLt products: bias and activation are in the epilogue if cuBLASLt has it,
-// otherwise a separate kernel applies them to the product. Products for which cuBLASLt has no
-// algorithm use the plain kernel.
+// GELU only if plan/fused_gelu.h allows it. Otherwise a separate kernel applies them to the
+// product. Products for which cuBLASLt has no algorithm use the plain kernel.
 #include "runtime/graph/ops/linear.h"
 
 #include <fmt/core.h>
@@ -14,6 +14,7 @@
 #include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/activation.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/fused_gelu.h"
 #include "runtime/cuda/plan/products.h"
 #include "runtime/cuda/warn_once.h"
 
@@ -50,6 +51,10 @@ bool has_last_algorithm(const OpCall& call, const Product& product) {
   return false;
 }
 
+bool gelu_is_fused(const OpCall& call) {
+  return fuses_gelu(context_of(call).capability, call.input_dtype(0));
+}
+
 // ---- Forward ----
 
 Product product_of_forward(const OpCall& call, Epilogue epilogue) {
@@ -78,6 +83,11 @@ Product activated_product(const OpCall& call) {
     return product_of_forward(call, Epilogue::kBiasRelu);
   return product_of_forward(call,
                             call.has_output(1) ? Epilogue::kBiasGeluSaved : Epilogue::kBiasGelu);
+}
+
+bool activation_is_fused(const OpCall& call) {
+  const bool gelu = Forward::of(call).activation == Activation::kGeluTanh;
+  return (!gelu || gelu_is_fused(call)) && has_algorithm(call, activated_product(call));
 }
 
 void run_activated(const OpCall& call) {
@@ -140,7 +150,8 @@ constexpr Half kInputWithGelu = {
         },
     .available =
         [](const OpCall& call) {
-          return has_algorithm(call, product_of_input(call, Epilogue::kGeluGradient));
+          return gelu_is_fused(call) &&
+                 has_algorithm(call, product_of_input(call, Epilogue::kGeluGradient));
         }};
 
 template <Multiply kMultiply>
@@ -237,7 +248,7 @@ constexpr Implementation kRows[] = {
      .name = "cublaslt with activation",
      .run = run_activated,
      .supports = has_activation_epilogue,
-     .available = [](const OpCall& call) { return has_algorithm(call, activated_product(call)); }},
+     .available = activation_is_fused},
     {.kind = OpKind::kLinear,
      .name = "cublaslt",
      .run = run_forward<multiply>,
