@@ -48,6 +48,9 @@ class Communicator {
 
   virtual void broadcast(std::byte* buffer, size_t bytes, int root) = 0;
 
+  // The bucket of the operations that follow, for reports of how far a device is; -1: none.
+  virtual void set_bucket(int /*bucket*/) {}
+
   // Moves operations in flight, without waiting. For communicators that move nothing by themselves
   // while the caller computes.
   virtual void progress() {}

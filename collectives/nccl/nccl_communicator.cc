@@ -10,8 +10,10 @@
 
 #include "collectives/agreement.h"
 #include "collectives/nccl/check.h"
+#include "collectives/nccl/device_wait.h"
 #include "collectives/nccl/preparation.h"
 #include "runtime/base/error.h"
+#include "runtime/base/flight_reader.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -31,7 +33,6 @@ class StreamAndEvents {
       for (cudaEvent_t& event : *events)
         LOCKSTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     }
-    LOCKSTEP_CUDA(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming));
   }
   StreamAndEvents(const StreamAndEvents&) = delete;
   StreamAndEvents& operator=(const StreamAndEvents&) = delete;
@@ -39,14 +40,12 @@ class StreamAndEvents {
     for (auto* events : {&ready, &done}) {
       for (cudaEvent_t event : *events) cudaEventDestroy(event);
     }
-    cudaEventDestroy(mark);
     cudaStreamDestroy(stream);
   }
 
   cudaStream_t stream = nullptr;  // for communication; high priority
   // For each handle: `compute` has produced the input; the operation is complete.
   std::array<cudaEvent_t, Communicator::kMaxPending> ready{}, done{};
-  cudaEvent_t mark = nullptr;  // for check()
 };
 
 // Ends a group of calls that an exception has left open; within an open group an abort would do
@@ -72,7 +71,8 @@ class NcclCommunicator final : public Communicator {
         rank_(control.rank()),
         size_(control.size()),
         check_(library, rank_),
-        compute_(compute) {
+        compute_(compute),
+        wait_(compute, options.first_timeout_s, options.operation_timeout_s, options.waited) {
     const ncclUniqueId id = prepare_nccl(control, options, library);
     queue_.emplace(check_);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -96,23 +96,24 @@ class NcclCommunicator final : public Communicator {
                      std::byte* receive,
                      size_t bytes,
                      const RankGroup& group) override {
-    return start_pairs(
-        group, bytes, receive, [=](int to) { return send + static_cast<size_t>(to) * bytes; });
+    return start_pairs(FlightOp::kExchange, group, bytes, receive, [=](int to) {
+      return send + static_cast<size_t>(to) * bytes;
+    });
   }
 
   int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
     if (group != everyone()) {
       const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
-      return start_pairs(group, bytes, buffer, [=](int) { return mine; });
+      return start_pairs(FlightOp::kAllGather, group, bytes, buffer, [=](int) { return mine; });
     }
-    return start([=, this](cudaStream_t stream) {
+    return start(FlightOp::kAllGather, [=, this](cudaStream_t stream) {
       const std::byte* mine = buffer + static_cast<size_t>(rank_) * bytes;  // in place, for NCCL
       if (bytes > 0) LOCKSTEP_NCCL(all_gather, mine, buffer, bytes, ncclInt8, comm_, stream);
     });
   }
 
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
-    return start([=, this](cudaStream_t stream) {
+    return start(FlightOp::kReduceScatter, [=, this](cudaStream_t stream) {
       const size_t count = static_cast<size_t>(elements);
       if (count > 0)
         LOCKSTEP_NCCL(reduce_scatter, send, receive, count, ncclFloat32, ncclSum, comm_, stream);
@@ -127,13 +128,13 @@ class NcclCommunicator final : public Communicator {
   }
 
   void broadcast(std::byte* buffer, size_t bytes, int root) override {
-    wait(start([=, this](cudaStream_t stream) {
+    wait(start(FlightOp::kBroadcast, [=, this](cudaStream_t stream) {
       if (bytes > 0) LOCKSTEP_NCCL(broadcast, buffer, buffer, bytes, ncclInt8, root, comm_, stream);
     }));
   }
 
-  // Time is measured from a mark (an event) in `compute`. As long as marks are reached, work is
-  // being done, whether it was queued call by call or as a graph.
+  void set_bucket(int bucket) override { bucket_ = bucket; }
+
   void check() override {
     ncclResult_t state = ncclSuccess;
     LOCKSTEP_NCCL(comm_get_async_error, comm_, &state);
@@ -141,36 +142,22 @@ class NcclCommunicator final : public Communicator {
       failed_ = true;
       check_.nccl(state, comm_, "an operation under way", __FILE__, __LINE__);
     }
-    const double now = now_ms();
-    if (!marked_) {
-      LOCKSTEP_CUDA(cudaEventRecord(queue_->mark, compute_));
-      marked_ = true;
-      marked_at_ms_ = now;
-      return;
-    }
-    const cudaError_t reached = cudaEventQuery(queue_->mark);
-    if (reached == cudaErrorNotReady) {
-      const double limit_s = longest_ms_ == 0
-                                 ? options_.first_timeout_s
-                                 : std::max(options_.operation_timeout_s, 3 * longest_ms_ / 1000);
-      if (now - marked_at_ms_ < limit_s * 1000) return;
-      failed_ = true;
-      throw CommError(
-          "{}: the GPU has not finished its work within {:g} s: another rank is late or hangs",
-          check_.who(),
-          limit_s);
-    }
-    marked_ = false;
-    longest_ms_ = std::max(longest_ms_, now - marked_at_ms_);
-    failed_ = failed_ || reached != cudaSuccess;
-    LOCKSTEP_CUDA(reached);
+    const DeviceWait::State wait = wait_.check();
+    failed_ = failed_ || wait.error != cudaSuccess || wait.exceeded_s > 0;
+    check_.cuda(wait.error, "work queued on the GPU", __FILE__, __LINE__);
+    if (wait.exceeded_s > 0)
+      throw CommError("{}: the GPU has not finished its work within {:g} s: {}",
+                      check_.who(),
+                      wait.exceeded_s,
+                      where_it_hangs());
   }
 
  private:
   // Sends send_to(i) to each other index i of the group, and receives from it into slot i.
   template <typename SendTo>
-  int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
-    return start([=, this](cudaStream_t stream) {
+  int start_pairs(
+      FlightOp op, const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
+    return start(op, [=, this](cudaStream_t stream) {
       if (bytes == 0) return;
       LOCKSTEP_NCCL(group_start);
       OpenGroup open(library_);
@@ -187,23 +174,26 @@ class NcclCommunicator final : public Communicator {
   // Queues the calls of `body` on the communication stream, behind what `compute` has queued so
   // far.
   template <typename Body>
-  int start(Body body) {
+  int start(FlightOp op, Body body) {
     if (failed_) throw CommError("{}: NCCL has failed before", check_.who());
     size_t slot = 0;
     while (slot < kMaxPending && pending_[slot]) ++slot;
     LOCKSTEP_CHECK(slot < kMaxPending, "more than {} operations under way ", kMaxPending);
-    queue([this, slot, body] { start_in(slot, body); });
+    const uint64_t label = DevicePoint::label(op, bucket_);
+    queue([this, slot, label, body] { start_in(slot, label, body); });
     pending_[slot] = true;
     return static_cast<int>(slot);
   }
 
   template <typename Body>
-  void start_in(size_t slot, Body body) {
+  void start_in(size_t slot, uint64_t label, Body body) {
     try {
       LOCKSTEP_CUDA(cudaEventRecord(queue_->ready[slot], compute_));
       LOCKSTEP_CUDA(cudaStreamWaitEvent(queue_->stream, queue_->ready[slot], 0));
+      if (options_.mark) options_.mark(queue_->stream, label);
       body(queue_->stream);
       settle(options_.operation_timeout_s, "start an operation");
+      if (options_.mark) options_.mark(queue_->stream, label);
       LOCKSTEP_CUDA(cudaEventRecord(queue_->done[slot], queue_->stream));
     } catch (const CommError&) {
       failed_ = true;
@@ -245,6 +235,16 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
+  // What this rank alone knows.
+  std::string where_it_hangs() const {
+    const DevicePoint at =
+        DevicePoint::of(options_.reached == nullptr ? 0 : options_.reached->load());
+    if (at.inside())
+      return fmt::format("it is in the {}, and another rank is late or hangs", text_of(at));
+    if (at.count > 0) return fmt::format("it hangs in a computation after the {}", text_of(at));
+    return "another rank is late or hangs";
+  }
+
   // Destroys NCCL's communicator: normally or, if something has failed or the other ranks do not
   // end too, by aborting it. If an exception is being thrown, it aborts at once, so that the error
   // is reported soon.
@@ -275,9 +275,9 @@ class NcclCommunicator final : public Communicator {
   std::optional<StreamAndEvents> queue_;
   ncclComm_t comm_ = nullptr;
   std::array<bool, kMaxPending> pending_{};
+  int bucket_ = -1;
   bool failed_ = false;
-  bool marked_ = false;
-  double marked_at_ms_ = 0, longest_ms_ = 0;
+  DeviceWait wait_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 // capture ends and all ranks capture the same. Run the operations once before capturing them, as
 // NCCL connects peers at first use. Destroy such a graph before the communicator.
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -27,6 +28,14 @@ struct NcclOptions {
   // also take up to three times as long as the longest so far.
   double first_timeout_s = 1800, operation_timeout_s = 1800;
   bool share_gpu = false;  // several ranks on one GPU, for tests: slow, as they use sockets
+  // Queues that the device writes down that it has reached this point: the beginning and the end of
+  // each operation. `label`: DevicePoint::label() of the operation.
+  std::function<void(CUstream_st* stream, uint64_t label)> mark = nullptr;
+  const std::atomic<uint64_t>* reached = nullptr;  // what it has written: a DevicePoint
+  // Called by check() with the time that the host has waited for the device, 0 once it has not to,
+  // and whether that is longer than work may take. Then the watchdogs compare how far the ranks'
+  // devices are, and the one that finds out why stops this rank through `watch`.
+  std::function<void(double seconds, bool late)> waited = nullptr;
   // Called every few milliseconds while the host waits for NCCL; throws if another rank has ended.
   std::function<void()> watch = nullptr;
   // If set, all work is passed to it instead of being queued directly, and it may run the work

@@ -30,6 +30,9 @@ struct WireMoment {
   bool waiting = false, left = false, has_last = false;
   FlightEntry last;
   FlightStart begun;
+  uint64_t device = 0;
+  float device_wait_s = 0;
+  bool device_late = false;
   char host[64] = {};
 };
 static_assert(std::is_trivially_copyable_v<WireMoment>);
@@ -46,6 +49,9 @@ WireMoment packed(const FlightMoment& from) {
                    from.last.has_value(),
                    from.last.value_or(FlightEntry{}),
                    from.begun,
+                   from.device.word(),
+                   static_cast<float>(from.device_wait_s),
+                   from.device_late,
                    {}};
   from.host.copy(to.host, sizeof(to.host) - 1);
   return to;
@@ -61,7 +67,10 @@ FlightMoment unpacked(const WireMoment& from) {
                      .phase = from.phase,
                      .waiting = from.waiting,
                      .left = from.left,
-                     .begun = from.begun};
+                     .begun = from.begun,
+                     .device = DevicePoint::of(from.device),
+                     .device_wait_s = from.device_wait_s,
+                     .device_late = from.device_late};
   if (from.has_last) to.last = from.last;
   return to;
 }

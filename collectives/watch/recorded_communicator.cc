@@ -42,9 +42,11 @@ class RecordedCommunicator final : public Communicator {
   }
   void broadcast(std::byte* buffer, size_t bytes, int root) override {
     const uint64_t number = recorder_.begin_waiting(FlightOp::kBroadcast, bytes);
+    inner_.set_bucket(recorder_.bucket());
     inner_.broadcast(buffer, bytes, root);
     recorder_.end(number, FlightOp::kBroadcast, bytes);
   }
+  void set_bucket(int bucket) override { inner_.set_bucket(bucket); }
   void progress() override { inner_.progress(); }
   double timeout_s() const override { return inner_.timeout_s(); }
   void set_files_timeout_s(double seconds) override { inner_.set_files_timeout_s(seconds); }
@@ -60,6 +62,7 @@ class RecordedCommunicator final : public Communicator {
   template <typename Start>
   int started(FlightOp op, size_t bytes, Start start) {
     const uint64_t number = recorder_.begin(op, bytes);
+    inner_.set_bucket(recorder_.bucket());
     const int handle = start();
     pending_[static_cast<size_t>(handle)] = {number, op, bytes};
     return handle;

@@ -11,10 +11,12 @@
 //   3. another history than mine          the ranks run different operations; names the first one
 //   4. no beats beyond the limit, and     it hangs outside of any wait
 //      not waiting; or no ticks either    the process is stopped
-//   5. all ranks wait beyond the limit    a deadlock; only rank 0, or on one host
+//   5. a rank's GPU beyond the limit      compares how far the GPUs are; rank 0, or on one host
+//   6. all ranks wait beyond the limit    a deadlock; only rank 0, or on one host
 //
 // A rank that waits is not to blame as long as some other one may be: so 4 skips ranks that wait,
-// unless they are stopped, and 5 comes last and not while a rank is about to be found stopped.
+// unless they are stopped, and 5 and 6 come later and not while a rank is about to be found
+// stopped. A rank may hang in a call of CUDA because its GPU waits for another rank's: 4 skips it.
 // Limits are longer in phases that read or write files.
 //
 // decide() passes the finding on to the record and over all links, so that the first one counts
@@ -39,6 +41,7 @@
 #include <string>
 #include <thread>
 
+#include "collectives/watch/late_device.h"
 #include "collectives/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
@@ -200,9 +203,16 @@ class Watchdog::Watch {
     return is_watched(peer) && peer.still_s() > limit_s(peer);
   }
 
-  static std::string name_of(const Peer& peer) {
-    return fmt::format(
-        "rank {} on {} (process {})", peer.rank(), peer.moment.host, peer.moment.process);
+  static std::string name_of(const Peer& peer) { return lockstep::name_of(peer.moment); }
+
+  // Whether the GPU of a rank waits for another rank's, so that its host cannot queue more work.
+  bool waits_for_device(const Peer& peer) const {
+    if (peer.silent_s() > options_.timeout_s) return false;
+    // This host does not see all ranks; rank 0 does.
+    if (peers_.size() < options_.locations.size() && peer.moment.device.inside()) return true;
+    return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& other) {
+      return is_watched(other) && other.moment.device.count < peer.moment.device.count;
+    });
   }
 
   // Returns why a peer is known to be gone, for example killed; empty if it is not. MPI itself
@@ -256,7 +266,8 @@ class Watchdog::Watch {
     // matter.
     const auto stuck = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
       return is_watched(peer) &&
-             (peer.silent_s() > options_.timeout_s || (stands_still(peer) && !peer.moment.waiting));
+             (peer.silent_s() > options_.timeout_s ||
+              (stands_still(peer) && !peer.moment.waiting && !waits_for_device(peer)));
     });
     if (stuck != peers_.end()) {
       return decide({stuck->rank(),
@@ -265,13 +276,28 @@ class Watchdog::Watch {
                                  stuck->still_s(),
                                  text_of(last_moment(*stuck)))});
     }
+    if (peers_.size() < options_.locations.size()) return;
+    const std::string late = late_device();
+    if (!late.empty()) return decide({-1, late});
     // A rank that is about to be found stopped is the reason why the others wait.
-    const bool all_wait =
-        peers_.size() == options_.locations.size() &&
-        std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
-          return stands_still(peer) && peer.moment.waiting && peer.silent_s() < limit_s(peer) / 2;
-        });
+    const bool all_wait = std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+      return stands_still(peer) && peer.moment.waiting && peer.silent_s() < limit_s(peer) / 2;
+    });
     if (all_wait) decide({-1, difference()});
+  }
+
+  // The ranks for whose GPUs the others wait, as late_device.h describes them.
+  std::string late_device() const {
+    std::vector<FlightMoment> moments;
+    for (const Peer& peer : peers_) {
+      // It hangs on its host, and is about to be found.
+      if (is_watched(peer) && !peer.moment.waiting && peer.still_s() > limit_s(peer) / 2 &&
+          !waits_for_device(peer))
+        return "";
+      moments.push_back(peer.moment);
+    }
+    std::ranges::sort(moments, {}, &FlightMoment::rank);
+    return lockstep::late_device(moments);
   }
 
   // Describes the first operation in which a peer differs from this rank; empty if there is none.

@@ -98,6 +98,9 @@ FlightMoment FlightReader::now() const {
   moment.step = from.step.load(std::memory_order_relaxed);
   moment.first_step = from.first_step.load(std::memory_order_relaxed);
   moment.phase = from.phase.load(std::memory_order_relaxed);
+  moment.device = DevicePoint::of(from.device.load(std::memory_order_relaxed));
+  moment.device_wait_s = from.device_wait_s.load(std::memory_order_relaxed);
+  moment.device_late = from.device_late.load(std::memory_order_acquire) != 0;
   return moment;
 }
 
@@ -139,16 +142,25 @@ std::string text_of(const FlightEntry& entry) {
       .number = entry.collective, .bytes = entry.bytes, .bucket = entry.bucket, .op = entry.op});
 }
 
+std::string text_of(const DevicePoint& point) {
+  const std::string text = name_of(point.op);
+  if (point.bucket < 0) return text;
+  return text + " of " + FlightRecorder::here().name_of_bucket(point.bucket);
+}
+
 std::string text_of(const FlightMoment& moment) {
   std::string text = fmt::format("step {}, {}", moment.step, name_of(moment.phase));
-  if (!moment.last) return text;
-  switch (moment.last->state) {
-    case FlightState::kStarted:
-      return text + ", at work after it had begun " + text_of(*moment.last);
-    case FlightState::kWaiting: return text + ", in " + text_of(*moment.last);
-    case FlightState::kDone: return text + ", at work after " + text_of(*moment.last);
+  if (moment.last) {
+    switch (moment.last->state) {
+      case FlightState::kStarted: text += ", at work after it had begun "; break;
+      case FlightState::kWaiting: text += ", in "; break;
+      case FlightState::kDone: text += ", at work after "; break;
+    }
+    text += text_of(*moment.last);
   }
-  return text;
+  if (moment.device.count == 0) return text;
+  return text + (moment.device.inside() ? ", its GPU in the " : ", its GPU at work after the ") +
+         text_of(moment.device);
 }
 
 std::string last_seen(int rank) {

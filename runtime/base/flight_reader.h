@@ -22,6 +22,9 @@ struct FlightMoment {
   bool waiting = false, left = false;
   std::optional<FlightEntry> last{};  // the newest entry
   FlightStart begun{};                // the newest operation; number 0: none
+  DevicePoint device{};               // count 0: no GPU, or its first operation has not begun
+  double device_wait_s = 0;           // as in FlightHeader
+  bool device_late = false;
 };
 
 // A mapped file that is read repeatedly, or a copy of a file.
@@ -59,7 +62,10 @@ class FlightReader {
 // "exchange 5031 of bucket 3 (4194304 bytes)".
 std::string text_of(const FlightEntry& entry);
 std::string text_of(const FlightStart& start);
-// "step 41, training, waiting in exchange 5031 of bucket 3 (4194304 bytes)".
+// "exchange of bucket 3 (layers.1.weight to layers.1.bias)".
+std::string text_of(const DevicePoint& point);
+// "step 41, training, in exchange 5031 of bucket 3 (4194304 bytes)", and how far the GPU is, if the
+// rank has one.
 std::string text_of(const FlightMoment& moment);
 
 // "; it was at step 41, ..." for another rank of this run. Empty if its file cannot be read on this

@@ -5,11 +5,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -36,6 +38,19 @@ FlightRecorder& FlightRecorder::here() {
   // Never destroyed: other threads write until the very end.
   static FlightRecorder* const recorder = new FlightRecorder;
   return *recorder;
+}
+
+uint64_t DevicePoint::label(FlightOp op, int bucket) {
+  constexpr int64_t kMax = (int64_t{1} << kBucketBits) - 1;
+  const auto stored = static_cast<uint64_t>(std::clamp<int64_t>(int64_t{bucket} + 1, 0, kMax));
+  return stored << kOpBits | static_cast<uint64_t>(op);
+}
+
+DevicePoint DevicePoint::of(uint64_t word) {
+  constexpr uint64_t kOp = (uint64_t{1} << kOpBits) - 1, kBucket = (uint64_t{1} << kBucketBits) - 1;
+  return {word >> kLabelBits,
+          static_cast<int32_t>(word >> kOpBits & kBucket) - 1,
+          static_cast<FlightOp>(word & kOp)};
 }
 
 std::filesystem::path flight_path(const std::filesystem::path& folder, int rank) {
@@ -86,6 +101,34 @@ void FlightRecorder::report(const FlightFinding& finding) {
   header_->found_rank = finding.rank;
   finding.text.copy(header_->found_text, sizeof(header_->found_text) - 1);
   header_->found.store(1, std::memory_order_release);
+}
+
+void FlightRecorder::keep_alive() {
+  header_->alive.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  if (device_ != nullptr) header_->device.store(device_->load());
+}
+
+void FlightRecorder::watch_device(const std::atomic<uint64_t>* word) {
+  const std::lock_guard lock(mutex_);
+  device_ = word;
+}
+
+void FlightRecorder::wait_for_device(double seconds, bool late) {
+  header_->device_wait_s.store(static_cast<float>(seconds), std::memory_order_relaxed);
+  header_->device_late.store(late ? 1 : 0, std::memory_order_release);
+}
+
+void FlightRecorder::name_buckets(std::vector<std::string> names) {
+  const std::lock_guard lock(mutex_);
+  bucket_names_ = std::move(names);
+}
+
+std::string FlightRecorder::name_of_bucket(int bucket) const {
+  const std::lock_guard lock(mutex_);
+  const auto index = static_cast<size_t>(bucket);
+  if (bucket < 0 || index >= bucket_names_.size()) return fmt::format("bucket {}", bucket);
+  return fmt::format("bucket {} ({})", bucket, bucket_names_[index]);
 }
 
 void FlightRecorder::begin_phase(FlightPhase phase) {

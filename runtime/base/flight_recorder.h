@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <mutex>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -56,10 +58,27 @@ struct FlightStart {
   FlightOp op = FlightOp::kNone;
 };
 
+// The operation between ranks that a rank's GPU has reached. The GPU writes it itself, as one word,
+// so that it is known even inside of a CUDA graph, of which the host sees only the start and the
+// end. Ranks do the same operations in the same order, so their counts can be compared.
+struct DevicePoint {
+  static constexpr int kOpBits = 4, kBucketBits = 24, kLabelBits = kOpBits + kBucketBits;
+
+  uint64_t count = 0;  // of beginnings and ends of operations: odd within an operation
+  int32_t bucket = -1;
+  FlightOp op = FlightOp::kNone;
+
+  bool inside() const { return count % 2 == 1; }
+  uint64_t word() const { return count << kLabelBits | label(op, bucket); }
+  static DevicePoint of(uint64_t word);
+  // What the word has below the count.
+  static uint64_t label(FlightOp op, int bucket);
+};
+
 // The header of the file. Written by one process, read by others.
 struct FlightHeader {
   static constexpr uint64_t kMagic = 0x74686769'6c66534cULL;  // "LSflight" in memory
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 4;
   static constexpr uint32_t kEntries = 1024;
 
   std::atomic<uint64_t> magic = 0;  // set to kMagic once the rest is initialised
@@ -80,6 +99,10 @@ struct FlightHeader {
   std::atomic<uint64_t> begun = 0;    // operations begun; the newest kEntries have a FlightStart
   // Steps done when this process began its first step; -1: it has not begun one.
   std::atomic<int64_t> first_step = -1;
+  std::atomic<uint64_t> device = 0;  // the word of a DevicePoint
+  // Seconds that the host has waited for its GPU, and whether that is longer than work may take.
+  std::atomic<float> device_wait_s = 0;
+  std::atomic<uint32_t> device_late = 0;
   // What this process has found wrong in the run, valid once `found` is 1.
   std::atomic<uint32_t> found = 0;
   int32_t found_rank = -1;
@@ -121,8 +144,9 @@ class FlightRecorder {
     header_->beats.store(header_->beats.load(std::memory_order_relaxed) + 1,
                          std::memory_order_relaxed);
   }
-  // The process runs. Called by the watchdog's thread.
-  void keep_alive() { header_->alive.fetch_add(1, std::memory_order_relaxed); }
+  // The process runs, and its GPU has got so far. Called by the watchdog's thread, because the main
+  // thread may be stuck in a call of a library.
+  void keep_alive();
   // The process is about to end, and need make no more progress. From any thread.
   void leave() { header_->left.store(1, std::memory_order_release); }
   // Reports a finding to the other processes of the host. At most once; from the watchdog's thread.
@@ -131,6 +155,18 @@ class FlightRecorder {
   void set_bucket(int bucket) {
     if (ring_ != nullptr) bucket_ = bucket;
   }
+
+  int bucket() const { return bucket_; }
+
+  // From now on the GPU writes the word of its DevicePoint there; null: no longer.
+  void watch_device(const std::atomic<uint64_t>* word);
+  // The host has waited so long for its GPU; 0: the GPU has finished its work. `late`: longer than
+  // work may take.
+  void wait_for_device(double seconds, bool late);
+  // What the buckets hold, for messages.
+  void name_buckets(std::vector<std::string> names);
+  // "bucket 5 (layers.3.mlp.up.weight to layers.3.norm.weight)".
+  std::string name_of_bucket(int bucket) const;
 
   // Records that an operation of all ranks begins. Returns its number, which counts from open().
   uint64_t begin(FlightOp op, size_t bytes);
@@ -152,6 +188,9 @@ class FlightRecorder {
   FlightRing* ring_ = nullptr;
   FlightStart last_;  // the newest operation that has begun
   int bucket_ = -1;
+  mutable std::mutex mutex_;  // of what follows
+  const std::atomic<uint64_t>* device_ = nullptr;
+  std::vector<std::string> bucket_names_;
 };
 
 // The file to which the recorder of a rank writes.

@@ -2,9 +2,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/cuda/check.h"
 
 namespace lockstep::cuda {
@@ -70,16 +72,52 @@ void Recorder::end() {
   const std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)> owner(recorded, cudaGraphDestroy);
   size_t nodes = 0;
   LOCKSTEP_CUDA(cudaGraphGetNodes(recorded, nullptr, &nodes));
+  if (nodes == 0) return;
+  parts_->push_back([graph = instantiate(recorded, nodes), stream = stream_] {
+    LOCKSTEP_CUDA(cudaGraphLaunch(graph.get(), stream));
+  });
+}
+
+std::shared_ptr<CUgraphExec_st> Recorder::instantiate(cudaGraph_t recorded, size_t nodes) {
+  size_t before = 0, after = 0, total = 0;
+  LOCKSTEP_CUDA(cudaMemGetInfo(&before, &total));
   cudaGraphExec_t graph = nullptr;
   // The exchange between ranks has a stream of higher priority, which its nodes in the graph must
   // keep.
-  if (nodes > 0)
-    LOCKSTEP_CUDA(cudaGraphInstantiate(&graph, recorded, cudaGraphInstantiateFlagUseNodePriority));
-  if (graph == nullptr) return;
-  const auto destroy = [](cudaGraphExec_t g) { cudaGraphExecDestroy(g); };
-  parts_->push_back([owned = std::shared_ptr<CUgraphExec_st>(graph, destroy), stream = stream_] {
-    LOCKSTEP_CUDA(cudaGraphLaunch(owned.get(), stream));
+  LOCKSTEP_CUDA(cudaGraphInstantiate(&graph, recorded, cudaGraphInstantiateFlagUseNodePriority));
+  ++*graphs_;
+  std::shared_ptr<CUgraphExec_st> owned(graph, [graphs = graphs_](cudaGraphExec_t g) {
+    cudaGraphExecDestroy(g);
+    --*graphs;
   });
+  LOCKSTEP_CUDA(cudaGraphUpload(graph, stream_));  // takes now what the first launch would take
+  LOCKSTEP_CUDA(cudaMemGetInfo(&after, &total));
+  count(nodes, before - std::min(before, after));
+  return owned;
+}
+
+void Recorder::plan(size_t bytes) {
+  planned_bytes_ = bytes;
+  taken_bytes_ = nodes_ = 0;
+}
+
+// What other processes take meanwhile counts too, so this is no more than a warning.
+void Recorder::count(size_t nodes, size_t bytes) {
+  constexpr double kMiB = 1024.0 * 1024;
+  const bool fitted = taken_bytes_ <= planned_bytes_;
+  nodes_ += nodes;
+  taken_bytes_ += bytes;
+  log_debug("CUDA graphs: {} nodes take {:.1f} MiB of {:.1f} MiB planned",
+            nodes_,
+            static_cast<double>(taken_bytes_) / kMiB,
+            static_cast<double>(planned_bytes_) / kMiB);
+  if (planned_bytes_ > 0 && fitted && taken_bytes_ > planned_bytes_)
+    log_warn(
+        "CUDA graphs of {} nodes take {:.1f} MiB of the GPU's memory, {:.1f} MiB are planned: "
+        "a newer driver (for CUDA 12.4) may take less, --eager takes none",
+        nodes_,
+        static_cast<double>(taken_bytes_) / kMiB,
+        static_cast<double>(planned_bytes_) / kMiB);
 }
 
 }  // namespace lockstep::cuda

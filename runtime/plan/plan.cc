@@ -30,6 +30,7 @@
 #include "runtime/plan/layout.h"
 #include "runtime/plan/length_bucket_programs.h"
 #include "runtime/plan/moment_layout.h"
+#include "runtime/plan/recorded_graphs.h"
 
 namespace lockstep {
 
@@ -45,6 +46,16 @@ std::vector<Range> Plan::all_buckets() const {
   std::vector<Range> all = buckets;
   all.insert(all.end(), frozen_buckets.begin(), frozen_buckets.end());
   return all;
+}
+
+std::vector<std::string> Plan::bucket_names() const {
+  std::vector<std::string> names;
+  for (const Range& bucket : all_buckets()) {
+    const std::string& first = layout.slots[layout.slot_at(bucket.begin)].name;
+    const std::string& last = layout.slots[layout.slot_at(bucket.end - 1)].name;
+    names.push_back(first == last ? first : first + " to " + last);
+  }
+  return names;
 }
 
 size_t Plan::gradient_buckets() const {
@@ -448,6 +459,8 @@ Plan make_plan(const Graph& training,
     plan.muon = make_muon_layout(*options.muon, plan, options.newton_schulz_bytes);
 
   plan.memory = memory_rows(plan, options);
+  if (const size_t bytes = recorded_bytes(training, plan, options.recordings); bytes > 0)
+    plan.memory.push_back({kGraphsRow, bytes, "taken by the driver, an upper estimate"});
   if (options.evaluation_only) return plan;
   count_traffic(plan);
   return plan;

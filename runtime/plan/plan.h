@@ -124,7 +124,7 @@ struct MemoryRow {
 // Alignment of rows, in bytes, on a device with memory of its own.
 inline constexpr size_t kDeviceAlignment = 256;
 
-// Names of the memory rows; the run makes exactly these allocations.
+// Names of the memory rows; the run makes exactly these allocations, but for kGraphsRow.
 inline constexpr const char* kParametersRow = "parameters";
 inline constexpr const char* kGatheredRow = "gathered parameters";
 inline constexpr const char* kMastersRow = "master weights";
@@ -145,6 +145,8 @@ inline constexpr const char* kEvalScoresRow = "evaluation predictions";
 inline constexpr const char* kDeviceBatchesRow = "batches on the device";
 inline constexpr const char* kLibrariesRow = "libraries' workspace";
 inline constexpr const char* kDatasetRow = "data set";
+// An estimate of what the driver takes, for which the run allocates nothing.
+inline constexpr const char* kGraphsRow = "CUDA graphs";
 
 struct Plan {
   Topology topology;
@@ -205,6 +207,8 @@ struct Plan {
   int64_t owned_index_of(int rank, size_t bucket, int64_t flat) const;
   size_t gradient_buckets() const;         // without the buckets of running statistics
   std::vector<Range> all_buckets() const;  // with the buckets of frozen parameters
+  // "layers.3.norm.weight to layers.3.mlp.up.weight" for each of them.
+  std::vector<std::string> bucket_names() const;
   size_t memory_bytes() const;
   size_t device_bytes() const;  // of the rows that are not on the host
   // Whether checkpoints are written from a copy of weights and moments while training continues.
@@ -243,6 +247,7 @@ struct PlanOptions {
   bool separate_memory = false;   // whether the device has memory of its own
   size_t device_batch_bytes = 0;  // on the device: the lanes' batches
   size_t library_bytes = 0;       // OpSet::workspace_bytes
+  size_t recordings = 0;          // of a step, as CUDA graphs
 };
 
 // The bucket size, in MiB of floats, that exposes the least of an exchange. If G bytes are sent in

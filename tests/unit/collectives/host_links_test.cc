@@ -32,6 +32,9 @@ FlightMoment moment_of(int rank) {
   moment.phase = FlightPhase::kSaving;
   moment.waiting = true;
   moment.last = FlightEntry{.step = 56, .collective = 78, .bytes = 9, .bucket = 3};
+  moment.device = {7, 3, FlightOp::kExchange};
+  moment.device_wait_s = 61;
+  moment.device_late = true;
   moment.begun = FlightStart{.number = 78, .history = 1234567890123, .bytes = 9};
   return moment;
 }
@@ -52,6 +55,8 @@ TEST(HostLink, MomentsAndFindingsArrive) {
     EXPECT_EQ(moment.begun.history, 1234567890123U);
     EXPECT_EQ(text_of(moment), text_of(moment_of(moment.rank)));
     EXPECT_FALSE(moment.left);
+    EXPECT_EQ(moment.device_wait_s, 61);
+    EXPECT_TRUE(moment.device_late);
   }
   EXPECT_FALSE(there.finding().has_value());
   there.report(FlightFinding{6, "rank 6 stands still"});

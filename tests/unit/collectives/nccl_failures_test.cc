@@ -8,6 +8,7 @@
 #include "collectives/agreement.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "runtime/base/error.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
 #include "tests/reference/cuda_runtime_stub.h"
 #include "tests/reference/text_checks.h"
@@ -349,6 +350,46 @@ TEST_F(NcclAlone, WorkThatNeverEndsIsToldByCheck) {
   EXPECT_CONTAINS(told, "the GPU has not finished its work within 0.05 s");
   communicator.reset();
   EXPECT_EQ(nccl.aborted, 1);
+}
+
+// The watchdogs have time to find the rank that is to blame.
+TEST_F(NcclAlone, WatchdogsAreAskedBeforeCheckFails) {
+  NcclOptions options;
+  options.first_timeout_s = options.operation_timeout_s = 0.01;
+  double waited_s = 0;
+  bool was_late = false;
+  options.waited = [&](double seconds, bool late) {
+    waited_s = seconds;
+    was_late = late;
+  };
+  const auto communicator = make(options);
+  cuda_stub().event_state = cudaErrorNotReady;
+  for (int i = 0; i < 10'000 && !was_late; ++i) {
+    communicator->check();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(was_late);
+  EXPECT_GE(waited_s, 0.01);
+  cuda_stub().event_state = cudaSuccess;
+  communicator->check();
+  EXPECT_FALSE(was_late);
+  EXPECT_EQ(waited_s, 0);
+}
+
+// Every operation is marked on its stream, where it begins and where it ends, with its bucket.
+TEST_F(NcclAlone, OperationsAreMarked) {
+  std::vector<uint64_t> labels;
+  NcclOptions options;
+  options.mark = [&](CUstream_st*, uint64_t label) { labels.push_back(label); };
+  const auto communicator = make(options);
+  std::vector<std::byte> bytes(8);
+  communicator->set_bucket(3);
+  communicator->wait(communicator->start_all_gather(bytes.data(), 8, communicator->everyone()));
+  communicator->set_bucket(-1);
+  communicator->broadcast(bytes.data(), 0, 0);
+  const uint64_t gather = DevicePoint::label(FlightOp::kAllGather, 3);
+  const uint64_t broadcast = DevicePoint::label(FlightOp::kBroadcast, -1);
+  EXPECT_EQ(labels, (std::vector<uint64_t>{gather, gather, broadcast, broadcast}));
 }
 
 // A step that takes minutes is no failure, where the one before it took as long.

@@ -1,0 +1,39 @@
+#include "runtime/plan/recorded_graphs.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kNodeBytes = 16 * 1024;
+// Means over a network's ops; tests compare the sums with recorded steps.
+constexpr size_t kNodesOfOp = 3;        // many have one kernel, some gradients up to ten
+constexpr size_t kNodesOfLane = 8;      // its constants and results
+constexpr size_t kNodesOfExchange = 8;  // marks, NCCL, rounding and sums
+constexpr size_t kNodesOfSum = 4;       // of a bucket: its squares
+constexpr size_t kNodesOfMatrix = 16;   // PowerSGD
+constexpr size_t kNodesOfMuon = 80;     // of a matrix: its iteration
+constexpr size_t kNodesOfUpdate = 16;
+
+}  // namespace
+
+size_t recorded_nodes(const Graph& training, const Plan& plan) {
+  const ProgramPlan& program = plan.training;
+  const auto ranks = static_cast<size_t>(plan.topology.ranks());
+  const size_t lanes = static_cast<size_t>(plan.lanes) / ranks;
+  const size_t levels = ranks == 1 ? 0 : plan.topology.groups_of(0).size();
+  const size_t buckets = plan.buckets.size();
+  const size_t reductions = buckets * (plan.shards_gradients ? lanes : 1);
+  const size_t gathers = program.gathers.size() * (program.gathers_each_run ? lanes : 1) +
+                         plan.gradient_gathers.size() + plan.rounded_gathers.size();
+  size_t nodes = lanes * (kNodesOfOp * training.ops.size() + kNodesOfLane);
+  nodes += (reductions + gathers) * levels * kNodesOfExchange;
+  nodes += (lanes + kNodesOfSum) * buckets;
+  if (plan.power_sgd) nodes += lanes * plan.power_sgd->matrices.size() * kNodesOfMatrix;
+  if (plan.muon) nodes += plan.muon->matrices.size() * kNodesOfMuon;
+  return nodes + kNodesOfUpdate + plan.layout.slots.size();
+}
+
+size_t recorded_bytes(const Graph& training, const Plan& plan, size_t recordings) {
+  return recordings * recorded_nodes(training, plan) * kNodeBytes;
+}
+
+}  // namespace lockstep
