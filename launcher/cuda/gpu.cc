@@ -5,16 +5,28 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
 
 #include "collectives/agreement.h"
+#include "collectives/nccl/device_wait.h"
 #include "launcher/cuda/first_exchange.h"
+#include "launcher/cuda/gpu_monitor.h"
 #include "launcher/cuda/slices.h"
 #include "runtime/base/error.h"
+#include "runtime/base/host.h"
+#include "runtime/base/log.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/operation_marks.h"
+#include "runtime/cuda/plan/gpu_models.h"
 #include "runtime/cuda/planned_ops.h"
 
 namespace lockstep::cuda {
@@ -22,8 +34,8 @@ namespace {
 
 constexpr int kMinCapability = 80;
 // Memory left to the driver and the libraries: before they are initialised and the ranks connected,
-// and afterwards, for later kernels and graphs.
-constexpr size_t kHeadroomBytes = size_t{1} << 30, kHeadroomOnceConnected = size_t{1} << 28;
+// and afterwards, for kernels that are loaded later. CUDA graphs are a row of the plan.
+constexpr size_t kHeadroomBytes = size_t{960} << 20, kHeadroomOnceConnected = size_t{192} << 20;
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -75,38 +87,14 @@ GpuDescription describe(int ordinal) {
           properties.multiProcessorCount};
 }
 
-// Dense rates, without sparsity, in TFLOP/s, from the vendor's data sheets: FP32, TF32, and BF16 or
-// FP16.
-struct Rate {
-  const char* name;
-  double fp32, tf32, half;
-};
-constexpr Rate kRates[] = {{"B200", 75, 1100, 2250},
-                           {"H200 NVL", 60, 417.5, 835},
-                           {"H200", 67, 494.7, 989.4},
-                           {"H100 PCIe", 51, 378, 756},
-                           {"H100 NVL", 60, 417.5, 835},
-                           {"H100", 67, 494.7, 989.4},
-                           {"GH200", 67, 494.7, 989.4},
-                           {"A100", 19.5, 156, 312},
-                           {"A800", 19.5, 156, 312},
-                           {"A40", 37.4, 74.8, 149.7},
-                           {"A30", 10.3, 82, 165},
-                           {"A10", 31.2, 62.5, 125},
-                           {"L40S", 91.6, 183, 362},
-                           {"L40", 90.5, 90.5, 181},
-                           {"L4", 30.3, 60, 121},
-                           {"RTX 4090", 82.6, 82.6, 165.2}};
-
-// Whether `words` occur in `name` as full words: the A40 is not an RTX A4000.
-bool has_words(const std::string& name, const std::string& words) {
-  const auto part_of_word = [&](size_t i) {
-    return i < name.size() && std::isalnum(static_cast<unsigned char>(name[i])) != 0;
-  };
-  for (size_t at = name.find(words); at != std::string::npos; at = name.find(words, at + 1)) {
-    if ((at == 0 || !part_of_word(at - 1)) && !part_of_word(at + words.size())) return true;
-  }
-  return false;
+// Freeing the memory of a GPU that hangs does not end, so the error might never be printed. Only
+// trainings have a watchdog, which would end the process.
+void end_soon(const std::string& text) {
+  std::thread([text] {
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    std::fprintf(stderr, "lockstep: error: %s\n", text.c_str());
+    std::_Exit(static_cast<int>(ExitCode::kPeer));
+  }).detach();
 }
 
 class GpuDevice final : public Device {
@@ -137,20 +125,32 @@ class GpuDevice final : public Device {
     LOCKSTEP_CUDA(cudaMemGetInfo(&free, &total));
     return free - std::min(free, connected_ ? kHeadroomOnceConnected : kHeadroomBytes);
   }
+  DeviceMonitor* monitor() override {
+    if (monitor_ == nullptr) monitor_ = make_gpu_monitor(gpu_.pci_bus_id, description());
+    return monitor_.get();
+  }
   std::unique_ptr<Backend> make_backend(const BackendRequest& request) override {
     use();
-    return cuda::make_backend({gpu_.ordinal,
-                               request.tf32,
-                               request.record_repeated_work,
-                               peak_flops(gpu_.name, request.compute, request.tf32)});
+    const GpuModel* model = find_gpu_model(gpu_.name);
+    return cuda::make_backend(
+        {.device = gpu_.ordinal,
+         .capability = gpu_.capability,
+         .compute = request.compute,
+         .tf32 = request.tf32,
+         .record_graphs = request.record_repeated_work,
+         .peak_flops = model == nullptr ? 0 : peak_flops(*model, request.compute, request.tf32)});
   }
   Communicator& connect(Communicator& control,
                         Backend& backend,
                         const Topology& topology,
                         const ConnectRequest& waiting) override {
     connected_ = true;
-    if (control.size() == 1) return control;
     auto& mine = static_cast<CudaBackend&>(backend);
+    if (control.size() == 1) {
+      watch_alone(mine, waiting);
+      return control;
+    }
+    backend_ = &mine;
     // Freeing it waits for the device; so it must be freed after the work that may hang there has
     // been aborted.
     DeviceArena memory;
@@ -160,7 +160,10 @@ class GpuDevice final : public Device {
       scratch = memory.take(first_exchange_bytes(control.size()), "the first exchange");
     });
     Disconnect unless_connected(*this);
-    slices_ = make_slices(control, mine, request_, waiting);
+    run_on_all(control, [&] { marks_.emplace(mine.stream()); });
+    forget_marks_ = [waiting] { waiting.watch_device(nullptr); };
+    waiting.watch_device(marks_->word());
+    slices_ = make_slices(control, mine, request_, waiting, *marks_);
     mine.watch([this, &control, waiting] {
       waiting.while_waiting();
       control.check();
@@ -171,7 +174,16 @@ class GpuDevice final : public Device {
     return *slices_;
   }
   void disconnect() override {
+    // NCCL would wait for ever for the graphs that captured its operations to be destroyed.
+    const size_t graphs = slices_ != nullptr ? backend_->graphs() : 0;
+    if (graphs > 0) {
+      log_warn("internal error: {} CUDA graphs outlive NCCL's communicator", graphs);
+      static_cast<void>(slices_.release());
+    }
     slices_.reset();
+    wait_.reset();
+    if (forget_marks_) std::exchange(forget_marks_, nullptr)();
+    marks_.reset();
     connected_ = false;
   }
 
@@ -186,6 +198,24 @@ class GpuDevice final : public Device {
     Disconnect& operator=(const Disconnect&) = delete;
     GpuDevice* device;
   };
+
+  // NCCL's communicator does it if there are several ranks.
+  void watch_alone(CudaBackend& backend, const ConnectRequest& waiting) {
+    wait_.emplace(backend.stream(), waiting.first_timeout_s, waiting.timeout_s, waiting.waited);
+    backend.watch([this, waiting] {
+      waiting.while_waiting();
+      const DeviceWait::State state = wait_->check();
+      check(state.error, "work queued on the GPU");
+      if (state.exceeded_s == 0) return;
+      const std::string text =
+          fmt::format("{} on {} has not finished its work within {:g} s: it hangs",
+                      description(),
+                      host_name(),
+                      state.exceeded_s);
+      end_soon(text);
+      throw CommError("{}", text);
+    });
+  }
 
   // Makes the GPU current. If another process holds it, its first use fails.
   void use() const {
@@ -208,6 +238,11 @@ class GpuDevice final : public Device {
 
   GpuRequest request_;
   GpuDescription gpu_;
+  CudaBackend* backend_ = nullptr;       // of the run, once connected
+  std::optional<DeviceWait> wait_;       // for the work of a single rank
+  std::optional<OperationMarks> marks_;  // of the work of slices_
+  std::function<void()> forget_marks_;   // so that nobody reads them any more
+  std::unique_ptr<DeviceMonitor> monitor_;
   std::unique_ptr<Communicator> slices_;
   bool connected_ = false;
 };
@@ -247,15 +282,6 @@ GpuProbe probe_gpus() {
     probe.why_none = failure.what();
   }
   return probe;
-}
-
-double peak_flops(const std::string& name, DType compute, bool tf32) {
-  for (const Rate& rate : kRates) {
-    if (!has_words(name, rate.name)) continue;
-    if (compute != DType::kF32) return rate.half * 1e12;
-    return (tf32 ? rate.tf32 : rate.fp32) * 1e12;
-  }
-  return 0;
 }
 
 std::unique_ptr<Device> make_device(const GpuRequest& request) {

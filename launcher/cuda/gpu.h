@@ -8,10 +8,6 @@ namespace lockstep::cuda {
 // The GPUs that this process sees, or why it sees none that can be used. Does not throw.
 GpuProbe probe_gpus();
 
-// The peak rate of dense multiply-adds on the vendor's data sheet for a GPU with this name, in
-// floating-point operations a second; 0 if unknown. The denominator of MFU.
-double peak_flops(const std::string& name, DType compute, bool tf32);
-
 // Throws Error if the GPU cannot be used.
 std::unique_ptr<Device> make_device(const GpuRequest& request);
 

@@ -29,9 +29,13 @@ bool between_graphs(Communicator& control) {
 NcclOptions nccl_options(Communicator& control,
                          CudaBackend& backend,
                          const GpuRequest& request,
-                         const ConnectRequest& waiting) {
+                         const ConnectRequest& waiting,
+                         const OperationMarks& marks) {
   NcclOptions options{
       request.init_timeout_s, waiting.first_timeout_s, waiting.timeout_s, request.share_gpu};
+  options.mark = [&marks](CUstream_st* stream, uint64_t label) { marks.mark(stream, label); };
+  options.reached = marks.word();
+  options.waited = waiting.waited;
   options.watch = [&control, waiting] {
     waiting.while_waiting();
     control.check();

@@ -32,15 +32,38 @@ struct GpuRequest {
   double init_timeout_s = 300;  // for all ranks to join the communicator
 };
 
+// What connects two GPUs.
+struct GpuLink {
+  // The way over PCIe, as NVML has it (nvmlGpuTopologyLevel_t), from near to far.
+  enum class Pcie {
+    kUnknown = -1,
+    kBoard = 0,
+    kSwitch = 10,
+    kSwitches = 20,
+    kHostBridge = 30,
+    kSocket = 40,
+    kSystem = 50
+  };
+  int nvlinks = 0;            // between them, or to a switch that connects them; 0: none
+  int nvlink_generation = 0;  // 4: NVLink 4; 0: unknown
+  Pcie pcie = Pcie::kUnknown;
+  int peer_access = -1;  // 1: each reads the other's memory, 0: not, -1: unknown
+
+  bool operator==(const GpuLink&) const = default;
+};
+
 struct Plugin {
   int interface;  // kPluginInterface of its build
   void (*set_log_sink)(LogSink program);
   GpuProbe (*probe)();
   std::unique_ptr<Device> (*make_device)(const GpuRequest& request);
+  // What connects GPUs of this machine, given by their PCI bus ids: for each pair, (0, 1), (0, 2),
+  // ..., (1, 2), ... Takes a few seconds at most; what cannot be found out is unknown.
+  std::vector<GpuLink> (*find_links)(const std::vector<std::string>& pci_bus_ids);
 };
 
 // Raise it with every change to what is declared here or passed across.
-inline constexpr int kPluginInterface = 6;
+inline constexpr int kPluginInterface = 7;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();
 

@@ -6,14 +6,16 @@
 #include "collectives/communicator.h"
 #include "launcher/cuda/plugin.h"
 #include "runtime/cuda/backend.h"
+#include "runtime/cuda/operation_marks.h"
 
 namespace lockstep::cuda {
 
-// Makes the communicator for slices in the memory of the ranks' backends; `backend` must outlive
-// it. Collective. Throws AgreedError, CommError, ConfigError.
+// Makes the communicator for slices in the memory of the ranks' backends; `backend` and `marks`
+// must outlive it. Collective. Throws AgreedError, CommError, ConfigError.
 std::unique_ptr<Communicator> make_slices(Communicator& control,
                                           CudaBackend& backend,
                                           const GpuRequest& request,
-                                          const ConnectRequest& waiting);
+                                          const ConnectRequest& waiting,
+                                          const OperationMarks& marks);
 
 }  // namespace lockstep::cuda

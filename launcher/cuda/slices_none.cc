@@ -7,7 +7,8 @@ namespace lockstep::cuda {
 std::unique_ptr<Communicator> make_slices(Communicator& control,
                                           CudaBackend&,
                                           const GpuRequest&,
-                                          const ConnectRequest&) {
+                                          const ConnectRequest&,
+                                          const OperationMarks&) {
   throw AgreedError(ExitCode::kUsage,
                     fmt::format("this build has no NCCL, which {} ranks on GPUs need: install "
                                 "libnccl-dev and build again",

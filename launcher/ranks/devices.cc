@@ -13,6 +13,7 @@
 #include "launcher/cuda/load.h"
 #include "launcher/ranks/gpu_binding.h"
 #include "launcher/ranks/gpu_choice.h"
+#include "launcher/ranks/gpu_places.h"
 #include "launcher/ranks/host_memory.h"
 #include "launcher/ranks/session.h"
 #include "runtime/base/flight_recorder.h"
@@ -78,6 +79,36 @@ std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe)
     for (const Json& gpu : of_rank["gpus"]) rank.gpus.push_back(gpu.get<std::string>());
   }
   return ranks;
+}
+
+std::vector<GpuPlace> gather_places(Communicator& communicator, const GpuPlace& mine) {
+  const Json json = Json::object({{"host", mine.host},
+                                  {"ordinal", mine.ordinal},
+                                  {"pci_bus_id", mine.pci_bus_id},
+                                  {"binding", mine.binding},
+                                  {"links", mine.links}});
+  std::vector<GpuPlace> places;
+  for (const std::string& text : gather_texts(communicator, json.dump())) {
+    const Json of_rank = Json::parse(text);
+    places.push_back({of_rank["host"].get<std::string>(),
+                      of_rank["ordinal"].get<int>(),
+                      of_rank["pci_bus_id"].get<std::string>(),
+                      of_rank["binding"].get<std::string>(),
+                      of_rank["links"].get<std::string>()});
+  }
+  return places;
+}
+
+// Logs where the ranks' threads run, and what connects their GPUs.
+void log_places(Communicator& communicator, const cuda::Plugin& plugin, GpuPlace mine) {
+  const std::vector<GpuPlace> places = gather_places(communicator, mine);
+  const auto first = std::find_if(
+      places.begin(), places.end(), [&](const auto& place) { return place.host == mine.host; });
+  if (first - places.begin() == communicator.rank())
+    mine.links = describe_links(names_of_gpus(places, mine.host),
+                                plugin.find_links(gpus_of_host(places, mine.host)));
+  for (const std::string& line : describe_places(gather_places(communicator, mine)))
+    log_info("{}", line);
 }
 
 // "A on rank 0, 2; B on rank 1" if the ranks' texts differ; else empty.
@@ -158,12 +189,14 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
   }
   const std::vector<RankGpus> ranks = gather_gpus(session, found.probe);
   std::unique_ptr<Device> device;
+  GpuPlace place;
   run_on_all(communicator, [&] {
     const int chosen = choose_gpu(ranks, communicator.rank(), options.share_gpu);
     const cuda::GpuDescription& gpu = found.probe.gpus[static_cast<size_t>(chosen)];
-    log_debug("{}", bind_to_gpu(gpu.pci_bus_id));
+    place = {host_identity(), gpu.ordinal, gpu.pci_bus_id, bind_to_gpu(gpu.pci_bus_id), {}};
     device = found.plugin->make_device({.ordinal = gpu.ordinal, .share_gpu = options.share_gpu});
   });
+  if (trains) log_places(communicator, *found.plugin, place);
   return device;
 }
 
@@ -184,8 +217,10 @@ const OpSet& ops_to_plan_for(const CommonOptions& options) {
   return gpu ? cuda::planned_ops() : cpu->ops();
 }
 
-RankDevice::RankDevice(Session& session, const CommonOptions& options, bool trains)
-    : session_(session), options_(options), device_(choose_device(session, options, trains)) {}
+RankDevice::RankDevice(Session& session,
+                       const CommonOptions& options,
+                       std::unique_ptr<Device> device)
+    : session_(session), options_(options), device_(std::move(device)) {}
 
 RankDevice::~RankDevice() { close(); }
 
@@ -217,10 +252,15 @@ void RankDevice::open(const RunConfig& config, const Graph& training, const Topo
        .timeout_s = seconds_or_never(config.comm.timeout_s),
        // A step on a GPU may take minutes: the GPU's communicator detects late ranks, not the
        // watchdog.
-       .while_waiting = [] {
-         throw_watchdog_error();
-         FlightRecorder::here().beat();
-       }});
+       .while_waiting =
+           [] {
+             throw_watchdog_error();
+             FlightRecorder::here().beat();
+           },
+       .watch_device =
+           [](const std::atomic<uint64_t>* word) { FlightRecorder::here().watch_device(word); },
+       .waited = [](double seconds,
+                    bool late) { FlightRecorder::here().wait_for_device(seconds, late); }});
   recorded_ = &slices == &communicator ? nullptr : make_recorded(slices);
   slices_ = recorded_ ? recorded_.get() : &slices;
   if (config.execution.bf16x3 && !std::exchange(warned_, true)) warn_of_slow_products(communicator);

@@ -21,8 +21,7 @@ std::unique_ptr<Device> choose_device(Session& session,
 // The device of this rank and what is opened on it, closed in order at the end.
 class RankDevice {
  public:
-  // Chooses the device: see choose_device().
-  RankDevice(Session& session, const CommonOptions& options, bool trains = false);
+  RankDevice(Session& session, const CommonOptions& options, std::unique_ptr<Device> device);
   RankDevice(const RankDevice&) = delete;
   RankDevice& operator=(const RankDevice&) = delete;
   ~RankDevice();
@@ -37,6 +36,7 @@ class RankDevice {
   void close();
   Backend& backend() { return *backend_; }
   Communicator& slices() { return *slices_; }
+  bool eager() const { return options_.eager; }  // no CUDA graphs
 
  private:
   Session& session_;

@@ -21,8 +21,9 @@ GpuBinding plan_gpu_binding(const std::string& pci_bus_id,
                             const std::string& machine_xml,
                             const std::string& bound_to,
                             bool asked_for = true);
-// Whether somebody asked for the binding of this process. Open MPI binds ranks by default, and up
-// to two of them to a core each: too few for a rank's loader and NCCL's threads.
+// Whether somebody asked for the binding of this process. Open MPI and Intel MPI bind ranks by
+// default, Open MPI up to two of them to a core each: too few for a rank's loader and NCCL's
+// threads. The others (Slurm, MPICH, taskset) bind only if they are asked to.
 bool binding_asked_for();
 
 // Binds all threads of this process, present and future, to the cores of the GPU's NUMA node,

@@ -2,9 +2,11 @@
 #include <hwloc.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 
 #include "launcher/ranks/gpu_binding.h"
@@ -63,6 +65,27 @@ std::string allowed_cpus() {
   return list_of(bitmap.get());
 }
 
+// Launchers that bind ranks even if nobody asks for it. The first whose variable is set has started
+// this process.
+struct Launcher {
+  const char* sets;         // in every process that it starts (Open MPI 4: that it binds)
+  const char* if_asked[4];  // what it also sets, or passes on, if somebody asked for a binding
+};
+constexpr Launcher kLaunchers[] = {
+    // Open MPI 4
+    {"OMPI_MCA_orte_bound_at_launch",
+     {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy"}},
+    // Open MPI 5 (PRRTE): a process cannot see --bind-to, so whoever wants to keep such a binding
+    // passes on (-x) a variable of Open MPI 4 or of PRRTE.
+    {"PRTE_LAUNCHED",
+     {"OMPI_MCA_hwloc_base_binding_policy",
+      "OMPI_MCA_rmaps_base_mapping_policy",
+      "PRTE_MCA_hwloc_default_binding_policy",
+      "PRTE_MCA_rmaps_default_mapping_policy"}},
+    // Intel MPI
+    {"I_MPI_PIN_MAPPING",
+     {"I_MPI_PIN", "I_MPI_PIN_DOMAIN", "I_MPI_PIN_PROCESSOR_LIST", "I_MPI_PIN_CELL"}}};
+
 }  // namespace
 
 GpuBinding plan_gpu_binding(const std::string& pci_bus_id,
@@ -71,7 +94,7 @@ GpuBinding plan_gpu_binding(const std::string& pci_bus_id,
                             bool asked_for) {
   std::string all;  // CPUs that replace a binding that nobody asked for
   const auto nothing = [&](const std::string& why) {
-    return GpuBinding{all, "threads are not bound to the cores of GPU " + pci_bus_id + ": " + why};
+    return GpuBinding{all, "threads are not bound to the GPU's cores: " + why};
   };
   const Topology topology = load(machine_xml);
   if (!topology) return nothing("the machine's topology is not readable");
@@ -89,13 +112,18 @@ GpuBinding plan_gpu_binding(const std::string& pci_bus_id,
   if (hwloc_bitmap_isincluded(allowed, near.get()))
     return nothing("all CPUs are equally near to it");
   const std::string cpus = list_of(near.get());
-  return {cpus, fmt::format("threads are bound to CPUs {}, next to GPU {}", cpus, pci_bus_id)};
+  return {cpus, fmt::format("threads are bound to CPUs {}, next to the GPU", cpus)};
 }
 
 bool binding_asked_for() {
   const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
-  return !is_set("OMPI_MCA_orte_bound_at_launch") || is_set("OMPI_MCA_hwloc_base_binding_policy") ||
-         is_set("OMPI_MCA_rmaps_base_mapping_policy");
+  for (const Launcher& launcher : kLaunchers) {
+    if (is_set(launcher.sets))
+      return std::any_of(std::begin(launcher.if_asked),
+                         std::end(launcher.if_asked),
+                         [&](auto name) { return name != nullptr && is_set(name); });
+  }
+  return true;
 }
 
 std::string bind_to_gpu(const std::string& pci_bus_id) {
@@ -105,10 +133,8 @@ std::string bind_to_gpu(const std::string& pci_bus_id) {
   const Bitmap cpus = bitmap_of(binding.cpus);
   if (topology && hwloc_set_cpubind(topology.get(), cpus.get(), HWLOC_CPUBIND_PROCESS) == 0)
     return binding.text;
-  return fmt::format("threads are not bound to CPUs {}, next to GPU {}: {}",
-                     binding.cpus,
-                     pci_bus_id,
-                     std::strerror(errno));
+  return fmt::format(
+      "threads are not bound to CPUs {}, next to the GPU: {}", binding.cpus, std::strerror(errno));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "launcher/ranks/rank_context.h"
 
+#include <utility>
+
 #include "collectives/find_topology.h"
 #include "launcher/ranks/transport.h"
 #include "runtime/run/threads.h"
@@ -8,10 +10,11 @@ namespace lockstep {
 
 RankContext::RankContext(Session& rank_session,
                          const CommonOptions& options,
+                         std::unique_ptr<Device> chosen,
                          const CommConfig& comm,
                          RunPurpose purpose)
     : session(rank_session),
-      device(rank_session, options, purpose == RunPurpose::kTrain),
+      device(rank_session, options, std::move(chosen)),
       placed(find_topology(rank_session.communicator())) {
   const bool trains = purpose == RunPurpose::kTrain;
   const OpSet& ops = device.device().ops();

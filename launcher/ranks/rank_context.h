@@ -13,11 +13,12 @@
 namespace lockstep {
 
 struct RankContext {
-  // Chooses the device and, for training, the transport between the ranks, and joins the memory of
-  // the node if its ranks share memory. All ranks together; throws AgreedError. Borrows session and
-  // options.
+  // Takes the device that choose_device() chose. Chooses, for training, the transport between the
+  // ranks, and joins the memory of the node if its ranks share memory. All ranks together; throws
+  // AgreedError. Borrows session and options.
   RankContext(Session& session,
               const CommonOptions& options,
+              std::unique_ptr<Device> chosen,
               const CommConfig& comm,
               RunPurpose purpose);
 

@@ -91,6 +91,9 @@ class Backend : public SliceMath {
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) = 0;
 
   virtual std::unique_ptr<RepeatedWork> repeated_work() = 0;
+  // The plan has `bytes` of the device's memory for recordings of repeated work. If they take more,
+  // a warning is logged.
+  virtual void plan_recordings(size_t /*bytes*/) {}
 
   // Queues a timestamp, taken when the device reaches it.
   enum class Mark { kBackwardDone, kReduced };

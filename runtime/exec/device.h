@@ -1,7 +1,9 @@
 #pragma once
 // Where a rank computes: the CPUs that it may use, or one GPU.
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -9,6 +11,7 @@
 
 #include "collectives/communicator.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/device_state.h"
 
 namespace lockstep {
 
@@ -27,6 +30,12 @@ struct ConnectRequest {
   double timeout_s = std::numeric_limits<double>::infinity();
   // Called every few milliseconds while the host waits; throws if the run cannot continue.
   std::function<void()> while_waiting = [] {};
+  // Called with the place where the device writes the word of its DevicePoint (flight_recorder.h)
+  // before it begins its first operation; with null before that memory is freed.
+  std::function<void(const std::atomic<uint64_t>*)> watch_device = [](const auto*) {};
+  // Called with the seconds that the host has waited for the device, 0 once it has finished, and
+  // whether that is longer than work may take.
+  std::function<void(double, bool)> waited = [](double, bool) {};
 };
 
 class Device {
@@ -40,6 +49,8 @@ class Device {
   virtual std::string bits() const { return ""; }
   // Free bytes of the device's own memory; 0 if it has no memory of its own.
   virtual size_t free_bytes() const = 0;
+  // Watches the device from the first call on; owned by this object. Null if it has no such state.
+  virtual DeviceMonitor* monitor() { return nullptr; }
   // Claims the device. Throws MemoryError, Error.
   virtual std::unique_ptr<Backend> make_backend(const BackendRequest& request) = 0;
   // Returns the communicator for slices in the memory of `backend`, which must be of this device:

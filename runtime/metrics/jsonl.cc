@@ -183,6 +183,15 @@ void JsonlWriter::append(const StepRecord& record) {
     line.text("slowest_host", record.slowest->host);
     line.rounded("slowest_longer_ms", record.slowest->longer_ms);
   }
+  if (record.devices) {
+    for (const DeviceNumber& number : kDeviceNumbers)
+      if ((*record.devices).*number.value >= 0)
+        line.rounded(number.name, (*record.devices).*number.value);
+    for (const DeviceCount& count : kDeviceCounts)
+      if ((*record.devices).*count.value >= 0)
+        line.integer(count.name, (*record.devices).*count.value);
+    if (!record.devices->limits.empty()) line.text("gpu_limits", record.devices->limits);
+  }
   if (record.state_digest) line.hash("state_digest", *record.state_digest);
   if (record.weights_hash) line.hash("weights_hash", *record.weights_hash);
   if (record.eval_loss) line.exact("eval_loss", *record.eval_loss);

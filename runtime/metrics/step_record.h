@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/metrics/device_record.h"
 #include "runtime/metrics/task_metrics.h"
 
 namespace lockstep {
@@ -28,13 +29,14 @@ struct StepRecord {
   double straggler_ms = 0;     // the part of it that waits for slower ranks
   double data_wait_ms = 0;
   double optimizer_ms = 0;
-  double samples_per_s = 0;            // over all ranks
-  double tokens_per_s = -1;            // tokens read, without padding; negative: no text, left out
-  double mfu = -1;                     // model FLOPs utilisation; negative: peak unknown, left out
-  double loss_scale = 0;               // of FP16; 0: no loss scaling, left out
-  int64_t skipped_steps = 0;           // steps so far whose gradient was not finite
-  int64_t failed_checkpoints = 0;      // of this process, so far; 0: left out
-  std::optional<SlowestRank> slowest;  // left out if ranks hardly differ
+  double samples_per_s = 0;             // over all ranks
+  double tokens_per_s = -1;             // tokens read, without padding; negative: no text, left out
+  double mfu = -1;                      // model FLOPs utilisation; negative: peak unknown, left out
+  double loss_scale = 0;                // of FP16; 0: no loss scaling, left out
+  int64_t skipped_steps = 0;            // steps so far whose gradient was not finite
+  int64_t failed_checkpoints = 0;       // of this process, so far; 0: left out
+  std::optional<SlowestRank> slowest;   // left out if ranks hardly differ
+  std::optional<DeviceRecord> devices;  // of ranks on GPUs, about once a second
   std::optional<uint64_t> state_digest;  // of weights and moments before the step
   std::optional<uint64_t> weights_hash;  // after the step
   std::optional<double> eval_loss;

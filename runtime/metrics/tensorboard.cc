@@ -126,6 +126,15 @@ void TensorBoardWriter::write(const StepRecord& record, bool training) {
     scalar("time/data_wait_ms", record.data_wait_ms);
     scalar("time/optimizer_ms", record.optimizer_ms);
   }
+  if (training && record.devices) {
+    for (const DeviceNumber& number : kDeviceNumbers)
+      if ((*record.devices).*number.value >= 0)
+        scalar("gpu/" + std::string(number.name).substr(4), (*record.devices).*number.value);
+    for (const DeviceCount& count : kDeviceCounts)
+      if ((*record.devices).*count.value >= 0)
+        scalar("gpu/" + std::string(count.name).substr(4),
+               static_cast<double>((*record.devices).*count.value));
+  }
   if (record.eval_loss) scalar("eval/loss", *record.eval_loss);
   if (record.eval_accuracy) scalar("eval/accuracy", *record.eval_accuracy);
   if (record.eval_top5_accuracy) scalar("eval/top5_accuracy", *record.eval_top5_accuracy);

@@ -14,7 +14,8 @@ namespace lockstep {
 // Writes scalars for TensorBoard to FOLDER/events.out.tfevents.<time>.<host>.<pid>:
 // train/{loss,lr,grad_norm}, throughput/{samples_per_s,tokens_per_s,mfu},
 // time/{step,compute,comm_exposed,straggler,data_wait,optimizer}_ms and
-// eval/{loss,accuracy,top5_accuracy,perplexity} and the task metrics.
+// eval/{loss,accuracy,top5_accuracy,perplexity} and the task metrics, and on GPUs gpu/ and the
+// names of kDeviceNumbers and kDeviceCounts without their "gpu_".
 class TensorBoardWriter {
  public:
   // A run of up to 10,000 steps has training scalars for every step; a longer one for every second,

@@ -22,7 +22,8 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
     return std::span(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
   };
   const auto take_floats = [&](const char* row) { return reinterpret_cast<float*>(take(row)); };
-  backend.reserve(plan.device_bytes());
+  backend.reserve(plan.device_bytes() - plan.row_bytes(kGraphsRow));
+  backend.plan_recordings(plan.row_bytes(kGraphsRow));
   RunMemory memory;
   memory.parameters = plan.shares_parameters() ? node->common() : take(kParametersRow);
   memory.gathered = plan.shards_parameters ? take(kGatheredRow) : memory.parameters;
@@ -46,6 +47,7 @@ RunMemory allocate_run(Backend& backend, const Plan& plan, const NodeMemory* nod
   const size_t allocated =
       backend.allocated_bytes() + (node != nullptr ? node->allocated_bytes() : 0);
   const size_t planned = plan.memory_bytes() - plan.row_bytes(kDatasetRow) -
+                         plan.row_bytes(kGraphsRow) -
                          (rank == 0 ? 0 : plan.row_bytes(kWeightsSnapshotRow));
   LOCKSTEP_CHECK(allocated == planned, "{} bytes are allocated, {} planned", allocated, planned);
   return memory;

@@ -12,6 +12,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/device_state.h"
 #include "runtime/plan/plan.h"
 #include "runtime/train/folder/run_folder.h"
 
@@ -35,6 +36,7 @@ struct RunContext {
   ModelTraits model = {};
   RunFolder* folder = nullptr;             // on rank 0, if the run writes one
   LengthBucketGraphs length_buckets = {};  // of execution.length_buckets
+  DeviceMonitor* monitor = nullptr;        // of the rank's device; null on all ranks or on none
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
   std::vector<Range> owned() const { return owned_of(plan.buckets); }

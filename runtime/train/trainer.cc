@@ -94,6 +94,10 @@ TrainResult Trainer::run(int64_t max_steps) {
           return std::getenv(name);
         }));
   });
+  devices_ = std::make_unique<DeviceWatch>(context_.communicator,
+                                           context_.monitor,
+                                           static_cast<double>(context_.plan.device_bytes()),
+                                           hosts_);
   RunTimes times(last_ - progression_.step);
   try {
     train(times);
@@ -110,6 +114,7 @@ TrainResult Trainer::run(int64_t max_steps) {
   result_.step = progression_.step;
   if (result_.weights_hash == 0) result_.weights_hash = weights_hash();  // no step was left to do
   result_.rank_times = times.gather(context_.communicator, hosts_);
+  result_.devices = devices_->reports();
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
   result_.skipped_steps = progression_.loss_scale.skipped;
@@ -143,6 +148,8 @@ bool Trainer::advance(RunTimes& times) {
   if (record.eval_loss || record.weights_hash) clock.ranks_met();
   // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
   clock.start_step();
+  if ((all_flags_ & TrainingStep::kDeviceStatesDue) != 0)
+    record.devices = devices_->gather(record.step == last_);
   report(record, next.save);
   if (next.save || next.copy) {
     const double save_start = now_ms();
@@ -280,6 +287,9 @@ int64_t Trainer::flags() {
   raise(TrainingStep::kSaving, checkpointer_.part_under_way());
   raise(TrainingStep::kStop, stop_requested() || (run_clock_ && run_clock_->must_stop()));
   raise(TrainingStep::kSaveDue, run_clock_ && run_clock_->save_due());
+  const int64_t step = progression_.step + 1;
+  raise(TrainingStep::kDeviceStatesDue,
+        devices_ && devices_->is_due(step, context_.config.train.log_every, step == last_));
   return flags;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/train/checkpoints/checkpointer.h"
+#include "runtime/train/device_watch.h"
 #include "runtime/train/evaluation/evaluator.h"
 #include "runtime/train/folder/reporter.h"
 #include "runtime/train/folder/run_timeline.h"
@@ -33,6 +34,7 @@ struct TrainResult {
   uint64_t weights_hash = 0;
   double train_seconds = 0;           // of the steps alone
   std::vector<RankTimes> rank_times;  // by rank
+  std::vector<DeviceReport> devices;  // by rank, on rank 0; empty if nothing is known of them
   bool preempted = false;             // stopped by a signal, checkpoint written
   bool early_stopped = false;
   int64_t failed_checkpoints = 0;
@@ -108,6 +110,7 @@ class Trainer {
   int64_t skipped_in_a_row_ = 0;
   int64_t all_flags_ = 0;                // TrainingStep::Flag of all ranks, from the last step
   std::unique_ptr<RunClock> run_clock_;  // only on rank 0
+  std::unique_ptr<DeviceWatch> devices_;
   bool wait_logged_ = false;
   std::optional<Error> report_error_;  // on rank 0: why the run cannot continue
   TrainResult result_;

@@ -37,7 +37,7 @@ void LocalCopies::open(bool discard_old) {
   std::string name;
   run_on_root(communicator, [&] {
     context_.check_generation();
-    const fs::path file = context_.run_dir / "local_copies";
+    const fs::path file = context_.run_dir / kLocalCopiesName;
     std::error_code code;
     if (discard_old || !is_there(file)) {
       fs::create_directories(context_.run_dir, code);

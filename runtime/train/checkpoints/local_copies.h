@@ -11,6 +11,8 @@
 
 namespace lockstep {
 
+inline constexpr const char* kLocalCopiesName = "local_copies";  // file of the run folder
+
 class LocalCopies {
  public:
   explicit LocalCopies(const RunContext& context);  // borrowed

@@ -81,7 +81,7 @@ std::optional<RunConfig> config_of(const CheckpointState& state, const std::stri
   const auto text = state.extra.find(kConfigKey);
   if (text == state.extra.end()) return std::nullopt;
   try {
-    return parse_config(text->second, where, {});
+    return parse_recorded_config(text->second, where);
   } catch (const ConfigError& error) {
     log_warn("{}: its config is not compared with this one: {}", where, error.what());
     return std::nullopt;

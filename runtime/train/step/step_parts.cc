@@ -82,15 +82,19 @@ std::unique_ptr<WeightAverage> make_average(const RunContext& context,
       optimizer.state_checksums());
 }
 
-std::vector<std::unique_ptr<RepeatedWork>> make_recordings(Backend& backend,
-                                                           size_t lengths,
-                                                           int lanes) {
+size_t recordings_of(size_t lengths, int lanes) {
   constexpr size_t kMax = 16;  // each one takes memory of the device's driver
   size_t count = 1;
   for (int lane = 0; lane < lanes && count <= kMax; ++lane) count *= lengths;
+  return count > kMax ? 0 : count;
+}
+
+std::vector<std::unique_ptr<RepeatedWork>> make_recordings(Backend& backend,
+                                                           size_t lengths,
+                                                           int lanes) {
   std::vector<std::unique_ptr<RepeatedWork>> recordings;
-  if (count > kMax) return recordings;
-  for (size_t i = 0; i < count; ++i) recordings.push_back(backend.repeated_work());
+  for (size_t i = 0; i < recordings_of(lengths, lanes); ++i)
+    recordings.push_back(backend.repeated_work());
   return recordings;
 }
 

@@ -44,6 +44,9 @@ std::unique_ptr<WeightAverage> make_average(const RunContext& context,
                                             const RunMemory& memory,
                                             Optimizer& optimizer);
 
+// The number of recordings that make_recordings() makes.
+size_t recordings_of(size_t lengths, int lanes);
+
 // What a device may record of a step's gradients: one recording for each choice of a length for
 // each lane. The choices are numbered in base `lengths`; the first lane's length is the leading
 // digit. Empty if there would be too many.

@@ -138,7 +138,9 @@ TrainingStep::TrainingStep(const RunContext& context, const RunMemory& memory)
       lane_runs_(lanes_.size()),
       peak_flops_(context.backend.peak_flops() * context.communicator.size()),
       sample_tokens_(tokens_per_sample(context)),
-      gradient_checksums_(reducer_.bit_checksums().size()) {}
+      gradient_checksums_(reducer_.bit_checksums().size()) {
+  FlightRecorder::here().name_buckets(context.plan.bucket_names());
+}
 
 // ---------------------------------------------------------------- the training step --------------
 TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_t()>& flags) {

@@ -37,11 +37,12 @@ class TrainingStep {
 
   // What a rank reports to all others with a step; bits of a number.
   enum Flag : int64_t {
-    kStop = 1,      // it has been asked to stop
-    kFailed = 2,    // it cannot continue
-    kSaving = 4,    // its part of the checkpoint in progress is not finished
-    kSaveDue = 8,   // a checkpoint is due
-    kDamaged = 16,  // its state or received data are damaged: see StepChecks
+    kStop = 1,              // it has been asked to stop
+    kFailed = 2,            // it cannot continue
+    kSaving = 4,            // its part of the checkpoint in progress is not finished
+    kSaveDue = 8,           // a checkpoint is due
+    kDamaged = 16,          // its state or received data are damaged: see StepChecks
+    kDeviceStatesDue = 32,  // of all ranks: see DeviceWatch
   };
   struct Outcome {
     StepRecord record{};  // without the fields of an evaluation

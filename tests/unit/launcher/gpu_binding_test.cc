@@ -71,7 +71,7 @@ const std::string kOneNode =
 TEST(GpuBinding, CoresNextToTheGpu) {
   const GpuBinding first = plan_gpu_binding("0000:1b:00.0", kTwoNodes, "0-3");
   EXPECT_EQ(first.cpus, "0-1");
-  EXPECT_EQ(first.text, "threads are bound to CPUs 0-1, next to GPU 0000:1b:00.0");
+  EXPECT_EQ(first.text, "threads are bound to CPUs 0-1, next to the GPU");
   EXPECT_EQ(plan_gpu_binding("0000:AF:00.0", kTwoNodes, "0-3").cpus, "2-3");
 }
 
@@ -83,17 +83,51 @@ TEST(GpuBinding, WhatNobodyAskedForGivesWay) {
   EXPECT_EQ(plan_gpu_binding("0000:1b:00.0", kOneNode, "0-1", false).cpus, "");
 }
 
-TEST(GpuBinding, OpenMpiSaysWhatWasAskedFor) {
-  const char* const names[] = {"OMPI_MCA_orte_bound_at_launch",
-                               "OMPI_MCA_hwloc_base_binding_policy",
-                               "OMPI_MCA_rmaps_base_mapping_policy"};
-  for (const char* name : names) unsetenv(name);
-  EXPECT_TRUE(binding_asked_for()) << "Slurm's, or taskset's";
-  setenv(names[0], "1", 1);
-  EXPECT_FALSE(binding_asked_for());
-  setenv(names[1], "core", 1);
-  EXPECT_TRUE(binding_asked_for());
-  for (const char* name : names) unsetenv(name);
+// The variables are those that Open MPI 4.1.4 and 5.0.11, MPICH 5 and Intel MPI 2021 set.
+TEST(GpuBinding, LaunchersThatBindUnasked) {
+  struct Case {
+    const char* sets;
+    std::vector<const char*> if_asked;
+  };
+  const std::vector<Case> cases = {
+      {"OMPI_MCA_orte_bound_at_launch",
+       {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy"}},
+      {"PRTE_LAUNCHED",
+       {"OMPI_MCA_hwloc_base_binding_policy",
+        "OMPI_MCA_rmaps_base_mapping_policy",
+        "PRTE_MCA_hwloc_default_binding_policy",
+        "PRTE_MCA_rmaps_default_mapping_policy"}},
+      {"I_MPI_PIN_MAPPING",
+       {"I_MPI_PIN", "I_MPI_PIN_DOMAIN", "I_MPI_PIN_PROCESSOR_LIST", "I_MPI_PIN_CELL"}}};
+  const auto clear = [&] {
+    for (const Case& each : cases) {
+      unsetenv(each.sets);
+      for (const char* name : each.if_asked) unsetenv(name);
+    }
+  };
+  for (const Case& each : cases) {
+    clear();
+    setenv(each.sets, "1", 1);
+    EXPECT_FALSE(binding_asked_for()) << each.sets;
+    setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x1", 1);
+    EXPECT_FALSE(binding_asked_for()) << each.sets << " within a job of Slurm";
+    unsetenv("SLURM_CPU_BIND");
+    for (const char* name : each.if_asked) {
+      setenv(name, "core", 1);
+      EXPECT_TRUE(binding_asked_for()) << each.sets << ", " << name;
+      unsetenv(name);
+    }
+  }
+  clear();
+}
+
+TEST(GpuBinding, OtherLaunchersBindOnlyIfAsked) {
+  EXPECT_TRUE(binding_asked_for()) << "taskset";
+  for (const char* name : {"SLURM_CPU_BIND", "HYDRA_USER_PROVIDED_BINDING", "PMI_RANK"}) {
+    setenv(name, "1", 1);
+    EXPECT_TRUE(binding_asked_for()) << name;
+    unsetenv(name);
+  }
 }
 
 TEST(GpuBinding, LaunchersBindingStays) {
@@ -112,8 +146,7 @@ TEST(GpuBinding, UnknownDeviceIsSaid) {
   const GpuBinding binding = plan_gpu_binding("0000:77:00.0", kTwoNodes, "0-3");
   EXPECT_EQ(binding.cpus, "");
   EXPECT_EQ(binding.text,
-            "threads are not bound to the cores of GPU 0000:77:00.0: this machine shows no such "
-            "PCI device");
+            "threads are not bound to the GPU's cores: this machine shows no such PCI device");
 }
 
 TEST(GpuBinding, MachineThatCannotBeReadIsSaid) {

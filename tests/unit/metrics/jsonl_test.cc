@@ -86,6 +86,38 @@ TEST_F(Jsonl, NamesOfAFullStep) {
   EXPECT_EQ(json["eval_accuracy"], 0.75);
 }
 
+TEST_F(Jsonl, NamesOfGpus) {
+  StepRecord record = sample_record(3);
+  record.devices.emplace();
+  EXPECT_EQ(only_line(record).names().back(), "samples_per_s") << "nothing is known";
+  for (const DeviceNumber& number : kDeviceNumbers) (*record.devices).*number.value = 0.5;
+  for (const DeviceCount& count : kDeviceCounts) (*record.devices).*count.value = 4'000'000'000;
+  record.devices->limits = "power cap";
+  const Json json = only_line(record);
+  std::vector<std::string> names = json.names();
+  names.erase(names.begin(), std::find(names.begin(), names.end(), "gpu_clock_mhz_min"));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"gpu_clock_mhz_min",
+                                      "gpu_clock_mhz_max",
+                                      "gpu_max_clock_mhz",
+                                      "gpu_memory_clock_mhz_min",
+                                      "gpu_power_w",
+                                      "gpu_temperature_c_max",
+                                      "gpu_clock_mhz_min_rank",
+                                      "gpu_temperature_c_max_rank",
+                                      "gpu_memory_used_bytes",
+                                      "gpu_memory_beside_plan_bytes",
+                                      "gpu_ecc_corrected",
+                                      "gpu_ecc_uncorrected",
+                                      "gpu_limited_ranks",
+                                      "gpu_xid",
+                                      "gpu_xid_rank",
+                                      "gpu_limits"}));
+  EXPECT_EQ(json["gpu_power_w"], 0.5);
+  EXPECT_EQ(json["gpu_memory_used_bytes"].get<int64_t>(), 4'000'000'000);
+  EXPECT_EQ(json["gpu_limits"], "power cap");
+}
+
 // Loss, rate and norm to the last bit, so that two runs can be compared; times and rates to a
 // thousandth.
 TEST_F(Jsonl, Numbers) {

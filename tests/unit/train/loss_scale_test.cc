@@ -29,7 +29,7 @@ TEST(LossScale, IsOneForOtherPrecisions) {
 
 TEST(LossScale, IsForGradientsThatTravelAsFp16Too) {
   RunConfig config;
-  config.comm.wire_dtype = Precision::kFp16;
+  config.comm.wire_dtype = CommConfig::WireType::kFp16;
   LossScale scale(config);
   EXPECT_TRUE(scale.dynamic());
   EXPECT_EQ(scale.value(), 65536);
