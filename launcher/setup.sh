@@ -1,7 +1,8 @@
 #!/bin/bash
 # Installs the Debian packages that Lockstep is built from, and the two data sets of the README.
 # It changes nothing that is installed already: a second run needs neither network nor root. For CUDA
-# builds it also downloads the headers of cudnn-frontend (setup_cudnn_frontend.sh).
+# builds it also downloads the headers of cudnn-frontend (setup_cudnn_frontend.sh) and, for their tests,
+# a disassembler (setup_nvdisasm.sh).
 set -euo pipefail
 
 usage() {
@@ -75,9 +76,11 @@ else
   wanted+=("${mpi_packages[@]}")
 fi
 
-# If there is a CUDA compiler: the headers with which attention runs on cuDNN. They are optional.
+# If there is a CUDA compiler: the headers with which attention runs on cuDNN, and what the tests read
+# machine code with. They are optional.
 if [ "$check_only$data_only" = nono ] && command -v nvcc >/dev/null; then
   "$(dirname "${BASH_SOURCE[0]}")/setup_cudnn_frontend.sh" || true
+  [ "$with_tests" = no ] || "$(dirname "${BASH_SOURCE[0]}")/setup_nvdisasm.sh" || true
 fi
 
 missing=()

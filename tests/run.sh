@@ -122,6 +122,7 @@ if [ "${#selection[@]}" = 0 ]; then
   check "the link checker itself" tests/tools/check_links.py --self-test
   check "lengths of the lines" tests/tools/check_line_lengths.py
   check "the line length checker itself" tests/tools/check_line_lengths.py --self-test
+  check "container images" tests/tools/check_images.py
   if [[ "$(clang-format --version 2>/dev/null)" == *"version 14."* ]]; then
     check "format" check_format
   else

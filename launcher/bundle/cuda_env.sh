@@ -31,9 +31,14 @@ elif [ $# -gt 0 ]; then
   echo "cuda_env: no Python '$1', whose wheels could be used" >&2
   exit 1
 fi
-for folder in "${CUDA_HOME:-/usr/local/cuda}/lib64" /usr/local/cuda-*/lib64; do
-  add "$folder"
-done
+add "${CUDA_HOME:-/usr/local/cuda}/lib64"
+# Of several toolkits the newest comes first: cuda-13.0 before cuda-12.6 and cuda-9.2.
+toolkits="$(ls -d /usr/local/cuda-*/lib64 2>/dev/null | sort -rV)"
+while IFS= read -r folder; do
+  [ -z "$folder" ] || add "$folder"
+done <<TEXT
+$toolkits
+TEXT
 
 if [ -z "$folders" ]; then
   echo "cuda_env: no CUDA libraries found, in the wheels of $python or in /usr/local/cuda*" >&2

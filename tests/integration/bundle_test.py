@@ -208,6 +208,21 @@ def check_program_alone(build, folder):
     assert run(folder, ["bin/lockstep", "--version"]).returncode == 0
 
 
+def check_newest_toolkit(bundle, folder):
+    """Of several toolkits the newest one's libraries come first."""
+    toolkits = folder / "toolkits"
+    for version in ("9.2", "12.6", "13.0"):
+        library = toolkits / f"cuda-{version}/lib64/libcublasLt.so"
+        library.parent.mkdir(parents=True)
+        library.touch()
+    script = (bundle / "share/lockstep/cuda_env.sh").read_text()
+    here = folder / "cuda_env.sh"
+    here.write_text(script.replace("/usr/local/", f"{toolkits}/"))
+    done = run(folder, ["sh", str(here), "false"], {"CUDA_HOME": str(folder / "absent"), **PATH})
+    order = [part.split("/")[-2] for part in done.stdout.split("'")[1].split(":")]
+    assert order == ["cuda-13.0", "cuda-12.6", "cuda-9.2"], done
+
+
 def check_cuda_env(bundle, folder):
     """Folders of wheels and of the toolkit, as a shell takes them; and a clear word where there are
     none."""
@@ -224,6 +239,7 @@ def check_cuda_env(bundle, folder):
     assert (
         lines[:2] == wanted and lines[-1] == "/mine"
         and f"{site}/nvidia/empty/lib" not in lines), lines
+    check_newest_toolkit(bundle, folder)
     done = run(bundle, ["share/lockstep/cuda_env.sh", "no-such-python"], PATH)
     assert done.returncode == 1 and "no-such-python" in done.stderr, done
 

@@ -99,7 +99,8 @@ WINGS = {
 RESTRICTED = [
     ("MPI", re.compile(r"mpi\.h$"),
      ["collectives/mpi/", "collectives/shm/", "launcher/ranks/bootstrap_mpi.",
-      "tests/fibers/nccl_on_host.", "tests/distributed/nccl_on_host_test.",
+      "tests/fibers/nccl_on_host.", "tests/fibers/stand_in_nccl_test.",
+      "tests/distributed/nccl_on_host_test.",
       "tests/distributed/mpi_pieces_test.", "tests/peers/mpi_allreduce."]),
     ("NCCL", re.compile(r"nccl\w*\.h$"), ["collectives/nccl/"]),
     ("CUDA",
