@@ -1,11 +1,13 @@
 // Asks cuDNN itself, without a GPU, whether it has deterministic engines for the convolutions of
-// ResNet-50 on an H100 and an A100, within the workspace that is set aside: see
-// cudnn_attention_test.cc.
-// Catches: a pass that would go to the native kernels, which are slower, on a user's GPU.
+// ResNet-50, within the workspace that is set aside: see cudnn_attention_test.cc.
+// Catches: a pass that would go to the native kernels, which are slower, on a user's GPU, and a
+// workspace that keeps cuDNN from the engine that it prefers.
 
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 
 #include <gtest/gtest.h>
+
+#include <initializer_list>
 
 #include "tests/cuda/described_gpus.h"
 
@@ -76,8 +78,11 @@ class CudnnConv2dTest : public ::testing::Test {
     if (!why_not.empty()) GTEST_SKIP() << "skipped: " << why_not;
   }
 
-  static void expect_supported(const std::vector<Conv2dShape>& shapes, DType dtype, bool tf32) {
-    for (const GpuKind& gpu : {kH100, kA100}) {
+  static void expect_supported(const std::vector<Conv2dShape>& shapes,
+                               DType dtype,
+                               bool tf32,
+                               std::initializer_list<GpuKind> gpus = {kH100, kA100}) {
+    for (const GpuKind& gpu : gpus) {
       for (const Conv2dShape& shape : shapes) {
         for (const Conv2dPass pass :
              {Conv2dPass::kForward, Conv2dPass::kBackwardInput, Conv2dPass::kBackwardWeight}) {
@@ -86,10 +91,10 @@ class CudnnConv2dTest : public ::testing::Test {
           if (pass == Conv2dPass::kBackwardWeight && shape.kernel_h == 1 && shape.stride_h == 1)
             continue;
           cuda::CudnnConv2dKey key = {shape, dtype, tf32, pass};
-          // As floats, but for the first layer's.
-          key.wide =
-              pass == Conv2dPass::kBackwardWeight && dtype != DType::kF32 && shape.channels > 3;
-          EXPECT_EQ(cuda::cudnn_conv2d_refusal(key, gpu.sm, description_of(gpu)), "")
+          // As floats, if cuDNN can.
+          key.wide = pass == Conv2dPass::kBackwardWeight && dtype != DType::kF32 &&
+                     shape.channels > 3 && shape.outputs % 8 == 0 && shape.groups == 1;
+          EXPECT_EQ(cuda::cudnn_answer(key, description_of(gpu)).refusal, "")
               << gpu.name << ", " << lockstep::name_of(dtype) << (tf32 ? " as tf32, " : ", ")
               << name_of(pass) << ", " << text_of(shape);
         }
@@ -105,13 +110,47 @@ TEST_F(CudnnConv2dTest, RunsOddBatches) {
   expect_supported({conv(7, 56, 64, 64, 3), conv(7, 224, 3, 64, 7, 2)}, DType::kBF16, false);
 }
 
+// Engines need copies of images, whose channels and groups they pad.
+TEST_F(CudnnConv2dTest, RunsOddChannelsAndUnevenGroups) {
+  std::vector<Conv2dShape> shapes = {conv(64, 112, 8, 10, 3)};
+  const auto grouped = [&](Conv2dShape shape, int64_t groups) {
+    shape.groups = groups;
+    shapes.push_back(shape);
+  };
+  grouped(conv(16, 64, 64, 256, 7), 4);
+  grouped(conv(64, 33, 32, 768, 3, 2), 2);
+  grouped(conv(33, 64, 512, 80, 3, 2), 8);
+  grouped(conv(32, 56, 128, 128, 3), 32);
+  expect_supported(shapes, DType::kBF16, false, {kH100, test::kL40s});
+}
+
+// The plan that cuDNN would build with any workspace is the one that it builds with ours.
+TEST_F(CudnnConv2dTest, HasRoomForThePreferredEngine) {
+  const Conv2dShape first = conv(64, 224, 3, 64, 7, 2), middle = conv(64, 28, 128, 128, 3),
+                    last = conv(64, 7, 512, 512, 3), wide = conv(33, 14, 1024, 1024, 3, 2);
+  for (const GpuKind& gpu : test::kGpus) {
+    for (const Conv2dShape& shape : {first, middle, last, wide}) {
+      for (const Conv2dPass pass :
+           {Conv2dPass::kForward, Conv2dPass::kBackwardInput, Conv2dPass::kBackwardWeight}) {
+        if (pass == Conv2dPass::kBackwardInput && shape == first) continue;  // of images
+        const cuda::CudnnConv2dKey key = {shape, DType::kBF16, false, pass};
+        const cuda::CudnnAnswer any =
+            cuda::cudnn_answer(key, description_of(gpu), {.build = true, .any_workspace = true});
+        EXPECT_EQ(any.refusal, "") << gpu.name << ", " << name_of(pass) << ", " << text_of(shape);
+        EXPECT_LE(static_cast<size_t>(any.workspace_bytes), cuda::cudnn_conv2d_workspace_bytes(key))
+            << gpu.name << ", " << name_of(pass) << ", " << text_of(shape) << ": " << any.engine;
+      }
+    }
+  }
+}
+
 // VGG's and AlexNet's, with bias and ReLU in the same kernel.
 TEST_F(CudnnConv2dTest, AddsBiasAndActivates) {
   for (const GpuKind& gpu : {kH100, kA100}) {
     for (const Conv2dShape& shape : {conv(32, 56, 256, 256, 3), conv(32, 28, 256, 512, 3)}) {
       const cuda::CudnnConv2dKey key = {
           shape, DType::kBF16, false, Conv2dPass::kForward, true, true};
-      EXPECT_EQ(cuda::cudnn_conv2d_refusal(key, gpu.sm, description_of(gpu)), "")
+      EXPECT_EQ(cuda::cudnn_answer(key, description_of(gpu)).refusal, "")
           << gpu.name << ", " << text_of(shape);
     }
   }
@@ -121,10 +160,8 @@ TEST_F(CudnnConv2dTest, AddsBiasAndActivates) {
 TEST_F(CudnnConv2dTest, AnImpossibleShapeIsRefused) {
   Conv2dShape shape = conv(4, 56, 64, 64, 3);
   shape.groups = 5;
-  EXPECT_NE(
-      cuda::cudnn_conv2d_refusal(
-          {shape, DType::kBF16, false, Conv2dPass::kForward}, kH100.sm, description_of(kH100)),
-      "");
+  const cuda::CudnnConv2dKey key = {shape, DType::kBF16, false, Conv2dPass::kForward};
+  EXPECT_NE(cuda::cudnn_answer(key, description_of(kH100)).refusal, "");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ data { synthetic { samples: 4096 features: 100 classes: 10 } }
 train { global_batch: 256 lanes: 8 steps: 100 hash_every: 50 }
 optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
 schedule { kind: COSINE lr: 0.002 warmup_steps: 10 }
+execution { precision: FP32 }
 output { tensorboard: false }
 """
 GPT = """
@@ -18,6 +19,7 @@ train { global_batch: 32 lanes: 8 steps: 100 hash_every: 50 }
 optimizer { adamw { beta2: 0.95 weight_decay: 0.1 } clip_norm: 1 }
 schedule { kind: COSINE lr: 0.001 warmup_steps: 10 }
 comm { bucket_mib: 4 }
+execution { precision: FP32 }
 output { tensorboard: false }
 """
 RESNET = """
@@ -26,6 +28,7 @@ data { synthetic { samples: 4096 classes: 10 height: 32 width: 32 channels: 3 } 
 train { global_batch: 128 lanes: 8 steps: 100 hash_every: 50 }
 optimizer { sgd { momentum: 0.9 weight_decay: 0.0001 } }
 schedule { kind: COSINE lr: 0.002 warmup_steps: 10 }
+execution { precision: FP32 }
 output { tensorboard: false }
 """
 TINY = """
@@ -35,6 +38,7 @@ train { global_batch: 4 lanes: 2 steps: 2 }
 optimizer { adamw {} clip_norm: 1 }
 schedule { lr: 0.001 }
 checkpoint { at_end: false }
+execution { precision: FP32 }
 output { tensorboard: false }
 """
 TINY_IMAGES = """
@@ -44,6 +48,7 @@ train { global_batch: 4 lanes: 2 steps: 1 }
 optimizer { sgd { momentum: 0.9 } }
 schedule { lr: 0.001 }
 checkpoint { at_end: false }
+execution { precision: FP32 }
 output { tensorboard: false }
 """
 

@@ -1,6 +1,7 @@
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 
 #include <string>
+#include <utility>
 
 #include "runtime/cuda/cudnn/cudnn_graphs.h"
 
@@ -26,6 +27,11 @@ bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
     return false;
   }
   if (!fits_cudnn_workspace(shape, library_->version, why_not_)) return false;
+  if (std::string limit = cudnn_backward_limit(shape, library_->sm(), library_->version);
+      !limit.empty()) {
+    why_not_ = std::move(limit);
+    return false;
+  }
   for (const CudnnAttentionKey& key :
        {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
     const std::string& refusal = library_->refusal(key);
@@ -40,12 +46,6 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
                          const CudnnAttentionArrays& arrays,
                          void* workspace) {
   library_->run(key, arrays, workspace);
-}
-
-std::string cudnn_attention_refusal(const CudnnAttentionKey& key,
-                                    int sm,
-                                    const std::string& device_json) {
-  return CudnnAttentionGraphs::refusal_on_described_gpu(key, sm, device_json);
 }
 
 }  // namespace lockstep::cuda

@@ -65,7 +65,11 @@ inline constexpr char kKnownLimit[] = "a known limit, ";
 // Names the head size that cuDNN supports on no GPU; empty if it supports this one.
 std::string cudnn_head_limit(const AttentionShape& shape);
 
-// Whether cuDNN of this version (such as 91002) aligns the parts of the workspace of both passes;
+// Why cuDNN of this version (such as 91002) has no deterministic backward pass on GPUs of compute
+// capability `sm` (such as 90); empty if nothing is known against it.
+std::string cudnn_backward_limit(const AttentionShape& shape, int sm, int version);
+
+// Whether cuDNN of this version aligns the parts of the workspace of both passes;
 // otherwise sets why_not.
 bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not);
 
@@ -73,11 +77,5 @@ bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string&
 // pass stores a T x T matrix for each head, so long sequences are processed some samples at a time,
 // with the same bits.
 int64_t cudnn_backward_batch(const AttentionShape& shape);
-
-// Asks cuDNN whether it can run the pass on a GPU that is described in cuDNN's JSON form and need
-// not be present. Returns the reason why it cannot, or an empty string. `sm` is 80, 90, ...
-std::string cudnn_attention_refusal(const CudnnAttentionKey& key,
-                                    int sm,
-                                    const std::string& device_json);
 
 }  // namespace lockstep::cuda

@@ -1,6 +1,7 @@
 // Replaces cudnn_attention.cc in builds without cudnn-frontend.
 #include "runtime/base/error.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/cuda/cudnn/cudnn_described_gpu.h"
 #include "runtime/cuda/cudnn/cudnn_missing.h"
 
 namespace lockstep::cuda {
@@ -16,8 +17,8 @@ void CudnnAttention::run(const CudnnAttentionKey&, const CudnnAttentionArrays&, 
   LOCKSTEP_CHECK(false, "this build has no cuDNN");
 }
 
-std::string cudnn_attention_refusal(const CudnnAttentionKey&, int, const std::string&) {
-  return kCudnnMissing;
+CudnnAnswer cudnn_answer(const CudnnAttentionKey&, const DescribedGpu&, const CudnnQuestion&) {
+  return {kCudnnMissing};
 }
 
 }  // namespace lockstep::cuda

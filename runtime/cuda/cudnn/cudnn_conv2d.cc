@@ -28,10 +28,4 @@ void CudnnConv2d::run(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays
   library_->run(key, arrays, workspace);
 }
 
-std::string cudnn_conv2d_refusal(const CudnnConv2dKey& key,
-                                 int sm,
-                                 const std::string& device_json) {
-  return CudnnConv2dGraphs::refusal_on_described_gpu(key, sm, device_json);
-}
-
 }  // namespace lockstep::cuda

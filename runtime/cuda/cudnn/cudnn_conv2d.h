@@ -67,8 +67,4 @@ std::string cudnn_version();
 // used. Needs no GPU.
 size_t cudnn_conv2d_workspace_bytes(const CudnnConv2dKey& key);
 
-// Asks cuDNN whether it can run the pass on a GPU that is described in cuDNN's JSON form and need
-// not be present. Returns the reason why it cannot, or an empty string. `sm` is 80, 90, ...
-std::string cudnn_conv2d_refusal(const CudnnConv2dKey& key, int sm, const std::string& device_json);
-
 }  // namespace lockstep::cuda

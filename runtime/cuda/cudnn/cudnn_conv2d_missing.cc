@@ -1,6 +1,7 @@
 // Replaces cudnn_conv2d.cc in builds without cudnn-frontend.
 #include "runtime/base/error.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
+#include "runtime/cuda/cudnn/cudnn_described_gpu.h"
 #include "runtime/cuda/cudnn/cudnn_missing.h"
 
 namespace lockstep::cuda {
@@ -18,8 +19,8 @@ void CudnnConv2d::run(const CudnnConv2dKey&, const CudnnConv2dArrays&, void*) {
   LOCKSTEP_CHECK(false, "this build has no cuDNN");
 }
 
-std::string cudnn_conv2d_refusal(const CudnnConv2dKey&, int, const std::string&) {
-  return kCudnnMissing;
+CudnnAnswer cudnn_answer(const CudnnConv2dKey&, const DescribedGpu&, const CudnnQuestion&) {
+  return {kCudnnMissing};
 }
 
 }  // namespace lockstep::cuda

@@ -3,25 +3,40 @@
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 
 namespace lockstep::cuda {
+namespace {
 
-// The 16-bit engines need almost no workspace, except for the gradient of the weights: its sums are
-// split, and several copies of it are added up. If the channels are not a multiple of eight, cuDNN
-// pads a copy of the images and, for that gradient, a copy of d_y. Many float engines transpose
-// either of them.
+// In a copy for tensor cores, the channels of each group fill up eights.
+int64_t padded(int64_t channels, int64_t groups) {
+  constexpr int64_t kUnit = 8;
+  return (channels / groups + kUnit - 1) / kUnit * kUnit * groups;
+}
+
+}  // namespace
+
+// From what cuDNN 9.19 and 9.26 ask for (tests/gpu/cudnn.md). Engines split the sums of the
+// gradient of the weights, and add up copies of it: 16, or more if they are small. Channels that
+// are no multiple of eight are padded, in a copy, and so are groups that have more outputs than
+// channels, or fewer. Engines for floats transpose images, in a copy of x and one of y. The
+// gradient of x may transpose the weights. Everything else fits into the slack: the tiles of other
+// split sums, which are larger for floats, and more copies of small gradients.
 size_t cudnn_conv2d_workspace_bytes(const CudnnConv2dKey& key) {
-  constexpr size_t kSlack = size_t{32} << 20, kMaxCopies = size_t{128} << 20, kCopies = 16;
+  constexpr size_t kSlack = size_t{16} << 20, kFloatSlack = 2 * kSlack;
+  constexpr size_t kMaxCopies = size_t{64} << 20, kCopies = 16, kCopiesOfPadded = 64;
   const Conv2dShape& s = key.shape;
-  const bool weight = key.pass == Conv2dPass::kBackwardWeight;
-  const bool floats = key.dtype == DType::kF32, odd = s.channels % 8 != 0;
-  size_t bytes = kSlack;
-  if (weight)
-    bytes +=
-        std::min(kMaxCopies, kCopies * static_cast<size_t>(s.outputs * s.patch()) * sizeof(float));
-  const int64_t padded = (s.channels + 7) / 8 * 8;
-  if (odd || floats) bytes += static_cast<size_t>(s.pixels() * padded) * size_of(key.dtype);
-  if ((odd && weight) || floats)
-    bytes += static_cast<size_t>(s.out_pixels() * s.outputs) * size_of(key.dtype);
-  return bytes;
+  const bool floats = key.dtype == DType::kF32;
+  const int64_t groups = s.channels == s.outputs ? 1 : s.groups;  // that are padded
+  const auto copy = [&](int64_t pixels, int64_t channels) {
+    if (!floats && groups == 1 && channels % 8 == 0) return size_t{0};
+    return static_cast<size_t>(pixels * padded(channels, groups)) * size_of(key.dtype);
+  };
+  const auto weights = static_cast<size_t>(s.outputs * s.patch());
+  size_t bytes = floats ? kFloatSlack : kSlack;
+  if (key.pass == Conv2dPass::kBackwardInput) bytes += weights * size_of(key.dtype);
+  if (key.pass == Conv2dPass::kBackwardWeight) {
+    const size_t copies = groups == 1 ? kCopies : kCopiesOfPadded;
+    bytes += std::min(kMaxCopies, copies * weights * sizeof(float));
+  }
+  return bytes + copy(s.pixels(), s.channels) + copy(s.out_pixels(), s.outputs);
 }
 
 }  // namespace lockstep::cuda

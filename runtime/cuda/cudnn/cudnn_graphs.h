@@ -21,16 +21,13 @@ class CudnnGraphs {
   explicit CudnnGraphs(Stream stream);
   ~CudnnGraphs();
 
+  // Compute capability of the GPU: 90 for 9.0.
+  int sm() const;
   // Returns why the key's graph cannot run on this GPU within its planned workspace; empty if it
   // can. Builds its plan if that has not been tried before.
   const std::string& refusal(const Key& key);
   // Queues a graph that is not refused.
   void run(const Key& key, const Arrays& arrays, void* workspace);
-
-  // The same for a GPU that is described in JSON and need not be present. `sm` is 80, ...
-  static std::string refusal_on_described_gpu(const Key& key,
-                                              int sm,
-                                              const std::string& device_json);
 
  private:
   struct State;

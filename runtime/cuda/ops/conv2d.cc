@@ -30,7 +30,7 @@ using Forward = Conv2dForward<std::byte>;
 using Backward = Conv2dBackward<std::byte>;
 
 CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
-  return {conv2d_shape(call), call.input_dtype(0), context_of(call).tf32, pass};
+  return cudnn_conv2d_key(call, pass, context_of(call).tf32);
 }
 
 // Whether cuDNN supports this pass. If not, logs a warning, once for each reason.
@@ -44,12 +44,8 @@ bool cudnn_supports(const OpCall& call, const CudnnConv2dKey& key) {
 
 // ---- Forward ----
 
-// The forward pass with the bias and ReLU, if any, fused.
 CudnnConv2dKey epilogue_key(const OpCall& call) {
-  CudnnConv2dKey key = key_of(call, Conv2dPass::kForward);
-  key.bias = call.has_input(2);
-  key.relu = Forward::of(call).activation == Activation::kRelu;
-  return key;
+  return cudnn_conv2d_epilogue_key(call, context_of(call).tf32);
 }
 bool has_epilogue(const OpCall& call) {
   return context_of(call).cudnn_conv2d->supports(epilogue_key(call));
@@ -175,11 +171,8 @@ void run_weight_on_cudnn(const OpCall& call, const CudnnConv2dKey& key, void* d_
   context_of(call).cudnn_conv2d->run(key, {.x = op.x, .w = d_weight, .y = op.d_y}, op.workspace);
 }
 
-// Stores the gradient directly as floats; for float images, it is float anyway.
 CudnnConv2dKey wide_key(const OpCall& call) {
-  CudnnConv2dKey key = key_of(call, Conv2dPass::kBackwardWeight);
-  key.wide = key.dtype != DType::kF32;
-  return key;
+  return cudnn_conv2d_wide_key(call, context_of(call).tf32);
 }
 
 bool has_wide(const OpCall& call) {

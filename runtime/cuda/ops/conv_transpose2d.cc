@@ -23,9 +23,9 @@ using Forward = ConvTranspose2dForward<std::byte>;
 using Backward = ConvTranspose2dBackward<std::byte>;
 
 CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
-  CudnnConv2dKey key = {conv2d_shape(call), call.input_dtype(0), context_of(call).tf32, pass};
-  key.wide = pass == Conv2dPass::kBackwardWeight && key.dtype != DType::kF32;
-  return key;
+  const bool tf32 = context_of(call).tf32;
+  return pass == Conv2dPass::kBackwardWeight ? cudnn_conv2d_wide_key(call, tf32)
+                                             : cudnn_conv2d_key(call, pass, tf32);
 }
 
 // Whether cuDNN supports this pass. If not, logs a warning, once for each reason.

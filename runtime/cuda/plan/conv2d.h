@@ -71,6 +71,25 @@ inline Conv2dShape conv2d_shape(const OpCall& op) {
 
 inline bool conv2d_supports_op(const OpCall& op) { return conv2d_supports(conv2d_shape(op)); }
 
+// ---- What cuDNN is asked ----
+
+inline CudnnConv2dKey cudnn_conv2d_key(const OpCall& op, Conv2dPass pass, bool tf32) {
+  return {conv2d_shape(op), op.input_dtype(0), tf32, pass};
+}
+// The forward pass with the bias and ReLU, if any, fused.
+inline CudnnConv2dKey cudnn_conv2d_epilogue_key(const OpCall& op, bool tf32) {
+  CudnnConv2dKey key = cudnn_conv2d_key(op, Conv2dPass::kForward, tf32);
+  key.bias = op.has_input(2);
+  key.relu = Conv2dForward<std::byte>::of(op).activation == Activation::kRelu;
+  return key;
+}
+// Stores the gradient of w directly as floats; for float images, it is float anyway.
+inline CudnnConv2dKey cudnn_conv2d_wide_key(const OpCall& op, bool tf32) {
+  CudnnConv2dKey key = cudnn_conv2d_key(op, Conv2dPass::kBackwardWeight, tf32);
+  key.wide = key.dtype != DType::kF32;
+  return key;
+}
+
 // The planned workspace of cuDNN does not depend on TF32.
 template <Conv2dPass kPass>
 size_t cudnn_conv2d_workspace(const OpCall& op) {
