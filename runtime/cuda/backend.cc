@@ -138,6 +138,7 @@ class Gpu final : public CudaBackend {
                                    &*matmul_,
                                    &*cudnn_attention_,
                                    &*cudnn_conv2d_,
+                                   options_.capability,
                                    options_.tf32,
                                    &workspace_->lane});
   }
@@ -202,22 +203,23 @@ class Gpu final : public CudaBackend {
   // plain kernel.
   void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) override {
     const bool aligned = reinterpret_cast<uintptr_t>(matrix) % kOperandAlignment == 0;
-    cuda::newton_schulz(matrix,
-                        shape,
-                        options_.tf32,
-                        workspace,
-                        stream(),
-                        [&](const Product& product, const ProductOperands& operands) {
-                          if (aligned && matmul_->supports(product))
-                            return matmul_->run(product, operands);
-                          plain_product(product, operands, stream());
-                        });
+    const auto multiply = [&](const Product& product, const ProductOperands& operands) {
+      if (aligned && matmul_->supports(product)) return matmul_->run(product, operands);
+      plain_product(product, operands, stream());
+    };
+    if (options_.compute == DType::kF32)
+      return cuda::newton_schulz<float>(
+          matrix, shape, options_.tf32, workspace, stream(), multiply);
+    // Also in FP16, whose range is too small for the entries of a large matrix of norm 1.
+    cuda::newton_schulz<BFloat16>(matrix, shape, false, workspace, stream(), multiply);
   }
 
   std::unique_ptr<RepeatedWork> repeated_work() override {
     if (!options_.record_graphs) return std::make_unique<EagerWork>();
     return recorder_.repeated_work();
   }
+
+  void plan_recordings(size_t bytes) override { recorder_.plan(bytes); }
 
   void mark(Mark mark) override { marks_[static_cast<size_t>(mark)].record(stream()); }
   double reduce_ms() override { return marks_[0].ms_until(marks_[1]); }
@@ -246,6 +248,7 @@ class Gpu final : public CudaBackend {
   Stream stream() override { return stream_.get(); }
   void watch(std::function<void()> check) override { watch_ = std::move(check); }
   void outside_graphs(std::function<void()> work) override { recorder_.outside(std::move(work)); }
+  size_t graphs() const override { return recorder_.graphs(); }
 
  private:
   BackendOptions options_;

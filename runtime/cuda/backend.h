@@ -9,10 +9,12 @@
 namespace lockstep::cuda {
 
 struct BackendOptions {
-  int device = 0;             // ordinal among the visible GPUs
-  bool tf32 = false;          // float products are rounded to TF32
-  bool record_graphs = true;  // false: repeated work is queued again each time, for debugging
-  double peak_flops = 0;      // 0: unknown
+  int device = 0;               // ordinal among the visible GPUs
+  int capability = 0;           // compute capability: 90 for 9.0
+  DType compute = DType::kF32;  // of the run's parameters as the ops read them
+  bool tf32 = false;            // float products are rounded to TF32
+  bool record_graphs = true;    // false: repeated work is queued again each time, for debugging
+  double peak_flops = 0;        // 0: unknown
 };
 
 // The backend for one NVIDIA GPU. Everything is queued on one stream, in the order of the calls.
@@ -25,6 +27,8 @@ class CudaBackend : public Backend {
   // Runs `work` at once. While repeated work is being recorded, `work` becomes a part of it that
   // runs between two graphs at every replay.
   virtual void outside_graphs(std::function<void()> work) = 0;
+  // The CUDA graphs of repeated work that exist. NCCL's communicator must outlive them.
+  virtual size_t graphs() const = 0;
 };
 
 // Creates the backend of a GPU. Throws MemoryError if memory runs out, and Error if CUDA fails.

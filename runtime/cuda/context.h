@@ -18,6 +18,7 @@ struct LaunchContext {
   Matmul* matmul = nullptr;
   CudnnAttention* cudnn_attention = nullptr;
   CudnnConv2d* cudnn_conv2d = nullptr;
+  int capability = 0;                 // the GPU's compute capability: 90 for 9.0
   bool tf32 = false;                  // products of floats may round to TF32
   const LaneContext* lane = nullptr;  // in device memory: the current lane
 };

@@ -2,6 +2,7 @@
 // Shared by kernels: vector loads, and sums over a warp or a block in a fixed order. Only kernel
 // files include this.
 
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
@@ -38,17 +39,54 @@ __device__ __forceinline__ void load(const T* from, float (&to)[N]) {
   }
 }
 
-// Stores N elements, rounded to T, in the same way.
+// Two elements rounded to T, the first in the lower half of the word.
+template <typename T>
+__device__ __forceinline__ uint32_t round_pair(float first, float second) {
+#ifdef __CUDA_ARCH__
+  uint32_t pair;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  }
+  return pair;
+#else
+  return round_to<T>(first).bits | static_cast<uint32_t>(round_to<T>(second).bits) << 16;
+#endif
+}
+
+// Writes a vector at once. Left to itself, the compiler splits such stores in some kernels.
+template <typename T, int N>
+__device__ __forceinline__ void store_vector(const Vector<T, N>& vector, T* to) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(vector) == 16) {
+    return __stwb(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(vector));
+  } else if constexpr (sizeof(vector) == 8) {
+    return __stwb(reinterpret_cast<uint2*>(to), std::bit_cast<uint2>(vector));
+  }
+#endif
+  *reinterpret_cast<Vector<T, N>*>(to) = vector;
+}
+
+// Stores N elements, rounded to T, at most 16 bytes at a time, in the same way.
 template <int N, typename T>
 __device__ __forceinline__ void store(const float (&from)[N], T* to) {
   constexpr int kAtOnce = N < kVectorWidth<T> ? N : kVectorWidth<T>;
   static_assert(N % kAtOnce == 0);
 #pragma unroll
   for (int first = 0; first < N; first += kAtOnce) {
-    Vector<T, kAtOnce> vector;
+    if constexpr (sizeof(T) == 2 && kAtOnce % 2 == 0) {
+      Vector<uint32_t, kAtOnce / 2> pairs;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) vector.at[i] = round_to<T>(from[first + i]);
-    *reinterpret_cast<Vector<T, kAtOnce>*>(to + first) = vector;
+      for (int i = 0; i < kAtOnce / 2; ++i)
+        pairs.at[i] = round_pair<T>(from[first + 2 * i], from[first + 2 * i + 1]);
+      store_vector(std::bit_cast<Vector<T, kAtOnce>>(pairs), to + first);
+    } else {
+      Vector<T, kAtOnce> vector;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) vector.at[i] = round_to<T>(from[first + i]);
+      store_vector(vector, to + first);
+    }
   }
 }
 

@@ -45,9 +45,13 @@ void launch(const Launch& config, void (*kernel)(Parameters...), Arguments... ar
 
 template <typename... Parameters, typename... Arguments>
 void launch(const Launch& config, void (*kernel)(Parameters...), Arguments... arguments) {
+  const fibers::Launched what = {reinterpret_cast<const void*>(kernel), config.where};
+  (fibers::check_argument(what, static_cast<Parameters>(arguments)), ...);
   fibers::enqueue(config.stream, [=] {
-    fibers::run_grid(
-        config.grid, config.block, [&] { kernel(static_cast<Parameters>(arguments)...); });
+    const auto thread = [&]() LOCKSTEP_HANDS_ARGUMENTS {
+      kernel(static_cast<Parameters>(arguments)...);
+    };
+    fibers::run_grid(what, config.grid, config.block, thread);
   });
   if (fibers::after_launch) fibers::after_launch(config.where);
 }

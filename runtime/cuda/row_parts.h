@@ -45,6 +45,10 @@ __device__ __forceinline__ float row_sum(float value) {
 template <int RowThreads>
 inline constexpr int kBlockThreads = RowThreads < kRowThreads ? kRowThreads : RowThreads;
 
+// Blocks that must fit on a multiprocessor at once. To fit more, the compiler spills registers.
+template <int RowThreads>
+inline constexpr int kRowBlocks = 1024 / kBlockThreads<RowThreads>;
+
 // Calls f with the smallest of Held, 2 Held, 4 Held, ... that is at least `vectors`.
 template <int N, int Held, typename F>
 void with_held(int64_t vectors, F f) {

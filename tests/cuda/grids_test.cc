@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/plan/indexing.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -31,6 +32,31 @@ TEST(Grids, LowOnesHaveTwoDimensions) {
   EXPECT_EQ(grid.x, 7u);
   EXPECT_EQ(grid.y, 65535u);
   EXPECT_EQ(grid.z, 1u);
+}
+
+// A sum over the rows of a few columns, such as the gradient of a per-channel factor of images, has
+// more parts than a grid's second dimension.
+TEST(Grids, FitReductionsOfAnyShape) {
+  bool tall = false;
+  for (const int64_t columns : {1, 2, 3, 4, 5, 127, 129, 65537, 1 << 24}) {
+    for (const int64_t rows :
+         {int64_t{1}, int64_t{1} << 21, int64_t{3'211'264}, int64_t{1} << 33}) {
+      for (const uint32_t reduced : {0b01u, 0b10u}) {
+        const ReduceLoops loops = ReduceLoops::of(Shape({rows, columns}), reduced);
+        const int64_t parts = ReduceParts::of(loops).count;
+        if (loops.by_rows()) {
+          EXPECT_LE(loops.kept.count * parts, kMaxBlocksAcross * 128);
+          continue;
+        }
+        const dim3 grid = tall_grid(blocks_for(loops.kept.count, 128), parts);
+        EXPECT_LE(grid.y, kMaxBlocksDown) << rows << " x " << columns;
+        EXPECT_LE(grid.z, kMaxBlocksDown) << rows << " x " << columns;
+        EXPECT_GE(int64_t{grid.y} * grid.z, parts) << rows << " x " << columns;
+        tall = tall || parts > kMaxBlocksDown;
+      }
+    }
+  }
+  EXPECT_TRUE(tall);
 }
 
 TEST(GridsDeathTest, CountsDoNotWrapAround) {

@@ -34,7 +34,7 @@ __device__ __forceinline__ void store_moments(const float (&m)[N],
   Vector<BFloat16, N> vector;
 #pragma unroll
   for (int k = 0; k < N; ++k) vector.at[k] = round_at_random(m[k], random[k] >> shift & 0xffffu);
-  *reinterpret_cast<Vector<BFloat16, N>*>(to) = vector;
+  store_vector(vector, to);
 }
 
 // Updates N elements at a time. T: the type of the stored parameters.
@@ -110,6 +110,15 @@ __device__ __forceinline__ void update_part(int64_t begin,
   }
 }
 
+// Tells the compiler that an array, whose address it does not know, is in global memory.
+template <typename T>
+__device__ __forceinline__ T* global(T* array) {
+#ifdef __CUDA_ARCH__
+  __builtin_assume(__isGlobal(array));
+#endif
+  return array;
+}
+
 // Runs the slice's update, which is alternative kKind or a later one.
 template <typename T, typename Moment, size_t kKind = 0>
 __device__ __forceinline__ void update_slice(const PlacedSlice& slice,
@@ -119,12 +128,12 @@ __device__ __forceinline__ void update_slice(const PlacedSlice& slice,
   if constexpr (kKind < std::variant_size_v<OptimizerUpdate>) {
     if (slice.kind != kKind) return update_slice<T, Moment, kKind + 1>(slice, key, begin, end);
     using Update = std::variant_alternative_t<kKind, OptimizerUpdate>;
-    const Elements<Update, T, Moment> elements = {static_cast<const Update*>(slice.update),
-                                                  slice.gradients,
-                                                  slice.parameters,
-                                                  static_cast<Moment*>(slice.first_moment),
-                                                  static_cast<Moment*>(slice.second_moment),
-                                                  static_cast<T*>(slice.stored),
+    const Elements<Update, T, Moment> elements = {global(static_cast<const Update*>(slice.update)),
+                                                  global(slice.gradients),
+                                                  global(slice.parameters),
+                                                  global(static_cast<Moment*>(slice.first_moment)),
+                                                  global(static_cast<Moment*>(slice.second_moment)),
+                                                  global(static_cast<T*>(slice.stored)),
                                                   key,
                                                   slice.first_element};
     update_part(begin, end, slice.vectors, elements);

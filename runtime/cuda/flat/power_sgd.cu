@@ -121,6 +121,10 @@ __global__ void __launch_bounds__(kLeftThreads) power_sgd_left_kernel(const floa
 
 constexpr int kRightThreads = 512;
 constexpr int kRightAtOnce = 8;  // rows that a thread loads before it processes the first
+// Blocks that must fit on a multiprocessor; 0 leaves it to the compiler, which spills registers to
+// fit three blocks of the largest group.
+template <typename G>
+constexpr int kRightMinBlocks = std::is_same_v<G, Group<8, true>> ? 2 : 0;
 
 // Columns of a block: enough for warps to read efficiently, but few enough for the blocks to fill a
 // GPU. Depends on the shape alone, because the order of the sums depends on it.
@@ -155,13 +159,14 @@ __device__ __forceinline__ void add_rows(const float* column,
 // Each block handles a strip of columns, `width` threads along the columns and the rest along the
 // rows. Grid (strips * groups): blocks of the same strip are consecutive.
 template <typename G>
-__global__ void __launch_bounds__(kRightThreads) power_sgd_right_kernel(const float* matrix,
-                                                                        const float* left,
-                                                                        PowerSgdShape shape,
-                                                                        int width,
-                                                                        G group,
-                                                                        unsigned groups,
-                                                                        float* right) {
+__global__ void __launch_bounds__(kRightThreads, kRightMinBlocks<G>)
+    power_sgd_right_kernel(const float* matrix,
+                           const float* left,
+                           PowerSgdShape shape,
+                           int width,
+                           G group,
+                           unsigned groups,
+                           float* right) {
   constexpr int kCount = G::kCount;
   constexpr int kWarps = kRightThreads / kWarp;
   __shared__ float parts[kWarps][kCount][kWarp];

@@ -187,7 +187,11 @@ struct Dropped {
                                              int64_t query) const {
     const RngStream random{lane->seed, lane->step, lane->lane, purpose};
     const uint64_t word = AttentionDropout::word(shape.time, head, key, query);
-    return philox_word(random, word) >= threshold ? factor : 0;
+    // philox_word() would keep the four words in local memory, to choose one of them by its index.
+    const Philox4 words = philox(random, word >> 2);
+    const uint32_t low = (word & 1) != 0 ? words.word[1] : words.word[0];
+    const uint32_t high = (word & 1) != 0 ? words.word[3] : words.word[2];
+    return ((word & 2) != 0 ? high : low) >= threshold ? factor : 0;
   }
 };
 

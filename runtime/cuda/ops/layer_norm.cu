@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 namespace {
 
 template <typename T, int N, int Held, int RowThreads>
-__global__ void __launch_bounds__(kBlockThreads<RowThreads>)
+__global__ void __launch_bounds__(kBlockThreads<RowThreads>, kRowBlocks<RowThreads>)
     forward_kernel(LayerNormForward<T> op) {
   constexpr int kRows = kBlockThreads<RowThreads> / RowThreads;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / RowThreads;

@@ -141,7 +141,7 @@ struct MaxForward {
     }
     const int64_t to = pixel * windows.channels + channel;
     store(best, y + to);
-    if (max_taps != nullptr) *reinterpret_cast<Vector<uint8_t, N>*>(max_taps + to) = tap;
+    if (max_taps != nullptr) store_vector(tap, max_taps + to);
   }
 };
 

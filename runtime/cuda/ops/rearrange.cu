@@ -310,9 +310,10 @@ struct Sums {
   }
 };
 
-// One thread for each output and part.
+// One thread for each output and part. Three blocks on a multiprocessor are enough: for more, the
+// compiler spills registers.
 template <typename T, typename D>
-__global__ void __launch_bounds__(kThreads) sum_kernel(Sums<T, D> op) {
+__global__ void __launch_bounds__(kThreads, 3) sum_kernel(Sums<T, D> op) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, part = op.part();
   if (i >= op.outputs) return;
   const int64_t from = op.view.source(static_cast<uint64_t>(i));
@@ -323,7 +324,7 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(Sums<T, D> op) {
 
 // One warp for each output and part; the terms are contiguous in d_y.
 template <typename T, typename D>
-__global__ void __launch_bounds__(kThreads) sum_rows_kernel(Sums<T, D> op) {
+__global__ void __launch_bounds__(kThreads, 3) sum_rows_kernel(Sums<T, D> op) {
   constexpr int kWarps = kThreads / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;

@@ -12,7 +12,8 @@ namespace {
 
 // A warp per row, or a block for long rows; the row stays in registers.
 template <typename T, int N, int Held, int RowThreads>
-__global__ void __launch_bounds__(kBlockThreads<RowThreads>) forward_kernel(RmsNormForward<T> op) {
+__global__ void __launch_bounds__(kBlockThreads<RowThreads>, kRowBlocks<RowThreads>)
+    forward_kernel(RmsNormForward<T> op) {
   constexpr int kRows = kBlockThreads<RowThreads> / RowThreads;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / RowThreads;
   if (row >= op.rows) return;

@@ -17,25 +17,27 @@ namespace {
 constexpr int kWide = 512;   // threads per block for long rows
 constexpr int kNarrow = 32;  // and for short rows
 constexpr int64_t kShortRow = 1024;
+// Columns are counted in 32 bits, which saves registers, and a thread looks one stride ahead.
+constexpr int64_t kMaxClasses = (int64_t{1} << 31) - 1 - kWide * 8;
 
 // Calls f(column, values) for the part of a row that one of Threads threads handles: single
 // elements up to the first multiple of 16 bytes, then vectors, then single elements again, because
 // rows of an odd length may begin anywhere.
 template <int Threads, typename T, typename F>
-__device__ __forceinline__ void each_in_row(const T* row, int64_t columns, F f) {
+__device__ __forceinline__ void each_in_row(const T* row, int32_t columns, F f) {
   constexpr int N = kVectorWidth<T>;
-  const int64_t misaligned = reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T);
-  int64_t head = misaligned == 0 ? 0 : N - misaligned;
+  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
+  int32_t head = misaligned == 0 ? 0 : N - misaligned;
   if (head > columns) head = columns;
-  const int64_t tail = head + (columns - head) / N * N;
-  const int64_t thread = threadIdx.x;
-  const auto single = [&](int64_t column) {
+  const int32_t tail = head + (columns - head) / N * N;
+  const auto thread = static_cast<int32_t>(threadIdx.x);
+  const auto single = [&](int32_t column) {
     float value[1];
     load(row + column, value);
     f(column, value);
   };
   if (thread < head) single(thread);
-  for (int64_t column = head + thread * N; column < tail; column += Threads * N) {
+  for (int32_t column = head + thread * N; column < tail; column += Threads * N) {
     float values[N];
     load(row + column, values);
     f(column, values);
@@ -48,10 +50,10 @@ struct RunningSoftmax {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0;              // of exp(x - max)
   float plain_sum = 0;        // of x
-  int64_t first_largest = 0;  // column
+  int32_t first_largest = 0;  // column
 
   template <int N>
-  __device__ __forceinline__ void add(int64_t column, const float (&x)[N]) {
+  __device__ __forceinline__ void add(int32_t column, const float (&x)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       if (x[i] > max) {  // a thread's columns ascend, so the first of equal ones stays
@@ -102,14 +104,16 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
     return;
   }
 
+  const auto classes = static_cast<int32_t>(op.classes);
   RunningSoftmax softmax;
   each_in_row<Threads>(
-      x, op.classes, [&](int64_t column, auto& values) { softmax.add(column, values); });
+      x, classes, [&](int32_t column, auto& values) { softmax.add(column, values); });
   const float max = block_reduce<Max, Threads>(softmax.max);
   const float scaled = softmax.sum == 0 ? 0 : softmax.sum * expf(softmax.max - max);
   const float log_sum = max + logf(block_reduce<Sum, Threads>(scaled));
-  const int64_t candidate = softmax.max == max ? softmax.first_largest : op.classes;
-  const int64_t largest = block_reduce<Min, Threads>(candidate);
+  const int32_t candidate =
+      softmax.max == max ? softmax.first_largest : std::numeric_limits<int32_t>::max();
+  const int32_t largest = block_reduce<Min, Threads>(candidate);
   const float each = op.label_smoothing / static_cast<float>(op.classes);
   // The target's share, and that of a second target that differs from it.
   const int32_t other = other_target(op, *lane, row);
@@ -125,7 +129,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   if (each > 0) {
     float thread_sum = Weighted ? 0 : softmax.plain_sum;
     if constexpr (Weighted) {
-      each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
+      each_in_row<Threads>(x, classes, [&](int32_t column, auto& values) {
         constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
         for (int i = 0; i < N; ++i) thread_sum += op.weights[column + i] * values[i];
@@ -136,7 +140,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   float larger = 0;  // number of logits above the target's, or equal and before it
   if constexpr (!Backward) {
     const float threshold = to_float(x[target]);
-    each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
+    each_in_row<Threads>(x, classes, [&](int32_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -155,7 +159,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
   if constexpr (Backward) {
     __syncthreads();  // all threads have read the targets' logits
     const float gradient_scale = lane->gradient_scale;
-    each_in_row<Threads>(x, op.classes, [&](int64_t column, auto& values) {
+    each_in_row<Threads>(x, classes, [&](int32_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -183,6 +187,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
 
 template <typename T, bool Backward, bool Weighted>
 void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call, RowLoss* results) {
+  LOCKSTEP_REQUIRE(op.classes <= kMaxClasses);
   const bool is_short = op.classes <= kShortRow;
   launch({{blocks_for(op.rows, 1), 1, 1},
           {static_cast<unsigned>(is_short ? kNarrow : kWide), 1, 1},

@@ -1,0 +1,45 @@
+"""What the machine code of hot kernels must have, on every GPU of SASS_TARGETS. These are facts of
+today's code, which a change may improve but not worsen."""
+import typing
+
+SASS_TARGETS = ("80", "90", "100")
+
+
+class Expected(typing.NamedTuple):
+    file: str  # of runtime/cuda, without its folder and ending
+    kernel: str  # a pattern for the whole name, as machine_code.readable() gives it
+    loads: int  # at least so many of 16 bytes
+    stores: int  # at least so many of 16 bytes
+    narrow_stores: typing.Optional[int] = None  # at most so many to global memory; None: any number
+    tensor: int = 0  # at least so many instructions of tensor cores
+
+
+# Narrow stores are statistics, or the elements after the last vector. A vector that is stored in
+# pieces shows as fewer wide stores.
+HOT = (
+    Expected("activation", r"flat_kernel<8, (For|Back)ward<.*, BFloat16> >", 1, 1),
+    Expected("add", r"flat_kernel<8, Sums<BFloat16> >", 2, 1),
+    Expected("attention", r"\w+_kernel<Split<16, 4>, BFloat16, (KeepAll|Dropped).*>", 0, 0),
+    Expected("batch_norm", r"forward_kernel<BFloat16, \w+, 8>", 4, 1, 0),
+    Expected("batch_norm", r"forward_kernel<float, float, 4>", 4, 1, 0),
+    Expected("batch_norm_backward", r"input_gradient_kernel<BFloat16, 8>", 7, 2, 0),
+    Expected("batch_norm_backward", r"gradient_sums_kernel<BFloat16, 8>", 5, 1, 16),
+    Expected("dropout", r"flat_kernel<8, Drop<BFloat16> >", 1, 1, 1),
+    Expected("gated_activation", r"pixel_kernel<8, Forward<.*, BFloat16> >", 2, 1, 0),
+    Expected("gated_activation", r"pixel_kernel<8, Backward<.*, BFloat16> >", 3, 2, 0),
+    Expected("gated_activation", r"pixel_kernel<4, Backward<.*, float> >", 3, 2, 0),
+    Expected("layer_norm", r"forward_kernel<BFloat16, 8, 4, \d+>", 8, 4, 2),
+    Expected("layer_norm", r"backward_kernel<BFloat16, 8, 4, \d+>", 12, 4, 64),
+    Expected("optimizers", r"update_kernel<\w+, float>", 20, 15),
+    Expected("pooling", r"pixel_kernel<8, (Avg|GlobalAvg).*<BFloat16> >", 1, 1, 0),
+    Expected("pooling", r"pixel_kernel<8, Max(For|Back)ward<BFloat16> >", 1, 1, 1),
+    Expected("qk_norm", r"pixel_kernel<8, Copy<BFloat16> >", 1, 1, 0),
+    Expected("qk_norm", r"forward_kernel<BFloat16, 8, \d>", 2, 1, 1),
+    Expected("qk_norm", r"backward_kernel<BFloat16, 8, \d>", 3, 1, 32),
+    Expected("rms_norm", r"forward_kernel<BFloat16, 8, 4, \d+>", 8, 4, 1),
+    Expected("rms_norm", r"backward_kernel<BFloat16, 8, 4, \d+>", 12, 4, 32),
+    Expected("rotary", r"pixel_kernel<8, Rotate<BFloat16> >", 3, 2, 0),
+    Expected("softmax_cross_entropy", r"\w+_kernel<BFloat16, 512, true, false>", 2, 1),
+    Expected("softmax_cross_entropy", r"\w+_kernel<float, 512, true, false>", 2, 1),
+    Expected("tree_sum", r"flat_kernel<4, TreeSum<float, float, \d+> >", 1, 1),
+)
