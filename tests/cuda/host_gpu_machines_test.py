@@ -78,9 +78,9 @@ def bad_machines(trial, config):
     trial.refused(5, ["is busy"], *cuda, environment={"FAKE_GPU_BUSY": "1"})
     trial.refused(5, ["GiB", "train.global_batch", "would fit"], *cuda, "--set",
                   "train.global_batch=65536",
-                  environment={"FAKE_GPU_BYTES": str((1024 + 40) << 20)})
+                  environment={"FAKE_GPU_BYTES": str((960 + 45) << 20)})
     # What the libraries take is found before the first step.
-    small = {"FAKE_GPU_BYTES": str((1024 + 100) << 20)}
+    small = {"FAKE_GPU_BYTES": str((960 + 100) << 20)}
     trial.train(*cuda, environment=small)
     trial.refused(5, ["GiB are free"], *cuda,
                   environment={**small, "FAKE_LIBRARY_BYTES": str(900 << 20)})

@@ -24,6 +24,7 @@ train { global_batch: 8 lanes: 4 steps: 6 hash_every: 3 }
 optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
 schedule { lr: 0.01 }
 comm { bucket_mib: 0.002 }
+execution { precision: FP32 }
 output { tensorboard: false }
 """
 

@@ -57,7 +57,7 @@ void run(const std::string& difference, const std::string& folder, double timeou
     config.output.run_dir = folder;
     config.comm.timeout_s = config.comm.files_timeout_s = timeout_s;
     if (tcp) session->move_to_tcp({});
-    const RunWatch watch(*session, config);
+    const RunWatch watch(*session, config, /*on_gpu=*/false);
     FlightRecorder::here().begin_phase(FlightPhase::kTraining);
     Communicator& communicator = session->communicator();
     const bool last = communicator.rank() == communicator.size() - 1;

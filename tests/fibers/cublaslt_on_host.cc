@@ -1,55 +1,53 @@
 // cuBLASLt on the host, as its documentation describes it: matrices by columns, D = epilogue(alpha
 // op(A) op(B) + beta C). Plain loops in float. A product needs the algorithm that was found for it,
-// operands that begin on multiples of 16 bytes, and counts on nothing in its workspace, which is
-// spoiled. In the environment, to reach the paths for GPUs without them: FAKE_CUBLASLT_PLAIN, no
+// and operands and a workspace as the preference promised them; what it finds in the workspace is
+// spoiled. What has no algorithm: cublaslt_rules.h. In the environment, to reach the paths for GPUs without them: FAKE_CUBLASLT_PLAIN, no
 // epilogue but the bias; FAKE_CUBLASLT_REFUSES, words separated by commas: 11x9, no product with so
 // many rows and columns; one, none with a single row or column; the name of an epilogue, such as
 // DGELU; all. FAKE_CUBLASLT_VERSION, what it says of itself.
 #include <cublasLt.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "runtime/base/half.h"
+#include "tests/fibers/cublaslt_rules.h"
 #include "tests/fibers/host_stream.h"
+#include "tests/fibers/kernel_memory.h"
 
 namespace {
 
 using lockstep::BFloat16;
 using lockstep::Float16;
-
-struct LayoutImage {
-  cudaDataType_t type;
-  uint64_t rows, columns;
-  int64_t stride;
-  int32_t batch = 1;
-  int64_t batch_stride = 0;
-
-  // Of matrix number `number`, in bytes.
-  int64_t offset(int32_t number) const {
-    return number * batch_stride * (type == CUDA_R_32F ? 4 : 2);
-  }
-};
-struct Description {
-  cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-  void* aux = nullptr;
-  int64_t aux_stride = 0;
-  cudaDataType_t bias_type = CUDA_R_32F;
-};
+using lockstep::fibers::adds_bias;
+using lockstep::fibers::algorithm_for;
+using lockstep::fibers::Description;
+using lockstep::fibers::has_aux;
+using lockstep::fibers::has_bias_vector;
+using lockstep::fibers::LayoutImage;
+using lockstep::fibers::Preference;
+using lockstep::fibers::ProductImage;
+using lockstep::fibers::promised_to;
 
 const LayoutImage& layout_of(cublasLtMatrixLayout_t layout) {
   return *reinterpret_cast<const LayoutImage*>(layout);
 }
 Description& description_of(cublasLtMatmulDesc_t description) {
   return *reinterpret_cast<Description*>(description);
+}
+
+Preference& preference_of(cublasLtMatmulPreference_t preference) {
+  return *reinterpret_cast<Preference*>(preference);
+}
+ProductImage product_of(cublasLtMatmulDesc_t description,
+                        cublasLtMatrixLayout_t a,
+                        cublasLtMatrixLayout_t b,
+                        cublasLtMatrixLayout_t d) {
+  return {description_of(description), layout_of(a), layout_of(b), layout_of(d)};
 }
 
 float read(const void* data, cudaDataType_t type, int64_t i) {
@@ -76,6 +74,11 @@ float gelu_gradient(float x) {
   return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
 }
 
+cudaDataType_t bias_type(const ProductImage& product) {
+  return product.how.bias_type == -1 ? product.d.type
+                                     : static_cast<cudaDataType_t>(product.how.bias_type);
+}
+
 // op(matrix) as plain rows of floats.
 std::vector<float> unpack(const void* data, const LayoutImage& layout, cublasOperation_t op) {
   const auto rows = static_cast<int64_t>(layout.rows),
@@ -90,49 +93,53 @@ std::vector<float> unpack(const void* data, const LayoutImage& layout, cublasOpe
   return out;
 }
 
-bool adds_bias(cublasLtEpilogue_t epilogue) {
-  return epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_DGELU &&
-         epilogue != CUBLASLT_EPILOGUE_BGRADB;
+// out (m, n) = the sums over p of a (k, m) times b (k, n), each in the order of p; the second index
+// is the innermost, so that the compiler's vectors hold neighbouring sums.
+std::vector<float> products(
+    const std::vector<float>& a, const std::vector<float>& b, int64_t m, int64_t n, int64_t k) {
+  std::vector<float> out(static_cast<size_t>(m * n));
+  for (int64_t i = 0; i < m; ++i) {
+    float* const row = out.data() + i * n;
+    for (int64_t p = 0; p < k; ++p) {
+      const float factor = a[static_cast<size_t>(p * m + i)];
+      const float* const from = b.data() + p * n;
+      for (int64_t j = 0; j < n; ++j) row[j] += factor * from[j];
+    }
+  }
+  return out;
 }
 
-void multiply(const Description& description,
-              float alpha,
-              const void* a,
-              const LayoutImage& a_layout,
-              const void* b,
-              const LayoutImage& b_layout,
-              float beta,
-              void* d,
-              const LayoutImage& d_layout) {
+void multiply(
+    const ProductImage& product, float alpha, const void* a, const void* b, float beta, void* d) {
+  const auto& [how, a_layout, b_layout, d_layout] = product;
   const auto m = static_cast<int64_t>(d_layout.rows), n = static_cast<int64_t>(d_layout.columns);
-  const std::vector<float> left = unpack(a, a_layout, description.transpose_a);
-  // Of b the transpose, so that both are read along rows.
-  const std::vector<float> right =
-      unpack(b, b_layout, description.transpose_b == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N);
+  // Both with their sums' index outermost.
+  const std::vector<float> left =
+      unpack(a, a_layout, how.transpose_a == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N);
+  const std::vector<float> right = unpack(b, b_layout, how.transpose_b);
   const int64_t k = static_cast<int64_t>(left.size()) / m;
-  if (static_cast<int64_t>(right.size()) != k * n) std::abort();
-  for (int64_t j = 0; description.epilogue == CUBLASLT_EPILOGUE_BGRADB && j < n; ++j) {
+  for (int64_t j = 0; how.epilogue == CUBLASLT_EPILOGUE_BGRADB && j < n; ++j) {
     float sum = 0;
-    for (int64_t p = 0; p < k; ++p) sum += right[static_cast<size_t>(j * k + p)];
-    write(const_cast<void*>(description.bias), description.bias_type, j, sum);
+    for (int64_t p = 0; p < k; ++p) sum += right[static_cast<size_t>(p * n + j)];
+    write(const_cast<void*>(how.bias), bias_type(product), j, sum);
   }
+  const bool by_columns = m >= n;
+  const std::vector<float> sums =
+      by_columns ? products(right, left, n, m, k) : products(left, right, m, n, k);
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = 0; i < m; ++i) {
-      float sum = 0;
-      for (int64_t p = 0; p < k; ++p)
-        sum += left[static_cast<size_t>(i * k + p)] * right[static_cast<size_t>(j * k + p)];
       const int64_t at = j * d_layout.stride + i;
-      sum *= alpha;
+      float sum = alpha * sums[static_cast<size_t>(by_columns ? j * m + i : i * n + j)];
       if (beta != 0) sum += beta * read(d, d_layout.type, at);
-      if (adds_bias(description.epilogue)) sum += read(description.bias, description.bias_type, i);
-      switch (description.epilogue) {
+      if (adds_bias(how.epilogue)) sum += read(how.bias, bias_type(product), i);
+      const int64_t aux_at = j * how.aux_stride + i;
+      switch (how.epilogue) {
         case CUBLASLT_EPILOGUE_RELU_BIAS: sum = sum > 0 ? sum : 0; break;
         case CUBLASLT_EPILOGUE_DGELU:
-          sum *=
-              gelu_gradient(read(description.aux, d_layout.type, j * description.aux_stride + i));
+          sum *= gelu_gradient(read(how.aux, d_layout.type, aux_at));
           break;
         case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-          write(description.aux, d_layout.type, j * description.aux_stride + i, sum);
+          write(how.aux, d_layout.type, aux_at, sum);
           [[fallthrough]];
         case CUBLASLT_EPILOGUE_GELU_BIAS: sum = gelu(sum); break;
         default: break;
@@ -169,22 +176,18 @@ bool refuses(const Description& description, const LayoutImage& d) {
   return false;
 }
 
-// What stands for the algorithm that was found for a product.
-cublasLtMatmulAlgo_t algorithm_for(const Description& description, const LayoutImage& d) {
-  constexpr uint64_t kTag = 0x10c457e9;
-  cublasLtMatmulAlgo_t algorithm{};
-  algorithm.data[0] = kTag;
-  algorithm.data[1] = static_cast<uint64_t>(description.epilogue);
-  algorithm.data[2] = d.rows;
-  algorithm.data[3] = d.columns;
-  return algorithm;
-}
-
 // NaN at the start of each 64 KiB.
 void spoil(void* workspace, size_t bytes) {
   constexpr size_t kStep = 65536, kSpoiled = 64;
   for (size_t at = 0; at + kSpoiled <= bytes; at += kStep)
     std::memset(static_cast<char*>(workspace) + at, 0xff, kSpoiled);
+}
+
+// Whether each matrix of a batch begins where the algorithm counts on it.
+bool aligned(const void* first, const LayoutImage& layout, uint32_t alignment) {
+  const auto at = reinterpret_cast<uintptr_t>(first);
+  return at % alignment == 0 &&
+         (layout.batch == 1 || static_cast<uintptr_t>(layout.offset(1)) % alignment == 0);
 }
 
 }  // namespace
@@ -233,9 +236,10 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description,
-                                        cublasComputeType_t,
-                                        cudaDataType_t) {
-  *description = reinterpret_cast<cublasLtMatmulDesc_t>(new Description);
+                                        cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *description = reinterpret_cast<cublasLtMatmulDesc_t>(new Description{.compute = compute});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
@@ -264,44 +268,57 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = nullptr;
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) {
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete reinterpret_cast<Preference*>(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*,
-                                                    size_t) {
-  return CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value,
+                                                    size_t bytes) {
+  Preference& preference = preference_of(handle);
+  const auto set = [&](auto& field) {
+    if (sizeof(field) != bytes) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&field, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return set(preference.workspace_bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(preference.alignment[0]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(preference.alignment[1]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(preference.alignment[2]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(preference.alignment[3]);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return CUBLAS_STATUS_SUCCESS;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
-                                              cublasLtMatmulDesc_t handle,
+                                              cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t d_layout,
-                                              cublasLtMatmulPreference_t,
+                                              cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference,
                                               int,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
+  *found = 0;
   if (lockstep::fibers::capturing()) return CUBLAS_STATUS_INTERNAL_ERROR;
-  const Description& description = description_of(handle);
-  const bool saves = description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
-                     description.epilogue == CUBLASLT_EPILOGUE_DGELU;
-  const bool odd = saves && description.aux_stride % 8 != 0;
-  const bool plain = description.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-                     description.epilogue == CUBLASLT_EPILOGUE_BIAS;
-  // By columns the rows of the product are columns.
-  const LayoutImage& d = layout_of(d_layout);
-  if (odd || refuses(description, d) || (!plain && std::getenv("FAKE_CUBLASLT_PLAIN") != nullptr)) {
-    *found = 0;
+  if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const ProductImage product = product_of(description, a, b, d);
+  const cublasStatus_t status = status_of(product);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const bool plain = product.how.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+                     product.how.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (refuses(product.how, product.d) || (!plain && std::getenv("FAKE_CUBLASLT_PLAIN") != nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
   *found = 1;
   results->state = CUBLAS_STATUS_SUCCESS;
-  results->algo = algorithm_for(description, d);
+  results->algo = algorithm_for(product, preference_of(preference));
+  results->workspaceSize = preference_of(preference).workspace_bytes;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
@@ -320,37 +337,33 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
                               void* workspace,
                               size_t workspace_bytes,
                               cudaStream_t stream) {
-  const void* const aux = description_of(description).aux;
-  for (const void* operand : {a, b, c, static_cast<const void*>(d), aux}) {
-    if (reinterpret_cast<uintptr_t>(operand) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  const cublasLtMatmulAlgo_t wanted =
-      algorithm_for(description_of(description), layout_of(d_layout));
-  if (algorithm == nullptr || std::memcmp(algorithm, &wanted, sizeof(wanted)) != 0)
+  const ProductImage product = product_of(description, a_layout, b_layout, d_layout);
+  // An algorithm that was not found for this product, which none may have been.
+  if (algorithm == nullptr || status_of(product) != CUBLAS_STATUS_SUCCESS)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const Preference found = promised_to(*algorithm);
+  const cublasLtMatmulAlgo_t wanted = algorithm_for(product, found);
+  if (std::memcmp(algorithm, &wanted, sizeof(wanted)) != 0) return CUBLAS_STATUS_INVALID_VALUE;
+  const Description& how = product.how;
+  if (!aligned(a, product.a, found.alignment[0]) || !aligned(b, product.b, found.alignment[1]) ||
+      !aligned(d, product.d, found.alignment[3]) || workspace_bytes < found.workspace_bytes ||
+      reinterpret_cast<uintptr_t>(workspace) % 16 != 0 ||
+      (has_bias_vector(how.epilogue) && reinterpret_cast<uintptr_t>(how.bias) % 16 != 0) ||
+      (has_aux(how.epilogue) && reinterpret_cast<uintptr_t>(how.aux) % 16 != 0))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const int32_t batch = layout_of(d_layout).batch;
-  if (layout_of(a_layout).batch != batch || layout_of(b_layout).batch != batch)
-    return CUBLAS_STATUS_INVALID_VALUE;
+  lockstep::fibers::check_arrays("cublasLtMatmul", {a, b, d, how.bias, how.aux, workspace});
   lockstep::fibers::enqueue(
       stream,
-      [=,
-       how = description_of(description),
-       alpha = *static_cast<const float*>(alpha),
-       beta = *static_cast<const float*>(beta),
-       in_a = layout_of(a_layout),
-       in_b = layout_of(b_layout),
-       out = layout_of(d_layout)] {
-        spoil(workspace, workspace_bytes);
-        const auto at = [](auto* array, const LayoutImage& layout, int32_t i) {
-          using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(array)>>,
-                                          const char,
-                                          char>;
-          return static_cast<Byte*>(array) + layout.offset(i);
-        };
-        for (int32_t i = 0; i < out.batch; ++i)
-          multiply(
-              how, alpha, at(a, in_a, i), in_a, at(b, in_b, i), in_b, beta, at(d, out, i), out);
+      [=, alpha = *static_cast<const float*>(alpha), beta = *static_cast<const float*>(beta)] {
+        spoil(workspace, found.workspace_bytes);
+        for (int32_t i = 0; i < product.d.batch; ++i)
+          multiply(product,
+                   alpha,
+                   static_cast<const char*>(a) + product.a.offset(i),
+                   static_cast<const char*>(b) + product.b.offset(i),
+                   beta,
+                   static_cast<char*>(d) + product.d.offset(i));
       });
   return CUBLAS_STATUS_SUCCESS;
 }

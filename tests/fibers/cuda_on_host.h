@@ -1,8 +1,9 @@
 #pragma once
 // CUDA's language for the host's compiler: included by force before a kernel file of runtime/cuda,
 // so that its kernels run on the CPU, block by block, each thread of a block a fiber. Barriers and
-// shuffles are rendezvous; the order in which fibers run can be changed, which brings out missing
-// barriers. What the emulation does not know (streams, atomics, PTX) does not compile.
+// shuffles are rendezvous; the order of blocks and of a block's fibers changes from launch to launch,
+// which brings out missing barriers, and blocks that read what others write. What the emulation does
+// not know (streams, atomics, PTX) does not compile.
 
 #include <bit>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <source_location>
+#include <type_traits>
 
 #include "tests/fibers/order.h"
 
@@ -22,23 +24,62 @@
 
 struct CUstream_st;
 
+namespace lockstep::fibers {
+
+// Queues `work`, or records it where the stream is being captured: see host_stream.h.
+void enqueue(CUstream_st* stream, std::function<void()> work);
+// Of host_stream.h: finds what has gone wrong before, as a launch by nvcc does.
+inline std::function<void(const std::source_location& where)> after_launch;
+
+}  // namespace lockstep::fibers
+
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
+
+// All of it is of the library that holds the kernels: there it is found without a detour.
+#pragma GCC visibility push(hidden)
 
 // Of the fiber that runs.
 inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace lockstep::fibers {
 
-// Runs `thread` for each thread of each block. A barrier or a shuffle that some threads never reach
-// ends the process with a message.
-void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
+// A kernel and where it is launched, for messages.
+struct Launched {
+  const void* kernel = nullptr;
+  std::source_location where;
+};
+inline Launched launched;  // the one that runs
 
-// Queues `work`, or records it where the stream is being captured: see host_stream.h.
-void enqueue(CUstream_st* stream, std::function<void()> work);
-// Of host_stream.h: finds what has gone wrong before, as a launch by nvcc does.
-inline std::function<void(const std::source_location& where)> after_launch;
+// Runs thread(closure) for each thread of each block. A barrier or a shuffle that some threads never
+// reach ends the process with a message.
+void run_grid(const Launched& what,
+              dim3 grid,
+              dim3 block,
+              void (*thread)(const void* closure),
+              const void* closure);
+// Whether a kernel's thread runs.
+bool in_kernel();
+
+// Ends the program if an argument is a pointer to memory that no GPU can reach. What lies behind
+// pointers is checked when it is used.
+void check_pointer(const Launched& what, const void* argument);
+template <typename T>
+void check_argument(const Launched& what, const T& argument) {
+  if constexpr (std::is_convertible_v<T, const void*>) check_pointer(what, argument);
+}
+
+// For a function that hands a kernel its arguments, which the host keeps: its own accesses are not
+// those of a kernel.
+#define LOCKSTEP_HANDS_ARGUMENTS __attribute__((no_sanitize_address))
+
+template <typename Thread>
+void run_grid(const Launched& what, dim3 grid, dim3 block, const Thread& thread) {
+  const auto call = [](const void* closure)
+                        LOCKSTEP_HANDS_ARGUMENTS { (*static_cast<const Thread*>(closure))(); };
+  run_grid(what, grid, block, call, &thread);
+}
 
 // Waits until every thread of the block that has not ended waits here too.
 void wait_for_block();
@@ -76,3 +117,5 @@ T __shfl_xor_sync(unsigned mask, T value, int distance) {
 
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
+
+#pragma GCC visibility pop

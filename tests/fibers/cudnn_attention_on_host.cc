@@ -3,8 +3,8 @@
 // before it is recorded, arrays begin at multiples of 16 bytes, and so does the engine's part of
 // the workspace, which lies behind a float for each batch x head x token and, where the tokens do
 // not fill tiles, two numbers a sample; all of the workspace is overwritten. FAKE_CUDNN_MISSING and
-// the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc. It takes heads of
-// multiples of 8, as cuDNN does.
+// the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc. What else it refuses:
+// cudnn_refusals.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -16,13 +16,11 @@
 #include "runtime/base/half.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "tests/fibers/cudnn_refusals.h"
 #include "tests/fibers/host_stream.h"
+#include "tests/fibers/kernel_memory.h"
 
 namespace lockstep::cuda {
-
-namespace {
-constexpr int kVersion = 90000;  // one that puts the two numbers there
-}
 
 struct CudnnAttention::Library {
   std::vector<CudnnAttentionKey> planned;
@@ -33,15 +31,11 @@ CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
   if (dtype == DType::kF32) return false;
-  if (!fits_cudnn_workspace(shape, kVersion, why_not_)) return false;
+  if (!fits_cudnn_workspace(shape, fibers::fake_cudnn_version(), why_not_)) return false;
   const char* const refused = std::getenv("FAKE_CUDNN_REFUSES");
   if (std::getenv("FAKE_CUDNN_MISSING") != nullptr ||
       (refused != nullptr && std::string(refused).find("attention") != std::string::npos)) {
     why_not_ = "libcudnn.so.9: cannot open shared object file";
-    return false;
-  }
-  if (shape.head_size % 8 != 0) {
-    why_not_ = "hidden_dim should be multiple of 8";
     return false;
   }
   if (!library_) library_ = std::make_unique<Library>();
@@ -49,6 +43,12 @@ bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
   part.batch = cudnn_backward_batch(shape);
   for (const CudnnAttentionKey& key :
        {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
+    const std::string refusal =
+        fibers::refusal_of_attention(key, fibers::fake_capability(), fibers::fake_cudnn_version());
+    if (!refusal.empty()) {
+      why_not_ = refusal;
+      return false;
+    }
     if (std::find(library_->planned.begin(), library_->planned.end(), key) !=
         library_->planned.end())
       continue;
@@ -166,11 +166,14 @@ void spoil(void* workspace, size_t bytes) {
 void CudnnAttention::run(const CudnnAttentionKey& key,
                          const CudnnAttentionArrays& arrays,
                          void* workspace) {
-  LOCKSTEP_CHECK(std::find(library_->planned.begin(), library_->planned.end(), key) !=
-                 library_->planned.end());
+  LOCKSTEP_CHECK(library_ && std::find(library_->planned.begin(), library_->planned.end(), key) !=
+                                 library_->planned.end(),
+                 "cuDNN has no plan for this attention ");
   const AttentionShape& s = key.shape;
   const int64_t floats = key.backward ? s.batch * s.heads * s.time : 0;
-  const int64_t lengths = key.backward && s.time % 128 != 0 ? 2 * s.batch : 0;
+  constexpr int kLastWithLengths = 91500;
+  const bool has_lengths = fibers::fake_cudnn_version() <= kLastWithLengths && s.time % 128 != 0;
+  const int64_t lengths = key.backward && has_lengths ? 2 * s.batch : 0;
   LOCKSTEP_CHECK(aligned(static_cast<float*>(workspace) + floats + lengths),
                  "the engine's part of the workspace ");
   for (const void* array : {arrays.qkv,
@@ -178,6 +181,9 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
                             arrays.d_out,
                             static_cast<const void*>(arrays.d_qkv)})
     LOCKSTEP_CHECK(aligned(array));
+  fibers::check_arrays(
+      "cuDNN's attention",
+      {arrays.qkv, arrays.out, arrays.log_sum_exp, arrays.d_out, arrays.d_qkv, workspace});
   fibers::enqueue(stream_, [=] {
     const size_t bytes = cudnn_attention_workspace_bytes(key);
     spoil(workspace, bytes);

@@ -1,9 +1,8 @@
 // cuDNN's convolutions on the host, in place of runtime/cuda/cudnn/cudnn_conv2d.cc: plain loops in
 // float, rounded once to what is stored; with tf32 the operands are rounded first. It holds the
 // callers to the contract: a plan is made before it is recorded, arrays begin at multiples of 16
-// bytes, the whole workspace is overwritten. As the library it has no engine that stores a 16-bit
-// gradient of weights as floats where the channels do not come in eights. What else it refuses is
-// set by the environment, as words with commas: forward, input and weight (the passes), fused (bias
+// bytes, the whole workspace is overwritten. What it refuses: cudnn_refusals.h, and what is set by
+// the environment, as words with commas: forward, input and weight (the passes), fused (bias
 // or activation within the forward pass), wide, grouped.
 //   FAKE_CUDNN_MISSING   set: there is no cuDNN
 //   FAKE_CUDNN_REFUSES   has no engine for these
@@ -21,7 +20,9 @@
 #include "runtime/base/half.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
+#include "tests/fibers/cudnn_refusals.h"
 #include "tests/fibers/host_stream.h"
+#include "tests/fibers/kernel_memory.h"
 #include "tests/reference/conv2d.h"
 
 namespace lockstep::cuda {
@@ -55,9 +56,7 @@ std::string refusal_of(const CudnnConv2dKey& key) {
     return fmt::format("no deterministic engine for this pass ({})", word);
   if (const auto word = listed_word("FAKE_CUDNN_UNBUILT", key); !word.empty())
     return fmt::format("the plan of an engine for this pass cannot be built ({})", word);
-  if (key.wide && key.shape.channels % 8 != 0)
-    return fmt::format("no engine widens gradients of {} channels", key.shape.channels);
-  return "";
+  return fibers::refusal_of_conv2d(key);
 }
 
 // To 10 bits of mantissa.
@@ -142,7 +141,10 @@ CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream) {
 
 CudnnConv2d::~CudnnConv2d() = default;
 
-std::string cudnn_version() { return std::getenv("FAKE_CUDNN_MISSING") == nullptr ? "90000" : ""; }
+std::string cudnn_version() {
+  if (std::getenv("FAKE_CUDNN_MISSING") != nullptr) return "";
+  return std::to_string(fibers::fake_cudnn_version());
+}
 
 bool CudnnConv2d::supports(const CudnnConv2dKey& key) {
   if (!library_) return false;
@@ -157,11 +159,14 @@ bool CudnnConv2d::supports(const CudnnConv2dKey& key) {
 
 void CudnnConv2d::run(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays, void* workspace) {
   const auto planned = library_->refusals.find(key);
-  LOCKSTEP_CHECK(planned != library_->refusals.end() && planned->second.empty());
+  LOCKSTEP_CHECK(planned != library_->refusals.end() && planned->second.empty(),
+                 "cuDNN has no plan for this convolution ");
   for (const void* array : {arrays.x, arrays.w, arrays.y, static_cast<const void*>(workspace)})
     LOCKSTEP_CHECK(array != nullptr && reinterpret_cast<uintptr_t>(array) % 16 == 0);
   LOCKSTEP_CHECK(!key.bias ||
                  (arrays.bias != nullptr && reinterpret_cast<uintptr_t>(arrays.bias) % 16 == 0));
+  fibers::check_arrays("cuDNN's convolution",
+                       {arrays.x, arrays.w, arrays.y, arrays.bias, workspace});
   if (!listed_word("FAKE_CUDNN_FAILS", key).empty())
     throw Error(ExitCode::kInternal, "cuDNN's convolution failed: an error of the stand-in");
   fibers::enqueue(library_->stream, [=] {

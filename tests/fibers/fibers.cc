@@ -5,12 +5,12 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "tests/fibers/cuda_on_host.h"
+#include "tests/fibers/kernel_memory.h"
 #include "tests/fibers/order.h"
 
 namespace lockstep::fibers {
@@ -102,14 +102,17 @@ struct Warp {
 // A warp runs until each of its lanes waits for the block or has ended, then the next one does.
 class Block {
  public:
-  Block(dim3 size, const std::function<void()>& thread)
-      : thread_(thread),
+  Block(dim3 size, Order order, uint64_t seed, void (*thread)(const void*), const void* closure)
+      : order_(order),
+        random_(seed),
+        thread_(thread),
+        closure_(closure),
         fibers_(size.x * size.y * size.z),
         warps_((fibers_.size() + kWarp - 1) / kWarp),
         warp_order_(warps_.size()) {
     stacks_ = stacks(fibers_.size());
     std::iota(warp_order_.begin(), warp_order_.end(), size_t{0});
-    if (order == Order::kReverse) std::reverse(warp_order_.begin(), warp_order_.end());
+    if (order_ == Order::kReverse) std::reverse(warp_order_.begin(), warp_order_.end());
     for (size_t i = 0; i < fibers_.size(); ++i) {
       const auto number = static_cast<unsigned>(i);
       fibers_[i].thread = {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
@@ -127,12 +130,13 @@ class Block {
   // kernels.
   static std::byte* stacks(size_t count) {
     static size_t kept = 0;
-    static std::unique_ptr<std::byte[]> memory;
+    static std::byte* memory = nullptr;
     if (count > kept) {
-      memory = std::make_unique_for_overwrite<std::byte[]>(count * kStackBytes);
+      if (kept > 0) give_memory_back(memory, kept * kStackBytes);
+      memory = take_memory(count * kStackBytes);
       kept = count;
     }
-    return memory.get();
+    return memory;
   }
   static void enter();
   Warp& warp() { return warps_[current_ / kWarp]; }
@@ -146,20 +150,22 @@ class Block {
   bool release_block();
   [[noreturn]] void report_deadlock() const;
 
-  const std::function<void()>& thread_;
+  const Order order_;
+  uint64_t random_;
+  void (*const thread_)(const void*);
+  const void* const closure_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<size_t> warp_order_;
   std::byte* stacks_ = nullptr;
   Context scheduler_;
   size_t current_ = 0;
-  uint64_t random_ = 7;
 };
 
 Block* running = nullptr;
 
 void Block::enter() {
-  running->thread_();
+  running->thread_(running->closure_);
   running->leave();
 }
 
@@ -180,8 +186,8 @@ void Block::wait(unsigned Warp::*where) {
 // A lane of those that can go on.
 unsigned Block::pick(unsigned ready) {
   const auto lowest = [](unsigned lanes) { return static_cast<unsigned>(std::countr_zero(lanes)); };
-  if (order == Order::kForward) return lowest(ready);
-  if (order == Order::kReverse) return kWarp - 1 - static_cast<unsigned>(std::countl_zero(ready));
+  if (order_ == Order::kForward) return lowest(ready);
+  if (order_ == Order::kReverse) return kWarp - 1 - static_cast<unsigned>(std::countl_zero(ready));
   const unsigned begin = draw() % kWarp;
   return (begin + lowest(std::rotr(ready, static_cast<int>(begin)))) % kWarp;
 }
@@ -202,7 +208,7 @@ void Block::run() {
     prepare(fibers_[i].context, stacks_ + i * kStackBytes, enter);
   running = this;
   do {
-    if (order == Order::kShuffled) shuffle_warps();
+    if (order_ == Order::kShuffled) shuffle_warps();
     for (const size_t warp : warp_order_)
       while (take_next(warp)) switch_to(scheduler_, fibers_[current_].context);
   } while (release_block());
@@ -292,23 +298,55 @@ void check_limits(dim3 grid, dim3 block) {
   std::abort();
 }
 
+// A number from which neighbours cannot be told: the finalizer of MurmurHash3.
+uint64_t mixed(uint64_t x) {
+  x = (x ^ x >> 33) * 0xff51afd7ed558ccd;
+  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53;
+  return x ^ x >> 33;
+}
+
+// The order of a grid's blocks. Shuffled, it goes round in steps of a length that has no divisor in
+// common with the number of blocks, so that each comes once.
+class BlockOrder {
+ public:
+  BlockOrder(uint64_t blocks, Order order, uint64_t seed) : blocks_(blocks) {
+    if (order == Order::kReverse) first_ = step_ = blocks - 1;
+    if (order != Order::kShuffled) return;
+    first_ = mixed(seed) % blocks;
+    step_ = mixed(seed + 1) % blocks;
+    while (std::gcd(step_, blocks) != 1) ++step_;
+  }
+  // Blocks and steps have 32 bits in every grid that a test can wait for.
+  uint64_t at(uint64_t i) const { return (first_ + i * step_) % blocks_; }
+
+ private:
+  uint64_t blocks_, first_ = 0, step_ = 1;
+};
+
 }  // namespace
 
-void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
+void run_grid(
+    const Launched& what, dim3 grid, dim3 block, void (*thread)(const void*), const void* closure) {
   check_limits(grid, block);
+  launched = what;
   blockDim = block;
   gridDim = grid;
-  Block fibers(block, thread);
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = {x, y, z};
-        fibers.run();
-      }
-    }
+  static uint64_t launches = 0;
+  const uint64_t seed = mixed(++launches);
+  const Order taken = order == Order::kEach ? static_cast<Order>(seed % 3) : order;
+  Block fibers(block, taken, seed, thread, closure);
+  const uint64_t across = grid.x, layer = across * grid.y;
+  const BlockOrder blocks(layer * grid.z, taken, seed);
+  for (uint64_t i = 0; i < layer * grid.z; ++i) {
+    const uint64_t number = blocks.at(i);
+    blockIdx = {static_cast<unsigned>(number % across),
+                static_cast<unsigned>(number % layer / across),
+                static_cast<unsigned>(number / layer)};
+    fibers.run();
   }
 }
 
+bool in_kernel() { return running != nullptr; }
 void wait_for_block() { running->wait_for_block(); }
 uint64_t exchange(unsigned mask, uint64_t value, unsigned from) {
   return running->exchange(mask, value, from);

@@ -1,20 +1,23 @@
 #include "tests/fibers/host_stream.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <optional>
 #include <random>
+#include <string>
 #include <string_view>
 #include <utility>
 
 namespace lockstep::fibers {
 
 struct Piece {
-  std::function<void()> work;
+  Work work;
   const CUstream_st* stream = nullptr;
   unsigned long number = 0;  // in the order given
   size_t missing = 0;        // pieces that come before it and are not done
+  unsigned long asked = 0;   // how often it was not done
   std::vector<PieceRef> next;
   bool done = false;
 };
@@ -33,9 +36,7 @@ void set_open(bool wanted) {
   if (guard_memory) guard_memory(wanted);
 }
 
-PieceRef add(const CUstream_st* stream,
-             const std::vector<PieceRef>& after,
-             std::function<void()> work) {
+PieceRef add(const CUstream_st* stream, const std::vector<PieceRef>& after, Work work) {
   auto piece = std::make_shared<Piece>();
   piece->work = std::move(work);
   piece->stream = stream;
@@ -86,9 +87,66 @@ bool blocking() {
   return told != nullptr && std::string_view(told) == "1";
 }
 
+struct Hang {
+  unsigned long launch = 0;  // of a graph, from 1; 0: outside of graphs
+  std::string piece;         // its number, from 1; x4: exchange 4, from 0; last
+};
+const Hang& hang() {
+  static const Hang told = [] {
+    const char* const text = std::getenv("FAKE_CUDA_HANG");
+    const std::string all = text == nullptr ? "0:0" : text;
+    return Hang{std::stoul(all), all.substr(all.find(':') + 1)};
+  }();
+  return told;
+}
+
+size_t hanging_piece(const Recording& recording) {
+  const auto& pieces = recording.pieces;
+  if (hang().piece == "last") return pieces.size() - 1;
+  if (hang().piece[0] != 'x') return std::stoul(hang().piece) - 1;
+  size_t exchange = std::stoul(hang().piece.substr(1)), i = 0;
+  for (; i < pieces.size(); ++i)
+    if (pieces[i].exchange && exchange-- == 0) break;
+  return i;
+}
+
+// Prints the first exchange of the graph that cannot be reached if this piece hangs.
+void report_hang(const Recording& recording, size_t piece) {
+  std::vector<bool> held(recording.pieces.size());
+  size_t exchanges = 0;
+  for (size_t i = 0; i < held.size(); ++i) {
+    const Recording::Piece& recorded = recording.pieces[i];
+    held[i] = i == piece || std::ranges::any_of(recorded.after, [&](size_t j) { return held[j]; });
+    if (!recorded.exchange) continue;
+    if (held[i]) break;
+    ++exchanges;
+  }
+  std::fprintf(stderr,
+               "stand-in: piece %zu of %zu hangs, before the graph's exchange %zu\n",
+               piece + 1,
+               held.size(),
+               exchanges);
+}
+
+void enqueue_work(CUstream_st* stream, Work work, bool exchange) {
+  if (stream->recording) {
+    auto& pieces = stream->recording->pieces;
+    pieces.push_back({std::move(work), stream->recorded_after, stream, exchange});
+    stream->recorded_after = {pieces.size() - 1};
+    return;
+  }
+  if (!working) set_open(false);
+  static unsigned long pieces = 0;
+  static const unsigned long hangs = hang().launch == 0 ? std::stoul(hang().piece) : 0;
+  if (++pieces == hangs) work = [] { return false; };
+  stream->after = {add(stream, stream->after, std::move(work))};
+  if (blocking()) drain();
+}
+
 PieceRef take_ready() {
   if (random_order) random_order->next();
   const auto before = [](const PieceRef& a, const PieceRef& b) {
+    if (a->asked != b->asked) return a->asked < b->asked;
     return random_order ? random_order->before(*a, *b) : a->number < b->number;
   };
   const auto first = std::min_element(ready.begin(), ready.end(), before);
@@ -108,28 +166,37 @@ bool done(const CUstream_st& stream) {
 
 void enqueue(CUstream_st* stream, std::function<void()> work) {
   if (stream == nullptr) return work();
-  if (stream->recording) {
-    auto& pieces = stream->recording->pieces;
-    pieces.push_back({std::move(work), stream->recorded_after, stream});
-    stream->recorded_after = {pieces.size() - 1};
-    return;
+  enqueue_work(
+      stream, [once = std::move(work)] { return once(), true; }, /*exchange=*/false);
+}
+
+void enqueue_exchange(CUstream_st* stream, Work work) {
+  if (stream != nullptr) return enqueue_work(stream, std::move(work), /*exchange=*/true);
+  while (!work()) {
   }
-  if (!working) set_open(false);
-  stream->after = {add(stream, stream->after, std::move(work))};
-  if (blocking()) drain();
 }
 
 void enqueue(CUstream_st* stream, const Recording& recording) {
   if (!working) set_open(false);
+  static unsigned long launches = 0;
+  const bool hangs = ++launches == hang().launch;
+  const size_t hanging = hangs ? hanging_piece(recording) : recording.pieces.size();
+  if (hangs) report_hang(recording, hanging);
   const PieceRef begin = add(stream, stream->after, {});
   std::vector<PieceRef> pieces, last = {begin};
   for (const Recording::Piece& recorded : recording.pieces) {
     std::vector<PieceRef> after = {begin};
     for (size_t i : recorded.after) after.push_back(pieces[i]);
-    pieces.push_back(add(recorded.stream, after, recorded.work));
+    const bool good = pieces.size() != hanging;
+    pieces.push_back(add(
+        recorded.stream, after, good ? recorded.work : [] { return false; }));
     last.push_back(pieces.back());
   }
   stream->after = {add(stream, last, {})};
+}
+
+void hold(CUstream_st* stream, std::shared_ptr<void> what) {
+  if (stream->recording) stream->recording->held.push_back(std::move(what));
 }
 
 void advance() {
@@ -137,7 +204,13 @@ void advance() {
   working = true;
   set_open(true);
   const PieceRef piece = take_ready();
-  if (piece->work) std::exchange(piece->work, nullptr)();
+  if (piece->work && !piece->work()) {
+    ++piece->asked;
+    ready.push_back(piece);
+    working = false;
+    return;
+  }
+  piece->work = nullptr;
   piece->done = true;
   for (const PieceRef& next : std::exchange(piece->next, {})) {
     if (--next->missing == 0) ready.push_back(next);

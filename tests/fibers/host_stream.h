@@ -5,7 +5,9 @@
 // the graph allows: what reads host memory too late, is given host memory that changes too early,
 // or relies on an order that no event makes goes wrong here as it would on a GPU. A stream that is
 // being captured records its work instead. FAKE_CUDA_ORDER=N in the environment takes the Nth
-// order; without it the work is done in the order given.
+// order; without it the work is done in the order given. FAKE_CUDA_HANG=G:P makes piece P of the
+// Gth launch of a graph hang, both counted from 1 (G:x4: its exchange 4, from 0; G:last), or the
+// Pth piece outside of graphs if G is 0.
 
 #include <cstddef>
 #include <functional>
@@ -22,15 +24,20 @@ namespace lockstep::fibers {
 struct Piece;
 using PieceRef = std::shared_ptr<Piece>;
 
+// A piece's work, which returns whether it is done: if not, it is asked again while others go on.
+using Work = std::function<bool()>;
+
 // What is recorded instead of being done. A piece names those that it comes after by number.
 struct Recording {
   struct Piece {
-    std::function<void()> work;
+    Work work;
     std::vector<size_t> after;
     const CUstream_st* stream;
+    bool exchange = false;  // among ranks
   };
   std::vector<Piece> pieces;
-  bool broken = false;  // by a call that a capture does not allow
+  bool broken = false;                      // by a call that a capture does not allow
+  std::vector<std::shared_ptr<void>> held;  // by the graphs of what is recorded
 };
 
 }  // namespace lockstep::fibers
@@ -47,8 +54,12 @@ namespace lockstep::fibers {
 
 // Queues or records `work`; at once without a stream.
 void enqueue(CUstream_st* stream, std::function<void()> work);
+// The same for an exchange among ranks, which must not keep the host from other work.
+void enqueue_exchange(CUstream_st* stream, Work work);
 // Queues all that was recorded, as one piece of the stream's work.
 void enqueue(CUstream_st* stream, const Recording& recording);
+// Where the stream is being captured, keeps `what` as long as the graph or one made of it lives.
+void hold(CUstream_st* stream, std::shared_ptr<void> what);
 // Whether all that the stream was given is done.
 bool done(const CUstream_st& stream);
 bool done(const PieceRef& piece);

@@ -11,7 +11,7 @@
 
 namespace lockstep::test {
 
-// Runs f(name of the order) with the threads of a block in forward, reverse and shuffled order. f
+// Runs f(name of the order) with blocks and their threads in forward, reverse and shuffled order. f
 // returns the bytes that the kernel wrote: they must not depend on the order.
 template <typename F>
 void for_each_order(F f) {
@@ -19,9 +19,9 @@ void for_each_order(F f) {
   const std::vector<std::byte> forward = (fibers::order = Order::kForward, f("forward"));
   const std::vector<std::byte> reverse = (fibers::order = Order::kReverse, f("reverse"));
   const std::vector<std::byte> shuffled = (fibers::order = Order::kShuffled, f("shuffled"));
-  fibers::order = Order::kForward;
-  EXPECT_EQ(forward, reverse) << "the bits depend on the order of the threads";
-  EXPECT_EQ(forward, shuffled) << "the bits depend on the order of the threads";
+  fibers::order = Order::kEach;
+  EXPECT_EQ(forward, reverse) << "the bits depend on the order of blocks or threads";
+  EXPECT_EQ(forward, shuffled) << "the bits depend on the order of blocks or threads";
 }
 
 // The bytes of several arrays, one after the other.

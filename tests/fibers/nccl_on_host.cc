@@ -2,15 +2,21 @@
 
 #include <mpi.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
+#include "runtime/base/time.h"
+#include "tests/fibers/kernel_memory.h"
 
 // What nccl.h leaves open.
 struct ncclComm {
@@ -18,6 +24,9 @@ struct ncclComm {
   int rank = 0, size = 1;
   bool finalized = false;
   int questions = 0;  // that are still answered with "in progress"
+  // Set by an abort, which ends the operations under way.
+  std::shared_ptr<bool> aborted = std::make_shared<bool>(false);
+  std::shared_ptr<char> captured = std::make_shared<char>();  // held by graphs
 };
 
 namespace lockstep::fibers {
@@ -51,36 +60,91 @@ ncclResult_t begin(ncclComm_t comm) {
 
 void check(int code) { LOCKSTEP_CHECK(code == MPI_SUCCESS); }
 
-// Ends the program where ranks do not call the same collective with the same number of bytes, which
-// NCCL answers with a hang or with garbage.
-void compare(ncclComm_t comm, int64_t kind, size_t bytes) {
-  const int64_t mine[4] = {kind, -kind, static_cast<int64_t>(bytes), -static_cast<int64_t>(bytes)};
-  int64_t most[4];
-  check(MPI_Allreduce(mine, most, 4, MPI_INT64_T, MPI_MAX, comm->mpi));
-  LOCKSTEP_CHECK(most[0] == -most[1] && most[2] == -most[3], "ranks differ in what they reduce ");
+// A stage of an operation: starts requests, given the states of those of the stage before.
+using Stage = std::function<std::vector<MPI_Request>(const std::vector<MPI_Status>&)>;
+
+// Queues the stages, each of which begins once the requests of the one before are complete. The
+// host is never kept waiting, as it is not by a GPU.
+void enqueue_stages(ncclComm_t comm, cudaStream_t stream, std::vector<Stage> stages) {
+  enqueue_exchange(
+      stream,
+      [aborted = comm->aborted,
+       stages = std::move(stages),
+       begun = size_t{0},
+       requests = std::vector<MPI_Request>()]() mutable {
+        while (!*aborted) {
+          std::vector<MPI_Status> states(requests.size());
+          int complete = 0;
+          check(MPI_Testall(
+              static_cast<int>(requests.size()), requests.data(), &complete, states.data()));
+          if (complete == 0) return false;
+          if (begun == stages.size()) return true;
+          requests = stages[begun++](states);
+        }
+        return true;
+      });
+}
+
+// Queues a collective, and ends the program where ranks do not call the same one with the same
+// number of bytes, which NCCL answers with a hang or with garbage.
+void enqueue_collective(ncclComm_t comm,
+                        cudaStream_t stream,
+                        int64_t kind,
+                        size_t bytes,
+                        const std::function<void(MPI_Request*)>& start) {
+  struct Compared {
+    int64_t mine[4], most[4];
+  };
+  const auto compared = std::make_shared<Compared>();
+  const auto size = static_cast<int64_t>(bytes);
+  *compared = {{kind, -kind, size, -size}, {}};
+  const auto compare = [comm, compared](const auto&) {
+    std::vector<MPI_Request> request(1);
+    check(MPI_Iallreduce(
+        compared->mine, compared->most, 4, MPI_INT64_T, MPI_MAX, comm->mpi, request.data()));
+    return request;
+  };
+  const auto run = [compared, start](const auto&) {
+    const int64_t* const most = compared->most;
+    LOCKSTEP_CHECK(most[0] == -most[1] && most[2] == -most[3], "ranks differ in what they reduce ");
+    std::vector<MPI_Request> request(1);
+    start(request.data());
+    return request;
+  };
+  enqueue_stages(comm, stream, {compare, run});
 }
 
 int count_of(size_t count) { return static_cast<int>(count); }
 
 // Sends and receives between two ranks match in the order of the calls, as NCCL's do.
-void run_messages(ncclComm_t comm, const std::vector<Message>& messages) {
-  std::vector<MPI_Request> requests(messages.size());
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const Message& message = messages[i];
-    check(
-        message.sends
-            ? MPI_Isend(
-                  message.data, message.bytes, MPI_BYTE, message.peer, 0, comm->mpi, &requests[i])
-            : MPI_Irecv(
-                  message.data, message.bytes, MPI_BYTE, message.peer, 0, comm->mpi, &requests[i]));
-  }
-  std::vector<MPI_Status> states(messages.size());
-  check(MPI_Waitall(count_of(requests.size()), requests.data(), states.data()));
-  for (size_t i = 0; i < messages.size(); ++i) {
-    int bytes = messages[i].bytes;
-    if (!messages[i].sends) check(MPI_Get_count(&states[i], MPI_BYTE, &bytes));
-    LOCKSTEP_CHECK(bytes == messages[i].bytes, "a rank sends less than another one expects ");
-  }
+void enqueue_messages(ncclComm_t comm, cudaStream_t stream, const std::vector<Message>& messages) {
+  const auto exchange = [comm, messages](const auto&) {
+    std::vector<MPI_Request> requests(messages.size());
+    for (size_t i = 0; i < messages.size(); ++i) {
+      const Message& message = messages[i];
+      check(
+          message.sends
+              ? MPI_Isend(
+                    message.data, message.bytes, MPI_BYTE, message.peer, 0, comm->mpi, &requests[i])
+              : MPI_Irecv(message.data,
+                          message.bytes,
+                          MPI_BYTE,
+                          message.peer,
+                          0,
+                          comm->mpi,
+                          &requests[i]));
+    }
+    return requests;
+  };
+  const auto examine = [messages](const std::vector<MPI_Status>& states) {
+    for (size_t i = 0; i < messages.size(); ++i) {
+      int bytes = messages[i].bytes;
+      if (!messages[i].sends) check(MPI_Get_count(&states[i], MPI_BYTE, &bytes));
+      LOCKSTEP_CHECK(bytes == messages[i].bytes, "a rank sends less than another one expects ");
+    }
+    return std::vector<MPI_Request>();
+  };
+  enqueue_stages(comm, stream, {exchange, examine});
 }
 
 ncclResult_t get_version(int* version) {
@@ -127,22 +191,41 @@ ncclResult_t init(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclCo
   return begin(*comm);
 }
 
+// NCCL's communicators end only after every graph that captured them.
+void wait_for_graphs(ncclComm_t comm, const char* call) {
+  const double start = now_ms();
+  while (comm->captured.use_count() > 1) {
+    if (now_ms() - start > graph_wait_ms) {
+      std::fprintf(stderr,
+                   "%s waits for graphs that captured %ld operations of its communicator: NCCL "
+                   "waits forever\n",
+                   call,
+                   comm->captured.use_count() - 1);
+      std::abort();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 ncclResult_t finalize(ncclComm_t comm) {
+  wait_for_graphs(comm, "ncclCommFinalize");
   comm->finalized = true;
   return begin(comm);
 }
 
 ncclResult_t destroy(ncclComm_t comm) {
   if (!comm->finalized || comm->questions > 0) return ncclInvalidUsage;
+  wait_for_graphs(comm, "ncclCommDestroy");
   check(MPI_Comm_free(&comm->mpi));
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t abort(ncclComm_t comm) {
-  comm->finalized = true;
-  comm->questions = 0;
-  return destroy(comm);
+  *comm->aborted = true;
+  wait_for_graphs(comm, "ncclCommAbort");
+  delete comm;  // but for MPI's, in which messages may be under way
+  return ncclSuccess;
 }
 
 ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t* state) {
@@ -163,8 +246,7 @@ ncclResult_t group_end() {
   if (group.depth == 0) return ncclInvalidUsage;
   if (--group.depth > 0 || group.messages.empty()) return ncclSuccess;
   const ncclComm_t comm = group.comm;
-  enqueue(group.stream,
-          [comm, messages = std::move(group.messages)] { run_messages(comm, messages); });
+  enqueue_messages(comm, group.stream, group.messages);
   group = {};
   return begin(comm);
 }
@@ -173,6 +255,8 @@ ncclResult_t add(
     bool sends, void* data, size_t bytes, int peer, ncclComm_t comm, cudaStream_t stream) {
   if (peer < 0 || peer >= comm->size) return ncclInvalidArgument;
   if (comm->questions > 0) return ncclInvalidUsage;
+  check_arrays("NCCL", {data});
+  hold(stream, comm->captured);
   group_start();
   group.comm = comm;
   group.stream = stream;
@@ -205,10 +289,17 @@ ncclResult_t all_gather(const void* send,
   const void* own_slot = static_cast<char*>(receive) + static_cast<size_t>(comm->rank) * count;
   if (type != ncclInt8 || send != own_slot) return ncclInvalidArgument;
   if (comm->questions > 0) return ncclInvalidUsage;
-  enqueue(stream, [=] {
-    compare(comm, 1, count);
-    check(MPI_Allgather(
-        MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, receive, count_of(count), MPI_BYTE, comm->mpi));
+  check_arrays("NCCL", {send, receive});
+  hold(stream, comm->captured);
+  enqueue_collective(comm, stream, 1, count, [=](MPI_Request* request) {
+    check(MPI_Iallgather(MPI_IN_PLACE,
+                         0,
+                         MPI_DATATYPE_NULL,
+                         receive,
+                         count_of(count),
+                         MPI_BYTE,
+                         comm->mpi,
+                         request));
   });
   return begin(comm);
 }
@@ -222,9 +313,11 @@ ncclResult_t reduce_scatter(const void* send,
                             cudaStream_t stream) {
   if (type != ncclFloat32 || operation != ncclSum) return ncclInvalidArgument;
   if (comm->questions > 0) return ncclInvalidUsage;
-  enqueue(stream, [=] {
-    compare(comm, 2, count);
-    check(MPI_Reduce_scatter_block(send, receive, count_of(count), MPI_FLOAT, MPI_SUM, comm->mpi));
+  check_arrays("NCCL", {send, receive});
+  hold(stream, comm->captured);
+  enqueue_collective(comm, stream, 2, count, [=](MPI_Request* request) {
+    check(MPI_Ireduce_scatter_block(
+        send, receive, count_of(count), MPI_FLOAT, MPI_SUM, comm->mpi, request));
   });
   return begin(comm);
 }
@@ -238,9 +331,10 @@ ncclResult_t broadcast(const void* send,
                        cudaStream_t stream) {
   if (type != ncclInt8 || send != receive) return ncclInvalidArgument;
   if (comm->questions > 0) return ncclInvalidUsage;
-  enqueue(stream, [=] {
-    compare(comm, 3 + root, count);
-    check(MPI_Bcast(receive, count_of(count), MPI_BYTE, root, comm->mpi));
+  check_arrays("NCCL", {send, receive});
+  hold(stream, comm->captured);
+  enqueue_collective(comm, stream, 3 + root, count, [=](MPI_Request* request) {
+    check(MPI_Ibcast(receive, count_of(count), MPI_BYTE, root, comm->mpi, request));
   });
   return begin(comm);
 }

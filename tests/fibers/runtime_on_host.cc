@@ -3,12 +3,16 @@
 // machine it plays is set by the environment:
 //   FAKE_GPUS              GPUs (1)
 //   FAKE_GPU_BYTES         memory of each (8 GiB)
+//   FAKE_GPU_NAME          name of each ("stand-in on the host")
+//   FAKE_GPU_CAPABILITY    compute capability of each, 89 for 8.9 (90)
 //   FAKE_LIBRARY_BYTES     memory that is taken for the first graph, and kept (0)
+//   FAKE_GRAPH_NODE_BYTES  memory that each node of a graph takes (0)
 //   FAKE_CUDA_ERROR        what cudaGetDeviceCount returns (0)
 //   FAKE_CUDA_DRIVER       version of the driver (13000); 0: none
 //   FAKE_WEAK_GPU          ordinal of one that is too old
 //   FAKE_GPU_BUSY          set: the first use of a GPU fails as one in exclusive mode does
 //   FAKE_CUDA_ORDER        which order of the work that streams and events allow: host_stream.h
+//   FAKE_CUDA_HANG         this piece of work never ends: host_stream.h
 //   FAKE_CUDA_FAULT        this piece of work fails, as one that touches foreign memory does
 // A call that CUDA's documentation forbids while work is captured breaks the capture here too.
 #include <cuda_runtime_api.h>
@@ -26,13 +30,18 @@
 
 #include "runtime/base/time.h"
 #include "tests/fibers/host_stream.h"
+#include "tests/fibers/kernel_memory.h"
 
 using lockstep::fibers::advance;
+using lockstep::fibers::check_arrays;
 using lockstep::fibers::done;
 using lockstep::fibers::drain;
 using lockstep::fibers::enqueue;
+using lockstep::fibers::give_memory_back;
 using lockstep::fibers::PieceRef;
 using lockstep::fibers::Recording;
+using lockstep::fibers::take_memory;
+using lockstep::fibers::watch_kernels;
 
 struct CUevent_st {
   // The point that it was last recorded at: what must be done until then.
@@ -44,9 +53,10 @@ struct CUevent_st {
 };
 struct CUgraph_st {
   std::shared_ptr<Recording> recording;
+  std::vector<std::shared_ptr<void>> held;  // events keep the recording, but not these
 };
-struct CUgraphExec_st {
-  std::shared_ptr<Recording> recording;
+struct CUgraphExec_st : CUgraph_st {
+  size_t bytes = 0;
 };
 
 namespace {
@@ -109,6 +119,22 @@ bool breaks_capture() {
 #define REFUSE_WHILE_CAPTURING() \
   if (breaks_capture()) return failed(cudaErrorStreamCaptureUnsupported)
 
+cudaMemcpyKind kind_of(bool from_device, bool to_device) {
+  if (from_device) return to_device ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
+  return to_device ? cudaMemcpyHostToDevice : cudaMemcpyHostToHost;
+}
+
+// Large pieces of zeros are given back to the host's system, which makes them again page by page.
+void fill(char* memory, int value, size_t bytes) {
+  constexpr size_t kLarge = size_t{2} << 20, kPage = 4096;
+  const size_t pages = reinterpret_cast<uintptr_t>(memory) % kPage == 0 ? bytes / kPage * kPage : 0;
+  if (value == 0 && pages >= kLarge && ::madvise(memory, pages, MADV_DONTNEED) == 0) {
+    memory += pages;
+    bytes -= pages;
+  }
+  std::memset(memory, value, bytes);
+}
+
 void count_piece() {
   static const long faulty = from_environment("FAKE_CUDA_FAULT", 0);
   if (++machine.pieces != faulty) return;
@@ -168,15 +194,34 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
-  std::strcpy(properties->name, "stand-in on the host");
+  const char* const name = std::getenv("FAKE_GPU_NAME");
+  std::snprintf(properties->name,
+                sizeof(properties->name),
+                "%s",
+                name == nullptr ? "stand-in on the host" : name);
   properties->totalGlobalMem = gpu_bytes();
   properties->uuid.bytes[0] = static_cast<char>(device + 1);
-  properties->major = device == from_environment("FAKE_WEAK_GPU", -1) ? 6 : 9;
+  const long capability = from_environment("FAKE_GPU_CAPABILITY", 90);
+  properties->major =
+      device == from_environment("FAKE_WEAK_GPU", -1) ? 6 : static_cast<int>(capability / 10);
+  properties->minor = static_cast<int>(capability % 10);
   properties->multiProcessorCount = 1;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* bus, int length, int device) {
   std::snprintf(bus, static_cast<size_t>(length), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* bus) {
+  unsigned domain = 0, number = 0;
+  if (std::sscanf(bus, "%x:%x:", &domain, &number) != 2) return failed(cudaErrorInvalidValue);
+  *device = static_cast<int>(number) - 1;
+  return *device >= 0 && *device < from_environment("FAKE_GPUS", 1)
+             ? cudaSuccess
+             : failed(cudaErrorInvalidDevice);
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 1;
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -191,12 +236,12 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (machine.used + bytes > gpu_bytes()) return failed(cudaErrorMemoryAllocation);
   lockstep::fibers::guard_memory = protect;
   lockstep::fibers::after_piece = count_piece;
-  void* base = ::mmap(
-      nullptr, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
+  watch_kernels();
+  std::byte* const base = take_memory(bytes);
   // Fewer pages to protect and to bring: most of the stand-in's time.
   ::madvise(base, whole_pages(bytes), MADV_HUGEPAGE);
-  machine.device[static_cast<char*>(base)] = bytes;
+  ::mprotect(base, whole_pages(bytes), PROT_NONE);
+  machine.device[reinterpret_cast<char*>(base)] = bytes;
   machine.used += bytes;
   *memory = base;
   return cudaSuccess;
@@ -210,7 +255,7 @@ cudaError_t cudaFree(void* memory) {
   drain();
   const auto found = machine.device.find(static_cast<char*>(memory));
   if (found == machine.device.end()) return failed(cudaErrorInvalidValue);
-  ::munmap(memory, whole_pages(found->second));
+  give_memory_back(static_cast<std::byte*>(memory), found->second);
   machine.used -= found->second;
   machine.device.erase(found);
   return cudaSuccess;
@@ -220,28 +265,35 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   REFUSE_WHILE_CAPTURING();
   if (bytes == 0) return failed(cudaErrorInvalidValue);
   const std::lock_guard lock(machine.pinned_mutex);
-  *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  *memory = take_memory(bytes);
   machine.pinned_sizes[static_cast<char*>(*memory)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
   REFUSE_WHILE_CAPTURING();
   drain();
+  if (memory == nullptr) return cudaSuccess;
   const std::lock_guard lock(machine.pinned_mutex);
-  machine.pinned_sizes.erase(static_cast<char*>(memory));
-  std::free(memory);
+  const auto found = machine.pinned_sizes.find(static_cast<char*>(memory));
+  if (found == machine.pinned_sizes.end()) return failed(cudaErrorInvalidValue);
+  give_memory_back(static_cast<std::byte*>(memory), found->second);
+  machine.pinned_sizes.erase(found);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   RETURN_FAULT();
-  enqueue(stream, [=] { std::memset(memory, value, bytes); });
+  check_arrays("cudaMemsetAsync", {memory});
+  enqueue(stream, [=] { fill(static_cast<char*>(memory), value, bytes); });
   return cudaSuccess;
 }
 // Pageable memory is read or written before the call returns, as CUDA does; pinned memory later.
 cudaError_t cudaMemcpyAsync(
-    void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+    void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   RETURN_FAULT();
+  const bool to_device = within(machine.device, to), from_device = within(machine.device, from);
+  if (kind != cudaMemcpyDefault && kind != kind_of(from_device, to_device))
+    return failed(cudaErrorInvalidValue);
   enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   if (!stream->recording && (is_pageable(to) || is_pageable(from)))
     return cudaStreamSynchronize(stream);
@@ -376,7 +428,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (recording->broken) return failed(cudaErrorStreamCaptureInvalidated);
   if (std::find(joined.begin(), joined.end(), false) != joined.end())
     return failed(cudaErrorStreamCaptureUnjoined);
-  *graph = new CUgraph_st{recording};
+  *graph = new CUgraph_st{recording, std::exchange(recording->held, {})};
   return cudaSuccess;
 }
 // Priorities of streams are those of the nodes only if they are asked for.
@@ -386,7 +438,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec,
   RETURN_FAULT();
   REFUSE_WHILE_CAPTURING();
   if (flags != cudaGraphInstantiateFlagUseNodePriority) return failed(cudaErrorInvalidValue);
-  *exec = new CUgraphExec_st{graph->recording};
+  const auto node = static_cast<size_t>(from_environment("FAKE_GRAPH_NODE_BYTES", 0));
+  const size_t bytes = node * graph->recording->pieces.size();
+  if (machine.used + bytes > gpu_bytes()) return failed(cudaErrorMemoryAllocation);
+  *exec = new CUgraphExec_st{*graph, bytes};
+  machine.used += bytes;
   if (!std::exchange(machine.has_graphs, true))
     machine.used += static_cast<size_t>(from_environment("FAKE_LIBRARY_BYTES", 0));
   return cudaSuccess;
@@ -401,12 +457,18 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   enqueue(stream, *exec->recording);
   return cudaSuccess;
 }
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  RETURN_FAULT();
+  REFUSE_WHILE_CAPTURING();
+  return cudaSuccess;
+}
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   drain();
+  machine.used -= exec->bytes;
   delete exec;
   return cudaSuccess;
 }

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/cuda/cudnn/cudnn_attention.h"
@@ -23,21 +25,43 @@ class Libraries : public ::testing::Test {
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
     cublasLtCreate(&handle_);
     cublasLtMatmulDescCreate(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatmulPreferenceCreate(&preference_);
+    prefer<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+    for (const auto side : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      prefer<uint32_t>(side, 16);
     cublasLtMatrixLayoutCreate(&square_, CUDA_R_32F, kSide, kSide, kSide);
     cublasLtMatrixLayoutCreate(&column_, CUDA_R_32F, kSide, 1, kSide);
   }
   void TearDown() override {
     unsetenv("FAKE_CUBLASLT_REFUSES");
+    unsetenv("FAKE_GPU_CAPABILITY");
+    unsetenv("FAKE_CUDNN_VERSION");
+    cublasLtMatmulPreferenceDestroy(preference_);
     cublasLtMatrixLayoutDestroy(square_);
     cublasLtMatrixLayoutDestroy(column_);
     cublasLtMatmulDescDestroy(description_);
     cublasLtDestroy(handle_);
     cudaStreamDestroy(stream_);
   }
+  template <typename T>
+  void prefer(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
+  }
+  template <typename T>
+  void describe(cublasLtMatmulDescAttributes_t attribute, T value) {
+    ASSERT_EQ(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
+  }
+  void use(cublasLtEpilogue_t epilogue) { describe(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue); }
+  // Of a product of a square by `out`'s columns.
   cublasStatus_t find(cublasLtMatrixLayout_t out) {
     int found = 0;
     return cublasLtMatmulAlgoGetHeuristic(
-        handle_, description_, square_, square_, out, out, nullptr, 1, &result_, &found);
+        handle_, description_, square_, out, out, out, preference_, 1, &result_, &found);
   }
   cublasStatus_t multiply(const void* a,
                           const cublasLtMatmulAlgo_t* algorithm,
@@ -57,7 +81,7 @@ class Libraries : public ::testing::Test {
                           out,
                           algorithm,
                           workspace_,
-                          kWorkspace,
+                          workspace_bytes_,
                           stream_);
   }
 
@@ -65,7 +89,9 @@ class Libraries : public ::testing::Test {
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulDesc_t description_ = nullptr;
   cublasLtMatrixLayout_t square_ = nullptr, column_ = nullptr;
+  cublasLtMatmulPreference_t preference_ = nullptr;
   cublasLtMatmulHeuristicResult_t result_{};
+  size_t workspace_bytes_ = kWorkspace;
   alignas(16) float numbers_[kSide * kSide] = {1, 2, 3, 4};
   alignas(16) float out_[kSide * kSide] = {};
   alignas(16) unsigned char workspace_[kWorkspace] = {};
@@ -78,9 +104,81 @@ TEST_F(Libraries, AProductNeedsTheAlgorithmThatWasFoundForIt) {
   EXPECT_EQ(multiply(numbers_, nullptr, square_), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-TEST_F(Libraries, OperandsAreAligned) {
+TEST_F(Libraries, OperandsAreAlignedAsThePreferenceSays) {
   ASSERT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(multiply(numbers_ + 1, &result_.algo, square_), CUBLAS_STATUS_INVALID_VALUE);
+  prefer<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 4);
+  ASSERT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(numbers_ + 1, &result_.algo, square_), CUBLAS_STATUS_SUCCESS);
+  drain();
+}
+
+TEST_F(Libraries, TheWorkspaceIsThatOfThePreference) {
+  ASSERT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(result_.workspaceSize, kWorkspace);
+  workspace_bytes_ = kWorkspace - 1;
+  EXPECT_EQ(multiply(numbers_, &result_.algo, square_), CUBLAS_STATUS_INVALID_VALUE);
+  prefer<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0);
+  ASSERT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(numbers_, &result_.algo, square_), CUBLAS_STATUS_SUCCESS);
+  drain();
+  EXPECT_EQ(workspace_[0], 0);
+}
+
+// The mistake: an epilogue that has no algorithm, with the algorithm of the plain product.
+TEST_F(Libraries, ARefusedEpilogueIsNotRun) {
+  const auto run_anyway = [&](cublasLtEpilogue_t epilogue) {
+    use(CUBLASLT_EPILOGUE_DEFAULT);
+    EXPECT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
+    use(epilogue);
+    return multiply(numbers_, &result_.algo, square_);
+  };
+  describe<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, numbers_);
+  describe<void*>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, out_);
+  for (const int64_t aux_stride : {4, 12, 0}) {  // no multiple of 8, or less than a column
+    describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, aux_stride);
+    for (const auto epilogue : {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU}) {
+      use(epilogue);
+      EXPECT_NE(find(square_), CUBLAS_STATUS_SUCCESS);
+      EXPECT_EQ(run_anyway(epilogue), CUBLAS_STATUS_INVALID_VALUE);
+    }
+  }
+  describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t{8});
+  use(CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+  EXPECT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run_anyway(CUBLASLT_EPILOGUE_GELU_AUX_BIAS), CUBLAS_STATUS_INVALID_VALUE)
+      << "the algorithm of another epilogue";
+  use(CUBLASLT_EPILOGUE_DRELU);
+  EXPECT_EQ(find(square_), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
+TEST_F(Libraries, ABiasHasTheTypeOfTheOutput) {
+  use(CUBLASLT_EPILOGUE_BIAS);
+  EXPECT_EQ(find(square_), CUBLAS_STATUS_INVALID_VALUE) << "no bias";
+  describe<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, numbers_);
+  for (const auto epilogue : {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB}) {
+    use(epilogue);
+    describe<int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
+    EXPECT_EQ(find(square_), CUBLAS_STATUS_NOT_SUPPORTED);
+    describe<int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+    EXPECT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
+  }
+}
+
+TEST_F(Libraries, OnlyFloatsBecomeTf32) {
+  cublasLtMatmulDesc_t tf32 = nullptr;
+  cublasLtMatmulDescCreate(&tf32, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F);
+  std::swap(description_, tf32);
+  EXPECT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
+  cublasLtMatrixLayout_t halves = nullptr;
+  cublasLtMatrixLayoutCreate(&halves, CUDA_R_16BF, kSide, kSide, kSide);
+  std::swap(square_, halves);
+  EXPECT_EQ(find(square_), CUBLAS_STATUS_NOT_SUPPORTED);
+  std::swap(description_, tf32);
+  EXPECT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(find(halves), CUBLAS_STATUS_NOT_SUPPORTED) << "inputs of two types";
+  cublasLtMatrixLayoutDestroy(halves);
+  cublasLtMatmulDescDestroy(tf32);
 }
 
 TEST_F(Libraries, NothingLastsInAWorkspace) {
@@ -127,6 +225,24 @@ TEST_F(AttentionDeathTest, AShapeWhoseWorkspaceIsNotAlignedIsNotSupported) {
   EXPECT_TRUE(cuda::fits_cudnn_workspace(kOneSample, 91600, why_not));
 }
 
+TEST_F(AttentionDeathTest, HeadsAreAsLargeAsTheGpuAllows) {
+  const auto supports = [&](int64_t head_size, const char* capability, const char* version) {
+    setenv("FAKE_GPU_CAPABILITY", capability, 1);
+    setenv("FAKE_CUDNN_VERSION", version, 1);
+    cuda::CudnnAttention attention(stream_);
+    return attention.supports({2, 4, 1, head_size, true}, DType::kBF16);
+  };
+  for (const char* const capability : {"80", "89", "90", "100", "120"}) {
+    const bool hopper = std::string(capability) == "90";
+    EXPECT_TRUE(supports(128, capability, "91900"));
+    EXPECT_FALSE(supports(124, capability, "91900"));
+    EXPECT_EQ(supports(256, capability, "91900"), hopper);
+    EXPECT_FALSE(supports(264, capability, "91900"));
+  }
+  EXPECT_FALSE(supports(64, "100", "91700")) << "no order of the backward pass's sums";
+  EXPECT_TRUE(supports(64, "100", "91800"));
+}
+
 TEST_F(AttentionDeathTest, PlansArrayAndWorkspaceAreHeldToTheContract) {
   alignas(16) static std::byte arrays[4096];
   std::vector<std::byte> bytes(
@@ -149,7 +265,7 @@ TEST_F(AttentionDeathTest, PlansArrayAndWorkspaceAreHeldToTheContract) {
   run(arrays, workspace, true);
   EXPECT_DEATH(run(arrays + 2, workspace, true), "aligned");
   EXPECT_DEATH(run(arrays, workspace + 4, true), "workspace");
-  EXPECT_DEATH(run(arrays, workspace, false), "");
+  EXPECT_DEATH(run(arrays, workspace, false), "cuDNN has no plan");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/ops/token_sort.h"
 #include "tests/fibers/host_stream.h"
+#include "tests/fibers/kernel_memory.h"
 
 namespace lockstep::cuda {
 
@@ -14,6 +15,7 @@ void sort_tokens(const int32_t* ids,
                  int32_t* positions,
                  std::byte*,
                  Stream stream) {
+  fibers::check_arrays("CUB's sort", {ids, sorted_ids, positions});
   fibers::enqueue(stream, [=] {
     std::iota(positions, positions + n, 0);
     std::stable_sort(

@@ -80,7 +80,8 @@ def worst_weight(tensors, expected):
 def train(args, ranks, config, run_dir):
     command = [
         args.lockstep, "train", config.name, "--run-dir", str(run_dir), "--device", args.device]
-    command += [argument for field in args.set for argument in ("--set", field)]
+    # The tolerances are those of floats.
+    command += [argument for field in ("execution.precision=FP32", *args.set) for argument in ("--set", field)]
     if ranks > 1:
         command = shlex.split(args.mpirun) + ["-n", str(ranks)] + command
     # For CI machines: mpirun refuses root, and more ranks than cores, unless told.

@@ -124,7 +124,7 @@ def unknown_flags():
             ("--verbose", "--log-level debug"), ("--wd 0.1", "--set optimizer.sgd.weight_decay=0.1"),
             ("--opt adamw_torch", "--set 'optimizer.adamw={}'"), ("-b 32", "--set train.global_batch=32"),
             ("--dtype bfloat16", "--set execution.precision=BF16"),
-            ("--amp", "VALUE is one of FP32, BF16, FP16"),
+            ("--amp", "VALUE is one of AUTO, FP32, BF16, FP16"),
             ("--warmup_ratio 0.1", "--set schedule.warmup_steps=VALUE? It is counted in steps"),
             ("--weights w.safetensors", "--set train.init_from=w.safetensors"),
             ("--val_every 10", "--set eval.every=10"), ("--report_to none", "tensorboard=false"),

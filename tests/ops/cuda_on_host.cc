@@ -65,11 +65,11 @@ void check_planned(const OpTest& test, const Graph& graph, const Op& op, const s
 
 // blocks_down: that a grid has in its second dimension.
 Way in_order(std::string name, fibers::Order order, unsigned blocks_down) {
-  return {"threads in " + name + " order", [=](const std::function<void()>& f) {
+  return {"blocks and threads in " + name + " order", [=](const std::function<void()>& f) {
             fibers::order = order;
             fibers::max_blocks_down = blocks_down;
             f();
-            fibers::order = fibers::Order::kForward;
+            fibers::order = fibers::Order::kEach;
             fibers::max_blocks_down = fibers::kMaxBlocksDown;
           }};
 }

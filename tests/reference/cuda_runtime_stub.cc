@@ -32,6 +32,11 @@ cudaStream_t compute_stream() {
 namespace lockstep::fibers {
 // The parameter is the interface's: what is recorded is kept.
 void enqueue(CUstream_st*, std::function<void()> work) { std::exchange(work, nullptr)(); }
+void enqueue_exchange(CUstream_st*, std::function<bool()> work) {
+  while (!work()) {
+  }
+}
+void hold(CUstream_st*, std::shared_ptr<void>) {}
 }  // namespace lockstep::fibers
 
 using lockstep::testing::note;

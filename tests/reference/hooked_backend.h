@@ -50,6 +50,7 @@ class HookedBackend final : public Backend {
     inner_->hash(x, dtype, n, first_index, out);
   }
   std::unique_ptr<RepeatedWork> repeated_work() override { return inner_->repeated_work(); }
+  void plan_recordings(size_t bytes) override { inner_->plan_recordings(bytes); }
   void mark(Mark mark) override {
     if (on_mark) on_mark(mark);
     inner_->mark(mark);

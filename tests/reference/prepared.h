@@ -1,5 +1,5 @@
 #pragma once
-// Prepares a run without check_config().
+// Prepares a run without check_config(). AUTO is FP32 on every device.
 
 #include <utility>
 
@@ -12,6 +12,7 @@ inline PreparedRun prepare(RunConfig config,
                            RunPurpose purpose,
                            const OpSet& ops,
                            const PrepareOptions& options = {}) {
+  if (config.execution.precision == Precision::kAuto) config.execution.precision = Precision::kFp32;
   return prepare_run(open_config(std::move(config)), placed, purpose, ops, options);
 }
 

@@ -1,0 +1,134 @@
+#pragma once
+// What cuBLASLt's header says that a product needs: which types, leading dimensions, alignments and
+// workspace go with which epilogue.
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace lockstep::fibers {
+
+struct LayoutImage {
+  cudaDataType_t type;
+  uint64_t rows, columns;
+  int64_t stride;
+  int32_t batch = 1;
+  int64_t batch_stride = 0;
+
+  int64_t element_bytes() const { return type == CUDA_R_32F ? 4 : 2; }
+  // Of matrix number `number`, in bytes.
+  int64_t offset(int32_t number) const { return number * batch_stride * element_bytes(); }
+};
+
+struct Description {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  void* aux = nullptr;
+  int64_t aux_stride = 0;
+  int32_t bias_type = -1;  // that of D
+};
+
+struct Preference {
+  uint64_t workspace_bytes = 0;
+  uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C and D
+};
+
+// A product, as far as an algorithm depends on it.
+struct ProductImage {
+  Description how;
+  LayoutImage a, b, d;
+};
+
+inline bool adds_bias(cublasLtEpilogue_t epilogue) {
+  return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+}
+inline bool has_aux(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+inline bool has_bias_vector(cublasLtEpilogue_t epilogue) {
+  return adds_bias(epilogue) || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+
+// CUBLAS_STATUS_SUCCESS, or why there is no algorithm: the product contradicts itself
+// (CUBLAS_STATUS_INVALID_VALUE), or none is made for it.
+inline cublasStatus_t status_of(const ProductImage& product) {
+  const auto& [how, a, b, d] = product;
+  const auto outer = [](const LayoutImage& matrix, bool plain) {
+    return plain ? matrix.rows : matrix.columns;
+  };
+  const bool plain_a = how.transpose_a == CUBLAS_OP_N, plain_b = how.transpose_b == CUBLAS_OP_N;
+  if (outer(a, plain_a) != d.rows || outer(b, !plain_b) != d.columns ||
+      outer(a, !plain_a) != outer(b, plain_b) || a.batch != d.batch || b.batch != d.batch)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  // Inputs of one type; the output has it too, or is of floats. Only floats become TF32.
+  if (a.type != b.type || (d.type != a.type && d.type != CUDA_R_32F))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (how.compute != CUBLAS_COMPUTE_32F &&
+      (how.compute != CUBLAS_COMPUTE_32F_FAST_TF32 || a.type != CUDA_R_32F))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  switch (how.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT: return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+    case CUBLASLT_EPILOGUE_BGRADB: break;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  // The strides of a batch's vectors are not set.
+  if (d.batch != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (has_bias_vector(how.epilogue)) {
+    if (how.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    if (how.bias_type != -1 && how.bias_type != d.type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (has_aux(how.epilogue)) {
+    if (how.aux == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    if (how.aux_stride % 8 != 0 || how.aux_stride < static_cast<int64_t>(d.rows))
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// What stands for the algorithm that was found for a product: a summary of it, and what it counts
+// on.
+inline cublasLtMatmulAlgo_t algorithm_for(const ProductImage& product,
+                                          const Preference& preference) {
+  uint64_t summary = 0x10c457e9;
+  const auto add = [&](auto value) {
+    summary = (summary ^ static_cast<uint64_t>(value)) * 0x100000001b3;
+  };
+  const auto& how = product.how;
+  for (const auto value : {static_cast<int64_t>(how.compute),
+                           static_cast<int64_t>(how.transpose_a),
+                           static_cast<int64_t>(how.transpose_b),
+                           static_cast<int64_t>(how.epilogue),
+                           has_aux(how.epilogue) ? how.aux_stride : 0})
+    add(value);
+  for (const LayoutImage& matrix : {product.a, product.b, product.d}) {
+    add(matrix.type);
+    add(matrix.rows);
+    add(matrix.columns);
+    add(matrix.stride);
+    add(matrix.batch);
+    add(matrix.batch_stride);
+  }
+  cublasLtMatmulAlgo_t algorithm{};
+  algorithm.data[0] = summary;
+  algorithm.data[1] = preference.workspace_bytes;
+  std::memcpy(&algorithm.data[2], preference.alignment, sizeof(preference.alignment));
+  return algorithm;
+}
+
+// What it counts on.
+inline Preference promised_to(const cublasLtMatmulAlgo_t& algorithm) {
+  Preference preference;
+  preference.workspace_bytes = algorithm.data[1];
+  std::memcpy(preference.alignment, &algorithm.data[2], sizeof(preference.alignment));
+  return preference;
+}
+
+}  // namespace lockstep::fibers
