@@ -11,6 +11,7 @@
 #include "launcher/ranks/devices.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
+#include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/threads.h"
 
@@ -77,7 +78,8 @@ Json to_json(const std::vector<OpTiming>& timings,
 
 void bench_ops(const BenchOptions& options, Device& device) {
   require_result_path("--json", options.common.json);
-  const OpenedConfig opened = read_config(options.common);
+  const OpenedConfig opened =
+      choose_precision(read_config(options.common), RunPurpose::kTrain, device.ops()).opened;
   set_compute_threads(choose_threads(opened.config, share_of(find_cpu_limits(), 1)));
   const PreparedRun prepared =
       prepare_run(opened, Topology{}, RunPurpose::kTrain, device.ops(), {.may_assume_data = true});

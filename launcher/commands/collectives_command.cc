@@ -161,6 +161,7 @@ void prepare(Session& session,
 // The config for which the device is opened: sums in TREE order, unless all are in FAST order.
 RunConfig config_of(const std::vector<CollectiveRequest>& requests) {
   RunConfig config;
+  config.execution.precision = Precision::kFp32;  // of the sums
   const bool tree = std::any_of(
       requests.begin(), requests.end(), [](const auto& request) { return !request.fast_order; });
   if (!tree) config.comm.order = CommConfig::Order::kFast;
@@ -183,7 +184,7 @@ void print_head(int ranks, int nodes, const std::string& device, const std::stri
 ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& options) {
   const int ranks = session.communicator().size();
   init_log(options.common.log_level, session.communicator().rank(), ranks);
-  RankDevice device(session, options.common);
+  RankDevice device(session, options.common, choose_device(session, options.common));
   const OpSet& ops = device.device().ops();
   Topology topology = find_topology(session.communicator());
   choose_transport(session, transport_named(options.transport), ops);

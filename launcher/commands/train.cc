@@ -4,13 +4,16 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "collectives/agreement.h"
+#include "launcher/bench/bf16x3_advice.h"
 #include "launcher/bench/tune_buckets.h"
 #include "launcher/commands/checkpoint_config.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/results.h"
+#include "launcher/commands/resumed_run.h"
 #include "launcher/commands/run_folder.h"
 #include "launcher/commands/train_options.h"
 #include "launcher/commands/watch_run.h"
@@ -29,6 +32,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
+#include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
@@ -44,6 +48,19 @@ Json to_json(const RankTimes& times) {
   Json json = Json::object({{"rank", times.rank}, {"host", times.host}, {"steps", times.steps}});
   for (const RankMean& mean : kRankMeans) json[mean.name] = times.*mean.value;
   return json;
+}
+
+// Adds what is known of a rank's device over the run.
+void add_device(Json& rank, const DeviceReport& device) {
+  const auto add = [&](const char* name, double value) {
+    if (value >= 0) rank[name] = value;
+  };
+  add("gpu_clock_mhz_min", device.clock_mhz_min);
+  add("gpu_clock_mhz_max", device.clock_mhz_max);
+  add("gpu_power_w", device.power_w);
+  add("gpu_temperature_c_max", device.temperature_c_max);
+  add("gpu_energy_j", device.energy_j);
+  if (!device.limits.empty()) rank["gpu_limits"] = device.limits;
 }
 
 // What a step exchanges.
@@ -77,7 +94,12 @@ Json to_json(const TrainResult& result,
   if (result.best_metric) json["best_step"] = result.best_step;
   json["weights_hash"] = hash_text_of(result.weights_hash);
   json["train_seconds"] = result.train_seconds;
-  for (const RankTimes& times : result.rank_times) json["ranks"].push_back(to_json(times));
+  for (const RankTimes& times : result.rank_times) {
+    Json of_rank = to_json(times);
+    const auto rank = static_cast<size_t>(times.rank);
+    if (rank < result.devices.size()) add_device(of_rank, result.devices[rank]);
+    json["ranks"].push_back(of_rank);
+  }
   json["exchange"] = exchange_json(context.plan, context.config.comm.bucket_mib);
   json["preempted"] = result.preempted;
   json["early_stopped"] = result.early_stopped;
@@ -117,8 +139,13 @@ void print_summary(const TrainResult& result,
                            words_for(bad_records),
                     hash = hash_text_of(result.weights_hash);
   log_record(text + ", weights_hash " + hash);
-  print_result(
-      fmt::format("{}\nweights_hash {}\nrun folder   {}\n", text, hash, context.run_dir.string()));
+  const std::string devices = words_for(result.devices);
+  if (!devices.empty()) log_record(devices);
+  print_result(fmt::format("{}\n{}weights_hash {}\nrun folder   {}\n",
+                           text,
+                           devices.empty() ? "" : devices + "\n",
+                           hash,
+                           context.run_dir.string()));
 }
 
 // Writes into the run folder how the run has ended. All ranks together.
@@ -153,7 +180,7 @@ void write_end(const TrainResult& result,
 }
 
 // Logs what is about to run.
-void describe(const PreparedRun& prepared, RankContext& rank) {
+void describe(const PreparedRun& prepared, const ChosenPrecision& precision, RankContext& rank) {
   Communicator& communicator = rank.communicator();
   RankDevice& device = rank.device;
   const int ranks = communicator.size();
@@ -164,6 +191,11 @@ void describe(const PreparedRun& prepared, RankContext& rank) {
            compute_threads(),
            compute_threads() == 1 ? "" : "s",
            prepared.data->summary.description);
+  if (precision.worth_logging) log_info("precision: {}", precision.text());
+  if (communicator.rank() == 0) {
+    const std::string advice = measured_bf16x3_advice(device.device(), prepared.config.execution);
+    if (!advice.empty()) log_info("{}", advice);
+  }
   const int64_t frozen = prepared.plan.layout.frozen_parameters;
   log_info("{} parameters{}, {} steps of {} samples in {} lanes, {:.1f} MiB a rank",
            prepared.plan.layout.parameters,
@@ -204,23 +236,8 @@ void describe(const PreparedRun& prepared, RankContext& rank) {
   }
 }
 
-// The newest state of a run folder that can be read, and in `where` its checkpoint; empty: there is
-// none. The checkpoint's other files may be damaged: the trainer checks them.
-std::string newest_state(const std::filesystem::path& run_dir, std::string& where) {
-  const std::vector<CheckpointEntry> entries = list_checkpoints(run_dir / "checkpoints");
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    try {
-      where = entry->path;
-      return to_text(read_state(entry->path));
-    } catch (const CheckpointError&) {
-      continue;
-    }
-  }
-  return "";
-}
-
-// Reads the config, which must be the same on all ranks. All ranks together; throws AgreedError.
-OpenedConfig read_same_config(Session& session, const TrainOptions& options) {
+// Reads this rank's config. All ranks together; throws AgreedError.
+OpenedConfig read_given_config(Session& session, const TrainOptions& options) {
   OpenedConfig opened;
   run_on_all(session.communicator(), [&] {
     check_train_options(options);
@@ -229,43 +246,7 @@ OpenedConfig read_same_config(Session& session, const TrainOptions& options) {
     opened = read_config(options.common, options.walltime);
     for (const std::string& field : options.allowed_changes) find_references(field);
   });
-  check_same_config(session.communicator(), opened.config);
   return opened;
-}
-
-// A config and, if it depends on a checkpoint (see depends_on_checkpoint()), the state of the one
-// that --resume names.
-struct ResumedConfig {
-  OpenedConfig opened;
-  std::optional<CheckpointState> state;
-  std::string older;  // the checkpoint's name, if an older revision wrote it
-};
-
-// Reads that state, in the run's folder or elsewhere; the config then has the parameters and the
-// words for a missing value that the checkpoint recorded. All ranks together; throws AgreedError.
-ResumedConfig find_state(const RankContext& rank,
-                         const TrainOptions& options,
-                         const OpenedConfig& opened) {
-  if (!depends_on_checkpoint(opened.config) || options.resume == "none") return {opened, {}, {}};
-  Communicator& communicator = rank.communicator();
-  std::string text, where = options.resume;
-  run_on_root(communicator, [&] {
-    if (options.resume == "auto")
-      text = newest_state(opened.config.output.run_dir, where);
-    else
-      text = to_text(read_state(where = resolve_checkpoint(options.resume)));
-  });
-  text = broadcast_text(communicator, text);
-  if (text.empty()) return {opened, {}, {}};
-  const CheckpointState state = parse_state(text, "--resume");
-  OpenedConfig same;
-  std::optional<OpenedConfig> recorded;
-  run_on_all(communicator, [&] {
-    same = with_recorded_missing(opened, state, where);
-    recorded = with_recorded_parameters(same, state);
-  });
-  if (!recorded) return {same, state, {}};
-  return {*recorded, state, where};
 }
 
 // If a host has too little memory for a snapshot, all ranks do without it, and training waits while
@@ -289,11 +270,12 @@ PreparedRun prepare(RankContext& rank, const ResumedConfig& resumed) {
   PreparedRun prepared;
   run_on_all(communicator, [&] {
     set_compute_threads(choose_threads(resumed.opened.config, rank.share));
-    prepared = prepare_run(resumed.opened,
-                           rank.placed,
-                           RunPurpose::kTrain,
-                           rank.device.device().ops(),
-                           {.checkpoint = resumed.state ? &*resumed.state : nullptr});
+    prepared = prepare_run(
+        resumed.opened,
+        rank.placed,
+        RunPurpose::kTrain,
+        rank.device.device().ops(),
+        {.checkpoint = resumed.state ? &*resumed.state : nullptr, .eager = rank.device.eager()});
     add_checksums(*prepared.data);
   });
   prepared = fit_snapshot(rank, prepared);
@@ -319,19 +301,24 @@ PreparedRun tune_buckets(RankContext& rank,
 
 // Opens the device for the run, and allocates the memory that ranks of a node share. All ranks
 // together.
-RunContext open_device(RankContext& rank, const PreparedRun& prepared, RunFolder* folder) {
+RunContext open_device(RankContext& rank,
+                       const PreparedRun& prepared,
+                       const ChosenPrecision& precision,
+                       RunFolder* folder) {
   rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.topology);
   // Again, because the device's libraries have taken memory.
   run_on_all(rank.communicator(), [&] { rank.require_memory(prepared); });
-  describe(prepared, rank);
+  describe(prepared, precision, rank);
   const bool shares_memory = prepared.plan.topology.shares_memory;
   if (shares_memory) allocate_shared(*rank.node, prepared.plan);
-  return context_of(prepared,
-                    rank.communicator(),
-                    rank.device.slices(),
-                    rank.device.backend(),
-                    shares_memory ? rank.node.get() : nullptr,
-                    folder);
+  RunContext context = context_of(prepared,
+                                  rank.communicator(),
+                                  rank.device.slices(),
+                                  rank.device.backend(),
+                                  shares_memory ? rank.node.get() : nullptr,
+                                  folder);
+  context.monitor = rank.device.device().monitor();
+  return context;
 }
 
 // Reports the result of a run that has ended. All ranks together.
@@ -368,22 +355,34 @@ void check_paths(Session& session, const TrainOptions& options, const RunConfig&
   });
 }
 
+struct CloseAtEnd {
+  RankDevice& device;
+  ~CloseAtEnd() { device.close(); }
+};
+
 ExitCode train(Session& session, const TrainOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   install_stop_signals();
-  const OpenedConfig opened = read_same_config(session, options);
-  RankContext rank(session, options.common, opened.config.comm, RunPurpose::kTrain);
+  const OpenedConfig given = read_given_config(session, options);
+  std::unique_ptr<Device> device = choose_device(session, options.common, /*trains=*/true);
+  const ChosenPrecision precision = choose_same_precision(session, options, given, device->ops());
+  const OpenedConfig& opened = precision.opened;
+  RankContext rank(
+      session, options.common, std::move(device), opened.config.comm, RunPurpose::kTrain);
   const ResumedConfig resumed = find_state(rank, options, opened);
   check_paths(session, options, resumed.opened.config);
   PreparedRun prepared = prepare(rank, resumed);
   const std::unique_ptr<RunFolder> folder = open_run_folder(session, prepared.config);
   if (!resumed.older.empty() && folder != nullptr) warn_of_older_revision(resumed.older);
-  RunWatch watch(session, prepared.config);
+  const bool on_gpu = rank.device.device().description() != "cpu";
+  RunWatch watch(session, prepared.config, on_gpu);
+  // Freeing the memory of a GPU that hangs does not end: the watchdog must still watch.
+  const CloseAtEnd close{rank.device};
   std::optional<RunContext> context;
   std::unique_ptr<Trainer> trainer;
   watch.start([&] {
     prepared = tune_buckets(rank, prepared, options.resume);
-    context.emplace(open_device(rank, prepared, folder.get()));
+    context.emplace(open_device(rank, prepared, precision, folder.get()));
     run_on_all(rank.communicator(), [&] { trainer = std::make_unique<Trainer>(*context); });
     trainer->start(options.resume, options.allowed_changes);
   });

@@ -37,13 +37,13 @@ bool RunWatch::is_current() const {
   }
 }
 
-RunWatch::RunWatch(Session& session, const RunConfig& config)
+RunWatch::RunWatch(Session& session, const RunConfig& config, bool on_gpu)
     : communicator_(session.communicator()),
       folder_(fs::path(config.output.run_dir) / "flight"),
       before_(fs::path(config.output.run_dir) / "flight.before") {
-  const bool alone = communicator_.size() == 1;
+  const bool watched = on_gpu || communicator_.size() > 1;
   std::vector<RankLocation> locations;
-  if (!alone) locations = gather_locations(communicator_);
+  if (watched) locations = gather_locations(communicator_);
   run_on_root(communicator_, [&] {
     check_generation(folder_.parent_path());
     std::error_code ignored;
@@ -54,7 +54,7 @@ RunWatch::RunWatch(Session& session, const RunConfig& config)
     fs::create_directories(folder_, ignored);
   });
   const bool recorded = record(communicator_, folder_);
-  if (alone) return;
+  if (!watched) return;
   // From here on no rank waits for ever for a rank of the same host that hangs.
   if (recorded) {
     watchdog_ = std::make_unique<Watchdog>(

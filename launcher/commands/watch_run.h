@@ -12,11 +12,12 @@
 namespace lockstep {
 
 // While it exists, the flight recorder writes to RUN_DIR/flight, and a watchdog on each host
-// watches its ranks, if it can read their recorders.
+// watches its ranks, if it can read their recorders. A single rank on a CPU has no watchdog: it
+// waits for nobody.
 class RunWatch {
  public:
   // Collective.
-  RunWatch(Session& session, const RunConfig& config);
+  RunWatch(Session& session, const RunConfig& config, bool on_gpu);
 
   // Runs `action`, which must succeed before the run can continue. If it throws AgreedError,
   // RUN_DIR/flight gets back the flight recorders of the previous start.

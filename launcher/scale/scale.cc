@@ -25,6 +25,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/streams.h"
 #include "runtime/config/parse.h"
+#include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/train/folder/run_folder.h"
 
@@ -126,10 +127,12 @@ struct Beforehand {
 Beforehand look_ahead(const ScaleCommandOptions& options,
                       const OpenedConfig& opened,
                       int smallest) {
-  const PreparedRun prepared = prepare_run(
-      opened, Topology::flat(smallest), RunPurpose::kTrain, ops_to_plan_for(options.common));
+  const OpSet& ops = ops_to_plan_for(options.common);
+  const ChosenPrecision precision = choose_precision(opened, RunPurpose::kTrain, ops);
+  const PreparedRun prepared =
+      prepare_run(precision.opened, Topology::flat(smallest), RunPurpose::kTrain, ops);
   for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
-  return {scale::facts_of_config(options.common, opened.config, prepared),
+  return {scale::facts_of_config(options.common, precision.opened.config, prepared),
           prepared.ops->separate_memory ? "cuda" : "cpu",
           prepared.config.train.steps};
 }
