@@ -71,7 +71,9 @@ TEST(CudaNewtonSchulz, HalvesFollowFloats) {
         }
         EXPECT_LT(std::sqrt(off / whole), kHalfTolerance)
             << rows << " x " << columns << ", " << iterations << " iterations";
-        if (rows > 1) EXPECT_GT(std::sqrt(off / whole), 0x1p-14) << "products of floats";
+        if (rows > 1) {
+          EXPECT_GT(std::sqrt(off / whole), 0x1p-14) << "products of floats";
+        }
         return test::bytes_of(matrix);
       });
     }

@@ -55,10 +55,9 @@ class Prediction {
   }
 
   // The product of two tensors of the type of `input`.
-  void add_product(const Op& op, PredictedProduct product, TensorId input, double bytes) {
+  void add_product(PredictedProduct product, TensorId input, double bytes) {
     const double flops = 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) *
                          static_cast<double>(product.k * product.groups);
-    product.name = op.name;
     product.seconds = seconds_of(flops, bytes, peak_flops(model_, graph_[input].dtype, tf32_));
     seconds_ += product.seconds;
     const auto [at, fresh] = products_.try_emplace(
@@ -73,7 +72,7 @@ class Prediction {
       const Op& op, int64_t m, int64_t n, int64_t k, TensorId input, double output_element) {
     const double inputs = static_cast<double>(m + n) * static_cast<double>(k) * element(input);
     const double output = static_cast<double>(m) * static_cast<double>(n) * output_element;
-    add_product(op, {.m = m, .n = n, .k = k}, input, inputs + output);
+    add_product({.name = op.name, .m = m, .n = n, .k = k}, input, inputs + output);
   }
 
   void add_backward(
@@ -108,8 +107,12 @@ class Prediction {
                   std::initializer_list<TensorId> tensors) {
     double moved = 0;
     for (const TensorId id : tensors) moved += bytes(id);
-    add_product(op,
-                {.m = m, .n = n, .k = k, .groups = s.groups, .convolution = !s.is_linear()},
+    add_product({.name = op.name,
+                 .m = m,
+                 .n = n,
+                 .k = k,
+                 .groups = s.groups,
+                 .convolution = !s.is_linear()},
                 input,
                 moved);
   }

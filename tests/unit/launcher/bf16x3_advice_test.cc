@@ -25,7 +25,9 @@ TEST(Bf16x3Advice, IsMeasuredOnlyWhereItCanBeFaster) {
   execution.bf16x3 = true;
   EXPECT_EQ(measured_bf16x3_advice(*cpu, execution), "");
   execution.bf16x3 = false;
-  if (!cpu::has_bf16_unit()) EXPECT_EQ(measured_bf16x3_advice(*cpu, execution), "");
+  if (!cpu::has_bf16_unit()) {
+    EXPECT_EQ(measured_bf16x3_advice(*cpu, execution), "");
+  }
 }
 
 }  // namespace
