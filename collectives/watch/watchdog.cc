@@ -215,6 +215,16 @@ class Watchdog::Watch {
     });
   }
 
+  // Whether nothing is known of a rank on another host because the rank that reports for that host
+  // is silent, and about to be found.
+  bool reporter_is_silent(const Peer& peer) const {
+    return peer.link != nullptr && peer.index > 0 &&
+           std::any_of(peers_.begin(), peers_.end(), [&](const Peer& other) {
+             return other.link == peer.link && other.index == 0 && is_watched(other) &&
+                    other.silent_s() > options_.timeout_s / 2;
+           });
+  }
+
   // Returns why a peer is known to be gone, for example killed; empty if it is not. MPI itself
   // would wait for it for ever.
   std::string why_gone(const Peer& peer) const {
@@ -265,7 +275,7 @@ class Watchdog::Watch {
     // A rank that waits has a reason to, unless its process is stopped; then its state does not
     // matter.
     const auto stuck = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
-      return is_watched(peer) &&
+      return is_watched(peer) && !reporter_is_silent(peer) &&
              (peer.silent_s() > options_.timeout_s ||
               (stands_still(peer) && !peer.moment.waiting && !waits_for_device(peer)));
     });

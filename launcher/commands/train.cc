@@ -374,7 +374,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   PreparedRun prepared = prepare(rank, resumed);
   const std::unique_ptr<RunFolder> folder = open_run_folder(session, prepared.config);
   if (!resumed.older.empty() && folder != nullptr) warn_of_older_revision(resumed.older);
-  const bool on_gpu = rank.device.device().description() != "cpu";
+  const bool on_gpu = rank.device.device().ops().separate_memory;
   RunWatch watch(session, prepared.config, on_gpu);
   // Freeing the memory of a GPU that hangs does not end: the watchdog must still watch.
   const CloseAtEnd close{rank.device};
