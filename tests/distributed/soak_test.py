@@ -105,7 +105,7 @@ def soak(trial, options):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
-    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--minutes", type=float, default=0.5)
     parser.add_argument("--every", type=float, default=6, help="seconds between kills")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--width", default="64")
