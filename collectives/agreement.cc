@@ -10,6 +10,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/failure.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -53,12 +54,9 @@ std::vector<Fact> facts_of(const std::string& text) {
 
 // "rank 0", "ranks 0, 2 and 3".
 std::string list_of_ranks(const std::vector<size_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
-    text += std::to_string(ranks[i]);
-  }
-  return text;
+  std::vector<std::string> numbers;
+  for (const size_t rank : ranks) numbers.push_back(std::to_string(rank));
+  return fmt::format("rank{} {}", plural(ranks.size()), joined_with("and", numbers));
 }
 
 const std::string* value_of(const std::vector<Fact>& facts, const std::string& name) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "collectives/topology.h"
 
@@ -27,17 +28,31 @@ class Communicator {
 
   // The next two operations run among the ranks of a group that includes this one. Every rank calls
   // them with a group of the same size, and different groups do not overlap. Slots are numbered by
-  // the index in the group; `me` is this rank's index.
+  // the index in the group; `me` is this rank's index. Lists are borrowed until wait().
   //
-  // Starts an exchange of slices: for every other index i,
-  //   send + i * bytes  goes to i's  receive + me * bytes.
-  // This rank's own slot, receive + me * bytes, is not written. Returns a handle.
+  // Starts an exchange of slices of `bytes`. Index i offers counts[i] arrays, of which this rank's
+  // are `stride` bytes apart from `send` on. Slice i of each array, array + i * bytes, goes to
+  // index i. The slices for this rank arrive in `receive` one after the other, those of index 0
+  // first; the slots of its own are not written. Returns a handle.
   virtual int start_exchange(const std::byte* send,
+                             size_t stride,
                              std::byte* receive,
                              size_t bytes,
-                             const RankGroup& group) = 0;
-  // Starts an in-place all-gather; the slot of index i is buffer + i * bytes. Returns a handle.
-  virtual int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) = 0;
+                             const RankGroup& group,
+                             std::span<const int> counts) = 0;
+  // The same with one array each.
+  int start_exchange(const std::byte* send,
+                     std::byte* receive,
+                     size_t bytes,
+                     const RankGroup& group) {
+    return start_exchange(send, 0, receive, bytes, group, {});
+  }
+  // Starts an in-place all-gather of slots of `bytes`, one after the other: counts[i] of index i,
+  // or one of each without `counts`. Returns a handle.
+  virtual int start_all_gather(std::byte* buffer,
+                               size_t bytes,
+                               const RankGroup& group,
+                               std::span<const int> counts = {}) = 0;
   // Starts a sum over ranks, in an order that the library chooses: rank r receives the sum of all
   // ranks' send + r * elements, in the first `elements` of `receive`. `receive` must have room for
   // the parts of all ranks, size() * elements, which an implementation may use meanwhile. Returns a
@@ -66,8 +81,20 @@ class Communicator {
   // stream is captured.
   virtual void check() {}
 
-  void all_gather(std::byte* buffer, size_t bytes) {
-    wait(start_all_gather(buffer, bytes, everyone()));
+  void all_gather(std::byte* buffer, size_t bytes, std::span<const int> counts = {}) {
+    wait(start_all_gather(buffer, bytes, everyone(), counts));
+  }
+
+ protected:
+  // Of index i, by `counts` or, if it is empty, one each.
+  static size_t count_of(std::span<const int> counts, int i) {
+    return counts.empty() ? 1 : static_cast<size_t>(counts[static_cast<size_t>(i)]);
+  }
+  // How many slots those of index i follow.
+  static size_t slots_before(std::span<const int> counts, int i) {
+    size_t before = 0;
+    for (int j = 0; j < i; ++j) before += count_of(counts, j);
+    return before;
   }
 };
 

@@ -10,8 +10,18 @@ class SelfCommunicator final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   const char* name() const override { return "self"; }
-  int start_exchange(const std::byte*, std::byte*, size_t, const RankGroup&) override { return 0; }
-  int start_all_gather(std::byte*, size_t, const RankGroup&) override { return 0; }
+  using Communicator::start_exchange;
+  int start_exchange(const std::byte*,
+                     size_t,
+                     std::byte*,
+                     size_t,
+                     const RankGroup&,
+                     std::span<const int>) override {
+    return 0;
+  }
+  int start_all_gather(std::byte*, size_t, const RankGroup&, std::span<const int>) override {
+    return 0;
+  }
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
     if (send != receive) std::memmove(receive, send, static_cast<size_t>(elements) * sizeof(float));
     return 0;

@@ -1,31 +1,67 @@
 #include "collectives/sharding.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "runtime/base/error.h"
 
 namespace lockstep {
 
-LocalLanes local_lanes(int lanes, int ranks, int rank, bool each_across_ranks) {
-  const int count = lanes / ranks;
-  return each_across_ranks ? LocalLanes{rank, ranks, count} : LocalLanes{rank * count, 1, count};
+LocalLanes LaneShares::of(int rank) const {
+  if (order == LaneOrder::kEachSummed) return {rank, ranks, (lanes - rank + ranks - 1) / ranks};
+  const auto begin = [&](int64_t r) { return static_cast<int>(lanes / unit * r / ranks) * unit; };
+  return {begin(rank), 1, begin(rank + 1) - begin(rank)};
 }
 
-int64_t padded_elements(int64_t elements, int lanes) {
-  const int64_t unit = lanes * kSliceAlignment;
+int LaneShares::most() const { return (lanes / unit + ranks - 1) / ranks * unit; }
+
+LaneSum LaneShares::turn(int turn) const {
+  const int first = turn * ranks;
+  return {first, std::min(ranks, lanes - first)};
+}
+
+LaneSum LaneShares::turn(int turn, int rank) const {
+  const LaneSum all = this->turn(turn);
+  const int lane = std::min(all.first + rank, all.end());
+  return {lane, lane < all.end() ? 1 : 0};
+}
+
+SumSchedule LaneShares::schedule(int rank) const {
+  std::vector<std::vector<LaneSum>> batches;
+  if (order == LaneOrder::kEachSummed) {
+    for (int t = 0; t < most(); ++t) batches.push_back(largest_sums(turn(t), lanes));
+    return SumSchedule(batches, lanes);
+  }
+  const LocalLanes local = of(rank);
+  for (int i = 0; i < local.count; ++i) {
+    if (i == 0 || order == LaneOrder::kInTurn) batches.emplace_back();
+    batches.back().push_back({local[i], 1});
+  }
+  return SumSchedule(batches, lanes);
+}
+
+int LaneShares::buffers() const {
+  int most = 1;
+  for (int rank = 0; rank < (order == LaneOrder::kEachSummed ? 1 : ranks); ++rank)
+    most = std::max(most, schedule(rank).buffers());
+  return most;
+}
+
+int slices(int lanes, int ranks) { return lanes % ranks == 0 ? lanes : ranks; }
+
+int64_t padded_elements(int64_t elements, int slices) {
+  const int64_t unit = slices * kSliceAlignment;
   return (elements + unit - 1) / unit * unit;
 }
 
-int64_t bucket_length(int64_t bucket_elements, int lanes) {
-  const int64_t unit = lanes * kSliceAlignment;
+int64_t bucket_length(int64_t bucket_elements, int slices) {
+  const int64_t unit = slices * kSliceAlignment;
   return std::max<int64_t>(bucket_elements / unit, 1) * unit;
 }
 
-std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements) {
-  const int64_t unit = lanes * kSliceAlignment;
+std::vector<Range> make_buckets(const Range& part, int slices, int64_t bucket_elements) {
+  const int64_t unit = slices * kSliceAlignment;
   LOCKSTEP_CHECK(part.begin % unit == 0 && part.end % unit == 0);
-  const int64_t step = bucket_length(bucket_elements, lanes);
+  const int64_t step = bucket_length(bucket_elements, slices);
   std::vector<Range> buckets;
   for (int64_t begin = part.begin; begin < part.end; begin += step)
     buckets.push_back({begin, std::min(begin + step, part.end)});
@@ -47,10 +83,6 @@ std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& cut
   }
   pieces.push_back({begin, range.end});
   return pieces;
-}
-
-int gradient_buffers(int local_lanes, bool interleaved_lanes) {
-  return interleaved_lanes ? local_lanes : std::bit_width(static_cast<unsigned>(local_lanes));
 }
 
 int64_t largest_bucket(const std::vector<Range>& buckets) {
@@ -86,11 +118,6 @@ int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory)
   int64_t all = 0;
   for (const Range& b : buckets) all += b.size();
   return std::min({kExchangesInFlight * bucket, kMaxExchangesInFlight * largest, all});
-}
-
-int64_t staging_elements(int64_t elements, const Topology& topology) {
-  if (topology.shares_memory) return topology.nodes == 1 ? 0 : elements / topology.per_node;
-  return topology.ranks() == 1 ? 0 : elements;
 }
 
 std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts) {

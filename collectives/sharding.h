@@ -1,16 +1,17 @@
 #pragma once
 // Which rank owns which part of the flat buffers. Pure arithmetic, the same on every rank.
 //
-// The flat buffer is padded to a multiple of lanes * kSliceAlignment elements and cut into buckets,
-// each a multiple of that too. A bucket is cut into `lanes` equal slices. Part p of W consists of
-// the lanes / W consecutive slices from p * lanes / W on, and Topology::owner_of(p) owns it. So a
-// slice is never split, whatever the number of ranks, and everything computed slice by slice has
-// the same bits on any W. A chunk of squares (exact_sum.h) is never split either.
+// The flat buffer is padded to a multiple of slices() * kSliceAlignment and cut into buckets, each
+// a multiple of that too. A bucket is cut into equal parts, one for each rank; Topology::part_of()
+// says which part a rank owns. If the number of ranks divides the lanes, there are as many slices
+// as lanes, so the buffer is the same on any such number. A chunk of squares (exact_sum.h) is never
+// split.
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "collectives/lane_tree.h"
 #include "collectives/topology.h"
 #include "runtime/base/exact_sum.h"
 
@@ -20,9 +21,9 @@ namespace lockstep {
 inline constexpr int64_t kSliceAlignment = 64;
 static_assert(kSliceAlignment % kSquaresChunk == 0);
 
-// The lanes of one rank. By default they are consecutive. If each lane is summed across the ranks
-// by itself (`each_across_ranks`), a rank has every stride-th lane. Then the lanes that the ranks
-// run at the same time form a subtree of the lanes' tree.
+// The lanes of one rank. By default they are neighbours. If each lane is summed across the ranks by
+// itself, a rank has every stride-th lane, so that the ranks run neighbouring lanes at the same
+// time.
 struct LocalLanes {
   int first = 0;
   int stride = 1;
@@ -30,7 +31,34 @@ struct LocalLanes {
   int operator[](int index) const { return first + index * stride; }
   bool operator==(const LocalLanes&) const = default;
 };
-LocalLanes local_lanes(int lanes, int ranks, int rank, bool each_across_ranks);
+
+// How a rank runs its lanes.
+enum class LaneOrder {
+  kInTurn,      // one after the other; the rank adds them up, then the ranks exchange their sums
+  kTogether,    // at the same time, each with a buffer of its own; else the same
+  kEachSummed,  // one after the other; each is summed across the ranks at once
+};
+
+// How the ranks share the lanes: as evenly as possible. There are at most as many ranks as units.
+struct LaneShares {
+  int lanes = 1;
+  int ranks = 1;
+  int unit = 1;  // a rank has whole units of so many lanes
+  LaneOrder order = LaneOrder::kInTurn;
+
+  LocalLanes of(int rank) const;
+  int most() const;  // lanes of the rank that has the most
+  // For kEachSummed: the neighbouring lanes that the ranks run in turn number `turn`, of most(),
+  // and one rank's share of them: one lane or none.
+  LaneSum turn(int turn) const;
+  LaneSum turn(int turn, int rank) const;
+  // The buffers in which a rank adds up lanes; for kEachSummed, its part of each.
+  SumSchedule schedule(int rank) const;
+  int buffers() const;  // of the rank that needs the most
+};
+
+// Into how many slices a bucket can be cut.
+int slices(int lanes, int ranks);
 
 // Element range [begin, end) of the flat buffer.
 struct Range {
@@ -40,25 +68,20 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// `elements` rounded up so that it can be cut for `lanes`.
-int64_t padded_elements(int64_t elements, int lanes);
+// `elements` rounded up so that they can be cut into `slices`.
+int64_t padded_elements(int64_t elements, int slices);
 
-// Cuts `part` into consecutive buckets of about `bucket_elements` each, and at least lanes *
-// kSliceAlignment. Both ends of `part` must be multiples of lanes * kSliceAlignment.
-std::vector<Range> make_buckets(const Range& part, int lanes, int64_t bucket_elements);
+// Cuts `part` into consecutive buckets of about `bucket_elements` each, and at least slices *
+// kSliceAlignment. Both ends of `part` must be multiples of slices * kSliceAlignment.
+std::vector<Range> make_buckets(const Range& part, int slices, int64_t bucket_elements);
 // The number of elements of every bucket except the last.
-int64_t bucket_length(int64_t bucket_elements, int lanes);
+int64_t bucket_length(int64_t bucket_elements, int slices);
 
 // Part `part` of `parts` equal parts of `bucket`.
 Range part_of(const Range& bucket, int part, int parts);
 
 // Cuts `range` at those of the increasing `cuts` that lie inside it.
 std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& cuts);
-
-// The gradient buffers that a rank needs to sum `local_lanes` lanes as a binary tree (see
-// reducer.h): with a binary counter if the lanes run one after the other, or one for each lane if
-// they are interleaved.
-int gradient_buffers(int local_lanes, bool interleaved_lanes = false);
 
 // Limits of the exchanges in flight at the same time: as many elements as kExchangesInFlight
 // buckets of the largest size, and kMaxExchangesInFlight exchanges, because the communicator keeps
@@ -70,9 +93,6 @@ inline constexpr int kMaxExchangesInFlight = 48;
 inline constexpr int64_t kUsualBucketElements = int64_t{25} << 18;
 // The max number of elements in all buckets whose exchanges are in flight at the same time.
 int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory);
-// Floats of the staging buffer that receives exchanges of `elements` elements in total.
-int64_t staging_elements(int64_t elements, const Topology& topology);
-
 // The all-gather of a bucket.
 struct GatherItem {
   int bucket = 0;

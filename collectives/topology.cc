@@ -1,7 +1,6 @@
 #include "collectives/topology.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace lockstep {
 
@@ -30,7 +29,7 @@ Topology topology_of(const std::vector<std::string>& node_of_rank) {
   const auto ranks = static_cast<int>(node_of_rank.size());
   const auto per_node =
       static_cast<int>(std::count(node_of_rank.begin(), node_of_rank.end(), node_of_rank.front()));
-  const bool even = ranks % per_node == 0 && std::has_single_bit(static_cast<unsigned>(per_node));
+  const bool even = ranks % per_node == 0;
   const auto node = [&](int rank) -> const std::string& {
     return node_of_rank[static_cast<size_t>(rank)];
   };

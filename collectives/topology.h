@@ -6,8 +6,8 @@
 // the nodes first and then between them. Rank l of a node receives part l of `per_node` parts of
 // the bucket from the other ranks of the node and sums them. It then exchanges the sub-parts of
 // that part with the ranks l of the other nodes. So a node sends each byte of the gradients over
-// the network once, however many ranks it has. The additions are those of the tree over all ranks,
-// whose lower levels lie within a node. The all-gather takes the same steps in the opposite order.
+// the network once, however many ranks it has, if the node's lanes add up to one sum (lane_tree.h).
+// The all-gather takes the same steps in the opposite order.
 
 #include <string>
 #include <vector>
@@ -52,9 +52,8 @@ struct Topology {
   static Topology flat(int ranks) { return {1, ranks}; }
 
   int ranks() const { return nodes * per_node; }
-  // Which of ranks() equal parts of each bucket a rank owns, and the inverse.
+  // Which of ranks() equal parts of each bucket a rank owns.
   int part_of(int rank) const { return rank % per_node * nodes + rank / per_node; }
-  int owner_of(int part) const { return part % nodes * per_node + part / nodes; }
   // The groups that a rank exchanges with, level by level, in the order of a reduction.
   std::vector<RankGroup> groups_of(int rank) const;
   // The steps by which a rank gathers all parts of a bucket, in order: one for each of groups_of().
@@ -64,7 +63,7 @@ struct Topology {
 };
 
 // The topology of the nodes with these names. If the ranks of some name are not consecutive, or the
-// names do not have equally many ranks, or that number is no power of two, the topology is flat.
+// names do not have equally many ranks, the topology is flat.
 Topology topology_of(const std::vector<std::string>& node_of_rank);
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ void check_mpi(int code, const char* expression, int rank) {
 }
 #define LOCKSTEP_MPI(call) check_mpi((call), #call, rank_)
 
-int count_of(size_t count) {
+int int_of(size_t count) {
   LOCKSTEP_CHECK(count <= INT_MAX, "message of {} elements ", count);
   return static_cast<int>(count);
 }
@@ -55,25 +55,33 @@ class MpiCommunicator final : public Communicator {
   const char* name() const override { return "mpi"; }
   double timeout_s() const override { return timeout_s_; }
 
+  using Communicator::start_exchange;
   int start_exchange(const std::byte* send,
+                     size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group) override {
-    return start_pairs(
-        group, bytes, receive, [&](int to) { return send + static_cast<size_t>(to) * bytes; });
+                     const RankGroup& group,
+                     std::span<const int> counts) override {
+    return start_pairs(group, receive, bytes, counts, [&](int to, size_t array) {
+      return send + array * stride + static_cast<size_t>(to) * bytes;
+    });
   }
 
-  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
-    if (group != everyone() || bytes > piece_bytes_) {
-      const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
-      return start_pairs(group, bytes, buffer, [&](int) { return mine; });
+  int start_all_gather(std::byte* buffer,
+                       size_t bytes,
+                       const RankGroup& group,
+                       std::span<const int> counts) override {
+    if (group != everyone() || bytes > piece_bytes_ || !counts.empty()) {
+      const std::byte* const mine = buffer + slots_before(counts, group.index_of(rank_)) * bytes;
+      return start_pairs(
+          group, buffer, bytes, counts, [&](int, size_t slot) { return mine + slot * bytes; });
     }
     const int handle = take_handle();
     LOCKSTEP_MPI(MPI_Iallgather(MPI_IN_PLACE,
                                 0,
                                 MPI_DATATYPE_NULL,
                                 buffer,
-                                count_of(bytes),
+                                int_of(bytes),
                                 MPI_BYTE,
                                 comm_,
                                 &pending_[static_cast<size_t>(handle)].emplace_back()));
@@ -85,7 +93,7 @@ class MpiCommunicator final : public Communicator {
     const int handle = take_handle();
     LOCKSTEP_MPI(MPI_Ireduce_scatter_block(send,
                                            receive,
-                                           count_of(static_cast<size_t>(elements)),
+                                           int_of(static_cast<size_t>(elements)),
                                            MPI_FLOAT,
                                            MPI_SUM,
                                            comm_,
@@ -110,7 +118,7 @@ class MpiCommunicator final : public Communicator {
       const size_t piece = std::min(piece_bytes_, bytes - done);
       const int handle = take_handle();
       LOCKSTEP_MPI(MPI_Ibcast(buffer + done,
-                              count_of(piece),
+                              int_of(piece),
                               MPI_BYTE,
                               root,
                               comm_,
@@ -120,31 +128,35 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
-  // Sends send_to(i) to each other index i of the group, and receives from it into slot i. Pieces
-  // between two ranks arrive in the order in which they are sent.
-  template <typename SendTo>
-  int start_pairs(const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
+  // Sends slice(i, k), for each k of this rank's count, to each other index i of the group, and
+  // receives what those send. Pieces between two ranks arrive in the order in which they are sent.
+  template <typename Slice>
+  int start_pairs(const RankGroup& group,
+                  std::byte* receive,
+                  size_t bytes,
+                  std::span<const int> counts,
+                  Slice slice) {
     const int handle = take_handle();
     auto& requests = pending_[static_cast<size_t>(handle)];
+    const auto in_pieces = [&](auto start) {
+      for (size_t done = 0; done < bytes; done += piece_bytes_)
+        start(done, int_of(std::min(piece_bytes_, bytes - done)), &requests.emplace_back());
+    };
+    const size_t mine = count_of(counts, group.index_of(rank_));
     for_each_partner(group, rank_, [&](int from, int to) {
-      std::byte* const slot = receive + static_cast<size_t>(from) * bytes;
-      const std::byte* const mine = send_to(to);
-      for (size_t done = 0; done < bytes; done += piece_bytes_) {
-        const int piece = count_of(std::min(piece_bytes_, bytes - done));
-        LOCKSTEP_MPI(MPI_Irecv(slot + done,
-                               piece,
-                               MPI_BYTE,
-                               group.rank_of(from),
-                               handle,
-                               comm_,
-                               &requests.emplace_back()));
-        LOCKSTEP_MPI(MPI_Isend(mine + done,
-                               piece,
-                               MPI_BYTE,
-                               group.rank_of(to),
-                               handle,
-                               comm_,
-                               &requests.emplace_back()));
+      for (size_t k = 0; k < count_of(counts, from); ++k) {
+        std::byte* const slot = receive + (slots_before(counts, from) + k) * bytes;
+        in_pieces([&](size_t at, int piece, MPI_Request* request) {
+          LOCKSTEP_MPI(
+              MPI_Irecv(slot + at, piece, MPI_BYTE, group.rank_of(from), handle, comm_, request));
+        });
+      }
+      for (size_t k = 0; k < mine; ++k) {
+        const std::byte* const sent = slice(to, k);
+        in_pieces([&](size_t at, int piece, MPI_Request* request) {
+          LOCKSTEP_MPI(
+              MPI_Isend(sent + at, piece, MPI_BYTE, group.rank_of(to), handle, comm_, request));
+        });
       }
     });
     return handle;

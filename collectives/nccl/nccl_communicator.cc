@@ -92,19 +92,27 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return size_; }
   const char* name() const override { return "nccl"; }
 
+  using Communicator::start_exchange;
   int start_exchange(const std::byte* send,
+                     size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group) override {
-    return start_pairs(FlightOp::kExchange, group, bytes, receive, [=](int to) {
-      return send + static_cast<size_t>(to) * bytes;
+                     const RankGroup& group,
+                     std::span<const int> counts) override {
+    return start_pairs(FlightOp::kExchange, group, receive, bytes, counts, [=](int to, size_t k) {
+      return send + k * stride + static_cast<size_t>(to) * bytes;
     });
   }
 
-  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
-    if (group != everyone()) {
-      const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
-      return start_pairs(FlightOp::kAllGather, group, bytes, buffer, [=](int) { return mine; });
+  int start_all_gather(std::byte* buffer,
+                       size_t bytes,
+                       const RankGroup& group,
+                       std::span<const int> counts) override {
+    if (group != everyone() || !counts.empty()) {
+      const std::byte* const mine = buffer + slots_before(counts, group.index_of(rank_)) * bytes;
+      return start_pairs(FlightOp::kAllGather, group, buffer, bytes, counts, [=](int, size_t k) {
+        return mine + k * bytes;
+      });
     }
     return start(FlightOp::kAllGather, [=, this](cudaStream_t stream) {
       const std::byte* mine = buffer + static_cast<size_t>(rank_) * bytes;  // in place, for NCCL
@@ -153,18 +161,27 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  // Sends send_to(i) to each other index i of the group, and receives from it into slot i.
-  template <typename SendTo>
-  int start_pairs(
-      FlightOp op, const RankGroup& group, size_t bytes, std::byte* receive, SendTo send_to) {
+  // Sends slice(i, k), for each k of this rank's count, to each other index i of the group, and
+  // receives what those send.
+  template <typename Slice>
+  int start_pairs(FlightOp op,
+                  const RankGroup& group,
+                  std::byte* receive,
+                  size_t bytes,
+                  std::span<const int> counts,
+                  Slice slice) {
     return start(op, [=, this](cudaStream_t stream) {
       if (bytes == 0) return;
+      const size_t mine = count_of(counts, group.index_of(rank_));
       LOCKSTEP_NCCL(group_start);
       OpenGroup open(library_);
       for_each_partner(group, rank_, [&](int from, int to) {
-        std::byte* const in = receive + static_cast<size_t>(from) * bytes;
-        LOCKSTEP_NCCL(send, send_to(to), bytes, ncclInt8, group.rank_of(to), comm_, stream);
-        LOCKSTEP_NCCL(recv, in, bytes, ncclInt8, group.rank_of(from), comm_, stream);
+        for (size_t k = 0; k < mine; ++k)
+          LOCKSTEP_NCCL(send, slice(to, k), bytes, ncclInt8, group.rank_of(to), comm_, stream);
+        std::byte* const slots = receive + slots_before(counts, from) * bytes;
+        for (size_t k = 0; k < count_of(counts, from); ++k)
+          LOCKSTEP_NCCL(
+              recv, slots + k * bytes, bytes, ncclInt8, group.rank_of(from), comm_, stream);
       });
       open.library = nullptr;
       LOCKSTEP_NCCL(group_end);

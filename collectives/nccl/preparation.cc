@@ -8,6 +8,7 @@
 #include "collectives/nccl/check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -16,15 +17,6 @@ constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
 
 std::string version_text(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-}
-
-std::string joined(const std::vector<std::string>& parts, const char* separator) {
-  std::string text;
-  for (const std::string& part : parts) {
-    if (!text.empty()) text += separator;
-    text += part;
-  }
-  return text;
 }
 
 // NCCL rejects two ranks with the same host and GPU, unless their host ids differ; then they
@@ -64,7 +56,7 @@ void agree_on_version(Communicator& control, const NcclLibrary& library) {
   std::vector<std::string> parts;
   parts.reserve(ranks_of.size());
   for (const auto& [text, ranks] : ranks_of)
-    parts.push_back(fmt::format("{} at {}", text, joined(ranks, ", ")));
+    parts.push_back(fmt::format("{} at {}", text, joined(ranks)));
   throw AgreedError(ExitCode::kUsage,
                     "all ranks need the same version of NCCL, but there is " + joined(parts, "; "));
 }

@@ -13,7 +13,9 @@ PowerSgd::PowerSgd(const RankCommunicators& communicators,
       products_(products),
       options_(std::move(options)),
       memory_(memory),
-      groups_(options_.layout.groups / options_.topology.ranks()),
+      groups_(LaneShares{options_.layout.groups, options_.topology.ranks()}
+                  .of(communicators.control.rank())
+                  .count),
       lefts_(communicators, math, options_.layout.lefts(options_.topology), memory.factors),
       rights_(communicators,
               math,

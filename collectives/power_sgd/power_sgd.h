@@ -29,7 +29,6 @@ class PowerSgd final : public CompressedAllReduce {
  public:
   struct Options {
     PowerSgdLayout layout;
-    int lanes = 1;
     Topology topology;  // must not share memory
     int64_t flat_elements = 0;
   };
@@ -45,7 +44,6 @@ class PowerSgd final : public CompressedAllReduce {
            Options options,
            const Memory& memory);
 
-  int group_lanes() const override { return options_.lanes / options_.layout.groups; }
   void add(int group, const Range& range, const float* sums) override;
   void finish(float* sums) override;
 

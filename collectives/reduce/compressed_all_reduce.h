@@ -1,6 +1,6 @@
 #pragma once
-// An all-reduce of gradients that replaces the reducer's exchange. From the sums of groups of lanes
-// it computes their sum, or an approximation of it, on all ranks.
+// An all-reduce of gradients that replaces the exchange of gradients. From the sums of groups of
+// lanes it computes their sum, or an approximation of it, on all ranks.
 
 #include "collectives/sharding.h"
 
@@ -9,8 +9,6 @@ namespace lockstep {
 class CompressedAllReduce {
  public:
   virtual ~CompressedAllReduce() = default;
-  // The number of neighbouring lanes in a group.
-  virtual int group_lanes() const = 0;
   // Takes the sum over the lanes of this rank's group `group`, for a range of the flat buffer.
   // Called once a step for every element and group.
   virtual void add(int group, const Range& range, const float* sums) = 0;

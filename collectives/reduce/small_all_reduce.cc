@@ -8,15 +8,13 @@ SmallAllReduce::SmallAllReduce(const RankCommunicators& communicators,
                                float* memory)
     : memory_(memory),
       buckets_(layout.buckets()),
-      reducer_({communicators.slices, communicators.control},
-               math,
-               {.lanes = layout.lanes,
-                .buckets = buckets_,
-                .topology = layout.topology,
-                .exchanged_elements = layout.exchanged(),
-                .norm = false},
-               memory,
-               memory + layout.buffer_elements()),
+      exchange_({.communicators = {communicators.slices, communicators.control},
+                 .math = math,
+                 .shares = layout.shares(),
+                 .topology = layout.topology,
+                 .gradients = {.data = memory, .elements = layout.padded(), .buckets = buckets_},
+                 .measures = {.norm = false}},
+                {.staging = {memory + layout.buffer_elements(), layout.exchanged()}}),
       gather_({communicators.slices, communicators.control},
               math,
               layout.topology,
@@ -27,22 +25,22 @@ SmallAllReduce::SmallAllReduce(const RankCommunicators& communicators,
 }
 
 void SmallAllReduce::observe(ExchangeObserver* observer) {
-  reducer_.observe(observer);
+  exchange_.observe(observer);
   gather_.observe(observer);
 }
 
 void SmallAllReduce::begin_step() {
-  reducer_.begin_step();
+  exchange_.begin_step(nullptr);
   gather_.begin_step();
 }
 
 void SmallAllReduce::written() {
-  for (size_t b = 0; b < buckets_.size(); ++b) reducer_.bucket_ready(static_cast<int>(b));
-  reducer_.end_lane();
+  for (size_t b = 0; b < buckets_.size(); ++b) exchange_.bucket_ready(static_cast<int>(b));
+  exchange_.end_lane();
 }
 
 void SmallAllReduce::finish() {
-  reducer_.reduce();
+  exchange_.reduce();
   gather_.start(items_);
   gather_.finish();
 }

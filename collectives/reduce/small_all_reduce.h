@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "collectives/gather/bucket_all_gather.h"
-#include "collectives/reduce/reducer.h"
 #include "collectives/reduce/small_all_reduce_layout.h"
+#include "collectives/reduce/tree_exchange.h"
 
 namespace lockstep {
 
@@ -25,20 +25,20 @@ class SmallAllReduce {
   // Does not wait for other ranks.
   void begin_step();
   // The buffer for the floats of this rank's next lane; call written() once they are there.
-  float* next() { return reducer_.lane_gradients(); }
+  float* next() { return exchange_.lane_gradients(); }
   void written();
   // Sums over all lanes and gathers the sum. Collective.
   void finish();
   // The sum, valid until next() of the following step; zeros before the first finish().
   float* sum() const { return memory_; }
   // Milliseconds that the host has waited for other ranks since begin_step().
-  double exposed_ms() const { return reducer_.exposed_ms() + gather_.exposed_ms(); }
+  double exposed_ms() const { return exchange_.exposed_ms() + gather_.exposed_ms(); }
 
  private:
   float* memory_;
   std::vector<Range> buckets_;
   std::vector<GatherItem> items_;
-  Reducer reducer_;
+  TreeExchange exchange_;
   BucketAllGather gather_;
 };
 

@@ -14,10 +14,11 @@ struct SmallAllReduceLayout {
   Topology topology;     // shares no memory
   int64_t elements = 0;  // of a lane's buffer
 
+  LaneShares shares() const { return {.lanes = lanes, .ranks = topology.ranks()}; }
   // Elements of a buffer, with padding.
   int64_t padded() const;
   std::vector<Range> buckets() const;
-  // See ReducerOptions::exchanged_elements.
+  // See StagingMemory.
   int64_t exchanged() const;
   // Floats of the buffers in which a rank sums its lanes, without and with the staging buffer.
   int64_t buffer_elements() const;

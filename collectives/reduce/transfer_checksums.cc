@@ -59,17 +59,24 @@ void TransferChecksums::offer(int bucket, size_t number, const std::byte* sent, 
   ms_ += now_ms() - start_ms;
 }
 
-void TransferChecksums::take(int bucket, size_t number, const void* const* arrays, DType dtype) {
+void TransferChecksums::take(int bucket,
+                             size_t number,
+                             std::span<const void* const> arrays,
+                             std::span<const int> counts,
+                             DType dtype) {
   const double start_ms = now_ms();
   Level& level = levels_[number];
   const auto b = static_cast<size_t>(bucket);
+  size_t at = 0;
   for (int i = 0; i < level.group.count; ++i) {
-    if (i == level.me) continue;
     const auto index = static_cast<size_t>(i);
-    add(static_cast<const std::byte*>(arrays[index]),
-        dtype,
-        level.pieces[b][static_cast<size_t>(level.me)],
-        &level.taken[index * slot_ + level.first[b]]);
+    for (int k = 0; k < counts[index]; ++k, ++at) {
+      if (i != level.me)
+        add(static_cast<const std::byte*>(arrays[at]),
+            dtype,
+            level.pieces[b][static_cast<size_t>(level.me)],
+            &level.taken[index * slot_ + level.first[b]]);
+    }
   }
   ms_ += now_ms() - start_ms;
 }

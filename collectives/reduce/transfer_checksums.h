@@ -2,7 +2,7 @@
 // Checks that gradients arrive as they were sent. The rank that offers its sums of a bucket to a
 // group computes their bit checksums (runtime/base/bit_checksum.h), and so does each rank that
 // takes them, from a message or from shared memory. At the end of the step the ranks compare both,
-// tensor by tensor.
+// tensor by tensor; the checksums of several sums are added.
 
 #include <cstdint>
 #include <optional>
@@ -29,8 +29,12 @@ class TransferChecksums {
   // the topology. Skips the part that it keeps for itself.
   void offer(int bucket, size_t level, const std::byte* sent, DType dtype);
   // Queues the checksums of this rank's part of a bucket, as read from the group's other ranks:
-  // arrays[i] is from the rank with index i in the group.
-  void take(int bucket, size_t level, const void* const* arrays, DType dtype);
+  // counts[i] of the arrays are from the rank with index i in the group.
+  void take(int bucket,
+            size_t level,
+            std::span<const void* const> arrays,
+            std::span<const int> counts,
+            DType dtype);
 
   struct Damage {
     int from = 0;      // the rank that offered it

@@ -9,8 +9,8 @@
 namespace lockstep {
 
 // Error feedback: what rounding took from each sum, kept in BF16 and added to the same sum of the
-// next step. Join m, from 1 to count - 1, adds the terms [m - h, m) and [m, m + h), where h is the
-// lowest set bit of m. Borrowed.
+// next step. Join m, from 1 to count - 1, adds two sums of terms, of which the right one begins
+// with term m. Borrowed.
 struct ErrorFeedbackResiduals {
   uint16_t* first = nullptr;  // of join 1; if there is only one term, of that
   int64_t stride = 0;         // elements from a join to the next
@@ -19,16 +19,21 @@ struct ErrorFeedbackResiduals {
   LOCKSTEP_HD uint16_t* of(int join) const { return first + (join - 1) * stride; }
 };
 
-// The terms of a balanced binary tree, ((0 + 1) + (2 + 3)) + ...: arrays of equal length. Every
-// term, and every partial sum that is added to another one, is rounded to `wire` first (to nearest,
-// ties to even; kF32: not rounded). So summing one level after the other gives the same bits as
-// summing all at once.
+// Limit of the sums that wait for a right one while a tree of up to 4,096 lanes is added up.
+inline constexpr int kMaxOpenSums = 16;
+
+// The terms of a binary tree: arrays of equal length. Every term, and every partial sum that is
+// added to another one, is rounded to `wire` first (to nearest, ties to even; kF32: not rounded).
+// So summing one level after the other gives the same bits as summing all at once.
 struct TreeSumTerms {
   const void* const* arrays = nullptr;  // (count)
-  int count = 1;                        // a power of two
-  DType wire = DType::kF32;             // kF32, kBF16 or kF16
-  bool travelled = false;               // arrays of `wire`, rounded already; otherwise floats
-  bool round_sum = false;               // round the sum to `wire` too
+  int count = 1;
+  DType wire = DType::kF32;  // kF32, kBF16 or kF16
+  bool travelled = false;    // arrays of `wire`, rounded already; otherwise floats
+  bool round_sum = false;    // round the sum to `wire` too
+  // (count) The tree: after each term, how many times the last two sums are added, as in
+  // JoinedTerms. Null: ((0 + 1) + (2 + 3)) + ..., and `count` is a power of two.
+  const uint8_t* joins = nullptr;
   // If set, `wire` is kBF16 and terms are added unrounded. Every sum of two, or the only term, adds
   // its residual and is rounded. A sum that is not finite leaves a residual of 0.
   ErrorFeedbackResiduals residuals = {};

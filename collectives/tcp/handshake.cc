@@ -170,8 +170,8 @@ bool is_readable(const Socket& socket, int timeout_ms) {
   return poll(&entry, 1, timeout_ms) > 0;
 }
 
-std::optional<Arrival> HandshakeListener::next(int timeout_ms) {
-  if (std::optional<Arrival> arrival = read_pending_peers()) return arrival;
+std::optional<IncomingPeer> HandshakeListener::next(int timeout_ms) {
+  if (std::optional<IncomingPeer> arrival = read_pending_peers()) return arrival;
   std::vector<pollfd> entries{{listener_.descriptor(), POLLIN, 0}};
   for (const PendingPeer& peer : pending_peers_)
     entries.push_back({peer.socket.descriptor(), POLLIN, 0});
@@ -187,7 +187,7 @@ std::optional<Arrival> HandshakeListener::next(int timeout_ms) {
   return read_pending_peers();
 }
 
-std::optional<Arrival> HandshakeListener::read_pending_peers() {
+std::optional<IncomingPeer> HandshakeListener::read_pending_peers() {
   for (size_t i = 0; i < pending_peers_.size();) {
     std::string why;
     const State state = read(pending_peers_[i], why);
@@ -197,7 +197,7 @@ std::optional<Arrival> HandshakeListener::read_pending_peers() {
     }
     PendingPeer peer = std::move(pending_peers_[i]);
     pending_peers_.erase(pending_peers_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (state == State::kComplete) return Arrival{peer.hello, std::move(peer.socket)};
+    if (state == State::kComplete) return IncomingPeer{peer.hello, std::move(peer.socket)};
     drop(peer, why);
   }
   return std::nullopt;

@@ -103,7 +103,8 @@ Notice receive_answer(const Socket& socket,
 // Waits up to timeout_ms; returns true if bytes, or the end of the connection, can be read.
 bool is_readable(const Socket& socket, int timeout_ms = 0);
 
-struct Arrival {
+// A process that connected and sent its hello.
+struct IncomingPeer {
   Hello hello;
   Socket socket;
 };
@@ -116,7 +117,7 @@ class HandshakeListener {
   explicit HandshakeListener(const Socket& listener, const Token& token = {})
       : listener_(listener), token_(token) {}
   // Waits up to timeout_ms for the next hello that is complete and, with a token, proven.
-  std::optional<Arrival> next(int timeout_ms);
+  std::optional<IncomingPeer> next(int timeout_ms);
 
   // A peer that sent a hello and then did not know the token. Returns each one once.
   struct TokenMismatch {
@@ -137,7 +138,7 @@ class HandshakeListener {
   };
   enum class State { kWaiting, kComplete, kDropped };
 
-  std::optional<Arrival> read_pending_peers();
+  std::optional<IncomingPeer> read_pending_peers();
   State read(PendingPeer& peer, std::string& why);
   State receive(PendingPeer& peer, void* message, size_t bytes, std::string& why) const;
   State handle_hello(PendingPeer& peer, std::string& why) const;

@@ -1,12 +1,12 @@
 #include "collectives/tcp/options.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -27,13 +27,11 @@ class Reader {
 
   int integer(const char* name, int low, int high) const {
     const std::string value = text(name);
-    int number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (value.empty() || error != std::errc() || end != value.data() + value.size() ||
-        number < low || number > high)
+    const auto number = parse_as<int>(value);
+    if (!number || *number < low || *number > high)
       throw ConfigError(
           "{} is '{}'; allowed: a whole number from {} to {}", name, value, low, high);
-    return number;
+    return *number;
   }
   int integer_or(const char* name, int low, int high, int otherwise) const {
     return has(name) ? integer(name, low, high) : otherwise;
@@ -41,10 +39,8 @@ class Reader {
   double seconds_or(const char* name, double otherwise) const {
     if (!has(name)) return otherwise;
     const std::string value = text(name);
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !(number > 0) ||
-        !(number <= 1e9))
+    const double number = parse_as<double>(value).value_or(0);
+    if (!(number > 0) || !(number <= 1e9))
       throw ConfigError("{} is '{}'; allowed: seconds, more than 0", name, value);
     return number;
   }

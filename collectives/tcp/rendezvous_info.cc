@@ -8,13 +8,13 @@
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <random>
 #include <sstream>
 
 #include "collectives/tcp/socket.h"
 #include "runtime/base/host.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -26,14 +26,11 @@ bool is_in(const ifaddrs& interface, std::string_view network) {
   if (network == interface.ifa_name) return true;
   const size_t slash = network.find('/');
   in_addr base{};
-  int bits = 0;
   if (slash == std::string_view::npos || interface.ifa_addr->sa_family != AF_INET ||
       inet_pton(AF_INET, std::string(network.substr(0, slash)).c_str(), &base) != 1)
     return false;
-  const std::string_view length = network.substr(slash + 1);
-  const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bits);
-  if (error != std::errc() || end != length.data() + length.size() || bits < 0 || bits > 32)
-    return false;
+  const int bits = parse_as<int>(network.substr(slash + 1)).value_or(-1);
+  if (bits < 0 || bits > 32) return false;
   const uint32_t mask = bits == 0 ? 0 : ~uint32_t{0} << (32 - bits);
   const uint32_t own =
       ntohl(reinterpret_cast<const sockaddr_in*>(interface.ifa_addr)->sin_addr.s_addr);

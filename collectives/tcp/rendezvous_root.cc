@@ -30,6 +30,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/streams.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -60,7 +61,7 @@ class Root {
 
   Mesh gather() {
     while (missing_ > 0) {
-      std::optional<Arrival> arrival = handshakes_.next(deadline_.poll_ms(kLookMs));
+      std::optional<IncomingPeer> arrival = handshakes_.next(deadline_.poll_ms(kLookMs));
       if (arrival) {
         admit(*arrival);
         continue;
@@ -146,7 +147,7 @@ class Root {
   }
 
   // Rejects a peer that is not for this run.
-  bool rejected(const Arrival& arrival) {
+  bool rejected(const IncomingPeer& arrival) {
     const Hello& hello = arrival.hello;
     if (hello.protocol != kHandshakeProtocol) return false;  // nothing else in it is known
     const std::string run = text_of(hello.run);
@@ -166,7 +167,7 @@ class Root {
     return true;
   }
 
-  void admit(Arrival& arrival) {
+  void admit(IncomingPeer& arrival) {
     if (rejected(arrival)) return;
     const Hello& hello = arrival.hello;
     std::string wrong = mismatch(hello, options_);
@@ -269,7 +270,7 @@ class Root {
     constexpr double kLingerSeconds = 3;
     const Deadline deadline(kLingerSeconds);
     while (missing_ > 0 && !deadline.passed()) {
-      const std::optional<Arrival> arrival = handshakes_.next(deadline.poll_ms(kLookMs));
+      const std::optional<IncomingPeer> arrival = handshakes_.next(deadline.poll_ms(kLookMs));
       if (!arrival || rejected(*arrival)) continue;
       send_answer(arrival->socket, Answer::kFailed, nonce_, text);
       --missing_;
@@ -297,10 +298,10 @@ class Root {
     int missing = 0;
     for (int rank = 1; rank < options_.size; ++rank) {
       if (joined(rank).is_open()) continue;
-      if (++missing <= kNamed) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+      if (++missing <= kNamed) append_item(ranks, std::to_string(rank));
     }
     return fmt::format("rank{} {}{} of {} did not come to {} within {:g} s",
-                       missing == 1 ? "" : "s",
+                       plural(missing),
                        ranks,
                        missing > kNamed ? ", ..." : "",
                        options_.size,

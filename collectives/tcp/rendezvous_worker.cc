@@ -10,6 +10,7 @@
 #include "collectives/tcp/rendezvous_file.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -81,7 +82,7 @@ class Worker {
     std::string tried;
     for (const std::string& address : info.addresses) {
       if (contact_root(address, info.port, info.nonce, last)) return true;
-      tried += (tried.empty() ? "" : "; ") + last;
+      append_item(tried, last, "; ");
       if (deadline_.passed()) break;
     }
     last = tried;
@@ -152,7 +153,7 @@ class Worker {
     int missing = options_.size - 1 - options_.rank;
     HandshakeListener handshakes(listener_, options_.token);
     while (missing > 0) {
-      std::optional<Arrival> arrival = handshakes.next(last_deadline_.poll_ms(kLookMs));
+      std::optional<IncomingPeer> arrival = handshakes.next(last_deadline_.poll_ms(kLookMs));
       if (arrival && admit(*arrival)) --missing;
       if (is_readable(root()))
         await_root();  // before this rank has reported, that can only be a failure
@@ -188,7 +189,7 @@ class Worker {
     }
   }
 
-  bool admit(Arrival& arrival) {
+  bool admit(IncomingPeer& arrival) {
     const Hello& hello = arrival.hello;
     const bool expected = hello.nonce == nonce_ && mismatch(hello, options_).empty() &&
                           hello.rank > options_.rank &&

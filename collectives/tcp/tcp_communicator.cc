@@ -20,6 +20,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
+#include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -61,23 +62,28 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     return size_ == 1 ? "TCP" : "TCP, rank 0 at " + rendezvous_point_;
   }
 
+  using Communicator::start_exchange;
   int start_exchange(const std::byte* send,
+                     size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group) override {
+                     const RankGroup& group,
+                     std::span<const int> counts) override {
     const int handle = take_handle();
-    queue_exchange(FrameKind::kExchange, send, receive, bytes, group, handle);
+    queue_pairs(FrameKind::kExchange, receive, bytes, group, counts, handle, [&](int to, size_t k) {
+      return send + k * stride + static_cast<size_t>(to) * bytes;
+    });
     return started(handle);
   }
 
-  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
+  int start_all_gather(std::byte* buffer,
+                       size_t bytes,
+                       const RankGroup& group,
+                       std::span<const int> counts) override {
     const int handle = take_handle();
-    const FrameHeader header = next_header(FrameKind::kAllGather, bytes);
-    const std::byte* const mine = buffer + static_cast<size_t>(group.index_of(rank_)) * bytes;
-    for_each_partner(group, rank_, [&](int from, int to) {
-      peer(group.rank_of(from))
-          .queue_receive(header, buffer + static_cast<size_t>(from) * bytes, handle);
-      peer(group.rank_of(to)).queue_send(header, mine, handle);
+    const std::byte* const mine = buffer + slots_before(counts, group.index_of(rank_)) * bytes;
+    queue_pairs(FrameKind::kAllGather, buffer, bytes, group, counts, handle, [&](int, size_t k) {
+      return mine + k * bytes;
     });
     return started(handle);
   }
@@ -89,12 +95,15 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     operation.receive = receive;
     operation.elements = elements;
     const size_t bytes = static_cast<size_t>(elements) * sizeof(float);
-    queue_exchange(FrameKind::kReduceScatter,
-                   reinterpret_cast<const std::byte*>(send),
-                   reinterpret_cast<std::byte*>(receive),
-                   bytes,
-                   everyone(),
-                   handle);
+    queue_pairs(FrameKind::kReduceScatter,
+                reinterpret_cast<std::byte*>(receive),
+                bytes,
+                everyone(),
+                {},
+                handle,
+                [&](int to, size_t) {
+                  return reinterpret_cast<const std::byte*>(send) + static_cast<size_t>(to) * bytes;
+                });
     return started(handle);
   }
 
@@ -174,17 +183,24 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     for_each_partner(everyone(), rank_, body);
   }
 
-  void queue_exchange(FrameKind kind,
-                      const std::byte* send,
-                      std::byte* receive,
-                      size_t bytes,
-                      const RankGroup& group,
-                      int handle) {
+  // Sends slice(i, k), for each k of this rank's count, to each other index i of the group, and
+  // receives what those send.
+  template <typename Slice>
+  void queue_pairs(FrameKind kind,
+                   std::byte* receive,
+                   size_t bytes,
+                   const RankGroup& group,
+                   std::span<const int> counts,
+                   int handle,
+                   Slice slice) {
     const FrameHeader header = next_header(kind, bytes);
+    const size_t mine = count_of(counts, group.index_of(rank_));
     for_each_partner(group, rank_, [&](int from, int to) {
-      peer(group.rank_of(from))
-          .queue_receive(header, receive + static_cast<size_t>(from) * bytes, handle);
-      peer(group.rank_of(to)).queue_send(header, send + static_cast<size_t>(to) * bytes, handle);
+      std::byte* const slots = receive + slots_before(counts, from) * bytes;
+      for (size_t k = 0; k < count_of(counts, from); ++k)
+        peer(group.rank_of(from)).queue_receive(header, slots + k * bytes, handle);
+      for (size_t k = 0; k < mine; ++k)
+        peer(group.rank_of(to)).queue_send(header, slice(to, k), handle);
     });
   }
 
@@ -283,8 +299,8 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     std::string senders, receivers;
     for (int r = 0; r < size_; ++r) {
       const std::string& name = peer(r).name();
-      if (peer(r).waits_to_receive(handle)) senders += (senders.empty() ? "" : ", ") + name;
-      if (peer(r).waits_to_send(handle)) receivers += (receivers.empty() ? "" : ", ") + name;
+      if (peer(r).waits_to_receive(handle)) append_item(senders, name);
+      if (peer(r).waits_to_send(handle)) append_item(receivers, name);
     }
     return fmt::format("{}: nothing moved for {:g} s in {}; {}{}{}{}",
                        own_name_,

@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/base/text.h"
+
 namespace lockstep {
 namespace {
 
@@ -26,12 +28,9 @@ using Ranks = std::vector<const FlightMoment*>;
 // "rank 3 on node1 (process 4711)", "ranks 0, 1 and 2".
 std::string names_of(const Ranks& ranks) {
   if (ranks.size() == 1) return name_of(*ranks[0]);
-  std::string text = "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const char* const separator = i + 1 == ranks.size() ? " and " : ", ";
-    text += fmt::format("{}{}", i == 0 ? "" : separator, ranks[i]->rank);
-  }
-  return text;
+  std::vector<std::string> numbers;
+  for (const FlightMoment* rank : ranks) numbers.push_back(std::to_string(rank->rank));
+  return "ranks " + joined_with("and", numbers);
 }
 
 std::string short_names_of(const Ranks& ranks) {

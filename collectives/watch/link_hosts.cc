@@ -35,7 +35,7 @@ Links accept_links(const Socket& listener, uint64_t nonce, RanksOfHosts expected
   const Deadline deadline(kPatienceS);
   expected.erase(0);
   while (!expected.empty() && !deadline.passed()) {
-    std::optional<Arrival> arrival = handshakes.next(deadline.poll_ms(100));
+    std::optional<IncomingPeer> arrival = handshakes.next(deadline.poll_ms(100));
     if (!arrival || arrival->hello.nonce != nonce) continue;
     const auto who = expected.find(arrival->hello.rank);
     if (who == expected.end() || !send_answer(arrival->socket, Answer::kWelcome, nonce, ""))

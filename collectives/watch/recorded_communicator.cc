@@ -16,17 +16,24 @@ class RecordedCommunicator final : public Communicator {
   int size() const override { return inner_.size(); }
   const char* name() const override { return inner_.name(); }
 
+  using Communicator::start_exchange;
   int start_exchange(const std::byte* send,
+                     size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group) override {
+                     const RankGroup& group,
+                     std::span<const int> counts) override {
     return started(FlightOp::kExchange, bytes, [&] {
-      return inner_.start_exchange(send, receive, bytes, group);
+      return inner_.start_exchange(send, stride, receive, bytes, group, counts);
     });
   }
-  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
-    return started(
-        FlightOp::kAllGather, bytes, [&] { return inner_.start_all_gather(buffer, bytes, group); });
+  int start_all_gather(std::byte* buffer,
+                       size_t bytes,
+                       const RankGroup& group,
+                       std::span<const int> counts) override {
+    return started(FlightOp::kAllGather, bytes, [&] {
+      return inner_.start_all_gather(buffer, bytes, group, counts);
+    });
   }
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
     const size_t bytes = static_cast<size_t>(elements) * sizeof(float);

@@ -47,6 +47,7 @@
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/log.h"
 #include "runtime/base/streams.h"
+#include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -343,7 +344,7 @@ class Watchdog::Watch {
       const FlightEntry last = peer.moment.last.value_or(FlightEntry{});
       same = same && last.collective == first.collective && last.op == first.op &&
              last.bytes == first.bytes;
-      text += fmt::format("{}{} in {}", text.empty() ? "" : ", ", name_of(peer), text_of(last));
+      append_item(text, fmt::format("{} in {}", name_of(peer), text_of(last)));
     }
     return fmt::format("all ranks have waited for {:.3g} s, {}: {}",
                        peers_[0].still_s(),

@@ -7,6 +7,8 @@
 #include "collectives/agreement.h"
 #include "collectives/gather/bucket_all_gather.h"
 #include "collectives/gather/sum_all_gather.h"
+#include "collectives/reduce/library_exchange.h"
+#include "collectives/reduce/tree_exchange.h"
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 #include "runtime/plan/plan.h"
@@ -50,7 +52,18 @@ class Numbers {
   int ranks_;
 };
 
-// The reducer of a training step with one bucket, the vector, and one lane for each rank.
+std::unique_ptr<GradientExchange> make_exchange(const GradientExchangeSetup& setup,
+                                                const Topology& topology,
+                                                const CollectiveRequest& request,
+                                                const StagingMemory& staging,
+                                                bool replicated_sums) {
+  if (request.fast_order && topology.ranks() > 1)
+    return std::make_unique<LibraryExchange>(setup, staging);
+  return std::make_unique<TreeExchange>(
+      setup, TreeExchange::Options{staging, {.type = request.wire}, replicated_sums});
+}
+
+// The exchange of a training step with one bucket, the vector, and one lane for each rank.
 class OneBucket {
  public:
   // `sums` receives the sums, `gathered` is the vector whose parts the ranks gather; both may be
@@ -68,19 +81,18 @@ class OneBucket {
       : replicated_sums_(replicated_sums),
         mine_(part_of(
             {0, elements}, topology.part_of(communicators.control.rank()), topology.ranks())),
-        reducer_(communicators,
-                 backend,
-                 {.lanes = topology.ranks(),
-                  .fast_order = request.fast_order,
-                  .buckets = {{0, elements}},
-                  .topology = topology,
-                  .exchanged_elements = elements,
-                  .norm = false,
-                  .sums = {sums},
-                  .replicated_sums = replicated_sums,
-                  .wire = request.wire},
-                 vector,
-                 staging),
+        exchange_(make_exchange(
+            {.communicators = communicators,
+             .math = backend,
+             .shares = {topology.ranks(), topology.ranks()},
+             .topology = topology,
+             .gradients = {.data = vector, .elements = elements, .buckets = {{0, elements}}},
+             .sums = {sums},
+             .measures = {.norm = false}},
+            topology,
+            request,
+            {staging, elements},
+            replicated_sums)),
         gather_(communicators,
                 backend,
                 topology,
@@ -99,10 +111,10 @@ class OneBucket {
   const Range& mine() const { return mine_; }
 
   void reduce_scatter() {
-    reducer_.begin_step();
-    reducer_.bucket_ready(0);
-    reducer_.end_lane();
-    reducer_.reduce();
+    exchange_->begin_step(nullptr);
+    exchange_->bucket_ready(0);
+    exchange_->end_lane();
+    exchange_->reduce();
   }
   void all_gather() {
     gather_.start(kVector);
@@ -118,10 +130,17 @@ class OneBucket {
   static constexpr GatherItem kVector[] = {{.bucket = 0}};
   bool replicated_sums_;  // then nothing needs to be gathered after a reduce_scatter
   Range mine_;
-  Reducer reducer_;
+  std::unique_ptr<GradientExchange> exchange_;
   BucketAllGather gather_;
   std::optional<SumAllGather> sum_all_gather_;  // set if sums travel in 16 bits
 };
+
+// For sums in both orders and all types.
+int64_t staging_floats(int64_t elements, const Topology& topology) {
+  const int ranks = topology.ranks();
+  return std::max(elements,
+                  staging_elements(elements, topology, LaneShares{ranks, ranks}, DType::kBF16));
+}
 
 double percentile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
@@ -146,8 +165,9 @@ int64_t elements_of(const CollectiveRequest& request, int ranks) {
   return padded_elements(std::max<int64_t>((request.bytes + size - 1) / size, 1), ranks);
 }
 
-size_t collective_bench_bytes(int64_t elements) {
-  return static_cast<size_t>(2 * elements * kFloat) + 2 * kDeviceAlignment;
+size_t collective_bench_bytes(int64_t elements, const Topology& topology) {
+  return static_cast<size_t>((elements + staging_floats(elements, topology)) * kFloat) +
+         2 * kDeviceAlignment;
 }
 
 CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
@@ -162,7 +182,7 @@ CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
     return reinterpret_cast<float*>(
         backend.allocate(static_cast<size_t>(std::max<int64_t>(elements, 1) * kFloat), what));
   };
-  staging_ = take(max_elements_, "what comes from others");
+  staging_ = take(staging_floats(max_elements_, topology), "what comes from others");
   if (communicators.node == nullptr) {
     vector_ = sums_ = take(max_elements_, "the vector");
     return;

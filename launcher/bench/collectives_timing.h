@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/reduce/reducer.h"
+#include "collectives/slice_math.h"
+#include "collectives/topology.h"
 #include "runtime/exec/host_copy.h"
 
 namespace lockstep {
@@ -40,13 +41,13 @@ struct CollectiveTiming {
 int64_t elements_of(const CollectiveRequest& request, int ranks);
 
 // The device memory that a CollectiveBench needs for vectors of up to `elements` floats.
-size_t collective_bench_bytes(int64_t elements);
+size_t collective_bench_bytes(int64_t elements, const Topology& topology);
 
 // Times collective operations one after the other, all in the same buffers.
 class CollectiveBench {
  public:
   // Allocates vectors of up to `max_elements` floats from the backend's reserved memory or, if the
-  // topology shares memory, from the node's. The number of ranks must be a power of two.
+  // topology shares memory, from the node's.
   CollectiveBench(const RankCommunicators& communicators,
                   Backend& backend,
                   const Topology& topology,

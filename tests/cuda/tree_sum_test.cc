@@ -16,6 +16,57 @@ namespace {
 
 using test::Guarded;
 
+TEST(CudaTreeSumTest, AnyTreeHasTheBitsOfTheCpu) {
+  const std::vector<std::vector<uint8_t>> trees = {
+      {0, 1, 1}, {0, 0, 2}, {0, 1, 0, 1, 2}, {0, 0, 1, 1, 1, 0, 3}, {0, 1, 0, 2, 1, 0, 0, 3}};
+  for (const std::vector<uint8_t>& joins : trees) {
+    const auto count = static_cast<int>(joins.size());
+    for (const DType wire : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const int64_t offset : {0, 1}) {
+        const int64_t n = 1031;
+        const std::string what = fmt::format("{} tree of {}", name_of(wire), count);
+        std::deque<Guarded<float>> arrays;
+        std::deque<Guarded<uint16_t>> packed;
+        std::vector<const void*> floats, halves;
+        for (int s = 0; s < count; ++s) {
+          arrays.emplace_back(n, offset);
+          packed.emplace_back(n, offset);
+          std::vector<float> values(n);
+          test::fill_uniform(values, -1, 1, static_cast<size_t>(s));
+          std::copy(values.begin(), values.end(), arrays.back().data());
+          floats.push_back(arrays.back().data());
+          halves.push_back(packed.back().data());
+        }
+        TreeSumTerms terms = {floats.data(), count, wire, false, true, joins.data()};
+        Guarded<float> expected(n), sum(n, offset);
+        cpu::tree_sum(terms, expected.data(), n);
+        cuda::tree_sum(terms, sum.data(), n, nullptr);
+        test::expect_same_bits(expected, sum, what);
+        if (wire == DType::kF32) continue;
+        for (int s = 0; s < count; ++s)
+          cpu::pack(arrays[static_cast<size_t>(s)].data(),
+                    wire,
+                    reinterpret_cast<std::byte*>(packed[static_cast<size_t>(s)].data()),
+                    n);
+        terms.arrays = halves.data();
+        terms.travelled = true;
+        cuda::tree_sum(terms, sum.data(), n, nullptr);
+        test::expect_same_bits(expected, sum, what + ", travelled");
+        if (wire == DType::kF16) continue;
+        std::vector<uint16_t> kept[2];
+        for (auto& of_device : kept) of_device.assign(static_cast<size_t>(count - 1) * n, 0x3b80);
+        terms.round_sum = false;
+        terms.residuals = {kept[0].data(), n};
+        cpu::tree_sum(terms, expected.data(), n);
+        terms.residuals = {kept[1].data(), n};
+        cuda::tree_sum(terms, sum.data(), n, nullptr);
+        test::expect_same_bits(expected, sum, what + ", residuals");
+        EXPECT_EQ(kept[0], kept[1]) << what;
+      }
+    }
+  }
+}
+
 TEST(CudaTreeSumTest, HasTheBitsOfTheCpu) {
   for (const DType wire : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (const int count : {1, 2, 4, 8, 16, 32, 64}) {

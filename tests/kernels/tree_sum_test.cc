@@ -110,6 +110,88 @@ TEST(TreeSumTest, AddsInTheOrderOfTheTreeWhatIsRounded) {
   });
 }
 
+// Trees of terms of different sizes, as {joins after each term}.
+const std::vector<std::vector<uint8_t>> kJoins = {
+    {0, 1, 1}, {0, 0, 2}, {0, 1, 0, 1, 2}, {0, 0, 1, 1, 1, 0, 3}, {0, 1, 0, 2, 1, 0, 0, 3}};
+
+// The term with which the right half of terms [first, end) begins.
+size_t middle_of(const std::vector<uint8_t>& joins, size_t first, size_t end) {
+  std::vector<size_t> open;
+  for (size_t k = first; k < end; ++k) {
+    open.push_back(k);
+    for (int j = joins[k]; j > 0 && open.size() > (k + 1 == end ? 2 : 1); --j) open.pop_back();
+  }
+  return open[1];
+}
+
+float joined(const Arrays& arrays,
+             const std::vector<uint8_t>& joins,
+             size_t first,
+             size_t end,
+             size_t i,
+             DType wire) {
+  if (end == first + 1) return arrays.values[first][i];
+  const size_t middle = middle_of(joins, first, end);
+  return rounded(joined(arrays, joins, first, middle, i, wire), wire) +
+         rounded(joined(arrays, joins, middle, end, i, wire), wire);
+}
+
+TEST(TreeSumTest, AnyTreeAddsInItsOrder) {
+  test::for_each_target([&](const std::string& target) {
+    for (const std::vector<uint8_t>& joins : kJoins) {
+      for (const DType wire : kWires) {
+        for (const int64_t n : kSizes) {
+          Arrays arrays(static_cast<int>(joins.size()), n);
+          std::vector<float> expected(static_cast<size_t>(n));
+          for (size_t i = 0; i < expected.size(); ++i)
+            expected[i] = joined(arrays, joins, 0, joins.size(), i, wire);
+          const std::string what =
+              fmt::format("{} sum of {}, {}", name_of(wire), joins.size(), target);
+          TreeSumTerms terms = arrays.terms(wire);
+          terms.joins = joins.data();
+          Guarded<float> out(n, 1);
+          cpu::tree_sum(terms, out.data(), n);
+          test::expect_same_bits(expected, out, what);
+          if (wire == DType::kF32) continue;
+          std::deque<Guarded<uint16_t>> packed;
+          std::vector<const void*> halves;
+          for (const std::vector<float>& values : arrays.values) {
+            packed.emplace_back(n, 1);
+            halves.push_back(packed.back().data());
+            cpu::pack(values.data(), wire, reinterpret_cast<std::byte*>(packed.back().data()), n);
+          }
+          terms.arrays = halves.data();
+          terms.travelled = true;
+          cpu::tree_sum(terms, out.data(), n);
+          test::expect_same_bits(expected, out, what + ", travelled");
+        }
+      }
+    }
+  });
+}
+
+// A tree that is balanced gives the same bits and residuals whichever way it is described.
+TEST(TreeSumTest, BothDescriptionsOfABalancedTreeGiveTheSameBits) {
+  const std::vector<uint8_t> joins = {0, 1, 0, 2, 0, 1, 0, 3};
+  test::for_each_target([&](const std::string& target) {
+    for (const int64_t n : kSizes) {
+      Arrays arrays(8, n);
+      std::vector<uint16_t> kept[2];
+      std::vector<float> sums[2];
+      for (const int way : {0, 1}) {
+        kept[way].assign(static_cast<size_t>(7 * n), 0x3c00);
+        sums[way].resize(static_cast<size_t>(n));
+        TreeSumTerms terms = arrays.terms(DType::kBF16);
+        terms.residuals = {kept[way].data(), n};
+        if (way == 1) terms.joins = joins.data();
+        cpu::tree_sum(terms, sums[way].data(), n);
+      }
+      test::expect_same_bits(sums[0], sums[1], target);
+      EXPECT_EQ(kept[0], kept[1]) << target;
+    }
+  });
+}
+
 // What has travelled in 16 bits gives the bits of what lies there in float; and in two levels, the
 // bits of one.
 TEST(TreeSumTest, TravelledTermsAndLevelsGiveTheSameBits) {

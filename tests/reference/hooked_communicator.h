@@ -21,17 +21,23 @@ class HookedCommunicator final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   const char* name() const override { return inner_.name(); }
+  using Communicator::start_exchange;
   int start_exchange(const std::byte* send,
+                     size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group) override {
-    const int handle = inner_.start_exchange(send, receive, bytes, group);
-    show(on_exchanged, receive, bytes, group);
+                     const RankGroup& group,
+                     std::span<const int> counts) override {
+    const int handle = inner_.start_exchange(send, stride, receive, bytes, group, counts);
+    show(on_exchanged, receive, bytes, group, counts);
     return handle;
   }
-  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
-    const int handle = inner_.start_all_gather(buffer, bytes, group);
-    show(on_gathered, buffer, bytes, group);
+  int start_all_gather(std::byte* buffer,
+                       size_t bytes,
+                       const RankGroup& group,
+                       std::span<const int> counts) override {
+    const int handle = inner_.start_all_gather(buffer, bytes, group, counts);
+    show(on_gathered, buffer, bytes, group, counts);
     return handle;
   }
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
@@ -43,9 +49,15 @@ class HookedCommunicator final : public Communicator {
   }
 
  private:
-  void show(const Arrival& told, std::byte* slots, size_t bytes, const RankGroup& group) const {
+  void show(const Arrival& told,
+            std::byte* slots,
+            size_t bytes,
+            const RankGroup& group,
+            std::span<const int> counts) const {
     for (int i = 0; told && i < group.count; ++i) {
-      if (i != group.index_of(rank())) told(i, slots + static_cast<size_t>(i) * bytes, bytes);
+      if (i == group.index_of(rank())) continue;
+      for (size_t k = 0; k < count_of(counts, i); ++k)
+        told(i, slots + (slots_before(counts, i) + k) * bytes, bytes);
     }
   }
   Communicator& inner_;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "models/onnx/lowering/lowering.h"
+#include "models/onnx/nodes/lowering/lowering.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/host_copy.h"
 #include "runtime/graph/autodiff.h"
@@ -20,7 +20,7 @@
 #include "runtime/graph/ops/rearrange.h"
 #include "runtime/plan/layout.h"
 #include "runtime/plan/plan.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/state/initialize.h"
 #include "tests/reference/backend_of_tests.h"
 
 namespace lockstep::testing {
@@ -111,34 +111,39 @@ class LoweredNetwork {
     return reinterpret_cast<float*>(backend_->allocate(bytes, "test"));
   }
 
-  // Each 1 where the document is at least 0.
-  void set_masks(GraphBuilder& builder,
-                 onnx::Lowering& lowering,
-                 const std::vector<int32_t>& documents) const {
-    if (network_.inputs.empty() || documents.empty()) return;
-    const TensorId numbers =
-        builder.constant("documents", shape_of(lowering.value(network_.inputs[0])), documents);
+  onnx::LoweringOptions options_of(GraphBuilder& builder,
+                                   const std::vector<int32_t>& documents) const {
+    onnx::LoweringOptions options;
+    if (network_.inputs.empty() || documents.empty()) return options;
+    const onnx::Value& first = network_.values[static_cast<size_t>(network_.inputs[0])];
+    options.documents = builder.constant("documents", shape_of(first), documents);
+    options.token_masks = network_.inputs;
+    for (const int input : network_.inputs) options.limits[input] = 2;
+    return options;
+  }
+
+  // Sets the masks of tokens: 1 where the document is at least 0.
+  static void set_masks(GraphBuilder& builder, onnx::Lowering& lowering) {
     PointwiseProgram seen;
     const int zero = seen.constant(0);
     seen.append(PointwiseFunction::kLessOrEqual, zero, seen.input(0));
-    for (const int input : network_.inputs) {
-      lowering.set(input, ops::pointwise(builder, "mask", {numbers}, seen, /*integers=*/true));
-      lowering.set_limit(input, 2);
-    }
-    lowering.set_token_masks(network_.inputs, numbers, network_);
+    for (const int input : lowering.options().token_masks)
+      lowering.layouts().set(
+          input,
+          ops::pointwise(builder, "mask", {lowering.options().documents}, seen, /*integers=*/true));
   }
 
   Graph build(size_t output, Purpose purpose, const std::vector<int32_t>& documents) {
     GraphBuilder builder((GraphOptions(purpose)));
     builder.input("unused", {1, 1}, DType::kF32);
-    onnx::Lowering lowering(network_, builder);
-    set_masks(builder, lowering, documents);
+    onnx::Lowering lowering(network_, builder, options_of(builder, documents));
+    set_masks(builder, lowering);
     lowering.run();
     PointwiseProgram same;
     same.input(0);
-    const TensorId y =
-        ops::pointwise(builder, "numbers", {lowering.plain(network_.outputs[output])}, same);
-    parameters_ = lowering.parameters();
+    const TensorId y = ops::pointwise(
+        builder, "numbers", {lowering.layouts().plain(network_.outputs[output])}, same);
+    parameters_ = lowering.parameters().all();
     if (purpose == Purpose::kInference) {
       builder.keep(y);
       Graph graph = std::move(builder).finish();

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "models/onnx/parse_file.h"
+#include "models/onnx/read/parse_file.h"
 #include "runtime/base/file.h"
 
 namespace lockstep::onnx {

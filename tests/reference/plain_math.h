@@ -104,19 +104,31 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
   static float rounded(float x, DType wire) {
     return wire == DType::kBF16 ? to_float(round_to<BFloat16>(x)) : x;
   }
+  // The term with which the right half of the tree over terms [first, first + count) begins.
+  static int middle_of(const TreeSumTerms& terms, int first, int count) {
+    if (terms.joins == nullptr) return first + count / 2;
+    std::vector<int> open;  // the first terms of the sums so far
+    for (int k = first;; ++k) {
+      open.push_back(k);
+      for (int joins = terms.joins[k]; joins > 0 && open.size() > 1; --joins) {
+        if (k + 1 == first + count && open.size() == 2) return open.back();
+        open.pop_back();
+      }
+    }
+  }
   static float sum(const TreeSumTerms& terms, int first, int count, int64_t i) {
-    if (count > 1)
-      return rounded(sum(terms, first, count / 2, i), terms.wire) +
-             rounded(sum(terms, first + count / 2, count / 2, i), terms.wire);
-    return read(terms, first, i);
+    if (count == 1) return read(terms, first, i);
+    const int middle = middle_of(terms, first, count);
+    return rounded(sum(terms, first, middle - first, i), terms.wire) +
+           rounded(sum(terms, middle, first + count - middle, i), terms.wire);
   }
   static float keeping_sum(const TreeSumTerms& terms, int first, int count, int64_t i) {
     if (count == 1 && terms.count > 1) return read(terms, first, i);
-    const int middle = first + count / 2;
+    const int middle = count == 1 ? 1 : middle_of(terms, first, count);
     const float exact = count == 1 ? read(terms, first, i)
-                                   : keeping_sum(terms, first, count / 2, i) +
-                                         keeping_sum(terms, middle, count / 2, i);
-    uint16_t& kept = terms.residuals.of(count == 1 ? 1 : middle)[i];
+                                   : keeping_sum(terms, first, middle - first, i) +
+                                         keeping_sum(terms, middle, first + count - middle, i);
+    uint16_t& kept = terms.residuals.of(middle)[i];
     const float wanted = exact + to_float(BFloat16{kept});
     const float sum = to_float(round_to<BFloat16>(wanted));
     kept = round_to<BFloat16>(wanted - sum).bits;

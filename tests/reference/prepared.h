@@ -1,8 +1,9 @@
 #pragma once
-// Prepares a run without check_config(). AUTO is FP32 on every device.
+// Prepares a run without check_config(). Precision AUTO is FP32 on every device.
 
 #include <utility>
 
+#include "runtime/run/lanes.h"
 #include "runtime/run/prepared_run.h"
 
 namespace lockstep::testing {
@@ -13,7 +14,8 @@ inline PreparedRun prepare(RunConfig config,
                            const OpSet& ops,
                            const PrepareOptions& options = {}) {
   if (config.execution.precision == Precision::kAuto) config.execution.precision = Precision::kFp32;
-  return prepare_run(open_config(std::move(config)), placed, purpose, ops, options);
+  return prepare_run(
+      choose_lanes(open_config(std::move(config))).opened, placed, purpose, ops, options);
 }
 
 }  // namespace lockstep::testing

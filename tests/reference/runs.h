@@ -84,8 +84,8 @@ struct Training {
 
 // What the plan says that ranks share; null where it says nothing.
 inline std::unique_ptr<NodeMemory> share_memory(Communicator& communicator, const Plan& plan) {
-  if (!plan.topology.shares_memory) return nullptr;
-  std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, plan.topology);
+  if (!plan.sharding.topology.shares_memory) return nullptr;
+  std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, plan.sharding.topology);
   allocate_shared(*node, plan);
   return node;
 }

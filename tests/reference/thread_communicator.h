@@ -16,10 +16,12 @@ namespace lockstep::testing {
 
 // What the ranks of one run share: the buffers of the operation under way.
 struct ThreadWorld {
-  explicit ThreadWorld(int ranks) : size(ranks), barrier(ranks), send(static_cast<size_t>(ranks)) {}
+  explicit ThreadWorld(int ranks)
+      : size(ranks), barrier(ranks), send(static_cast<size_t>(ranks)), strides(send.size()) {}
   int size;
   std::barrier<> barrier;
   std::vector<const std::byte*> send;
+  std::vector<size_t> strides;
 };
 
 // Operations complete in start_*; wait() has nothing left to do.
@@ -30,20 +32,33 @@ class ThreadCommunicator final : public Communicator {
   int size() const override { return world_.size; }
   const char* name() const override { return "threads"; }
 
+  using Communicator::start_exchange;
   int start_exchange(const std::byte* send,
+                     size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group) override {
+                     const RankGroup& group,
+                     std::span<const int> counts) override {
+    world_.strides[static_cast<size_t>(rank_)] = stride;
     return meet(send, [&] {
       each_other(group, [&](int me, int i) {
-        std::memcpy(receive + slot(i, bytes), peer(group.rank_of(i)) + slot(me, bytes), bytes);
+        const int rank = group.rank_of(i);
+        const size_t apart = world_.strides[static_cast<size_t>(rank)];
+        for (size_t k = 0; k < count_of(counts, i); ++k)
+          std::memcpy(receive + (slots_before(counts, i) + k) * bytes,
+                      peer(rank) + k * apart + slot(me, bytes),
+                      bytes);
       });
     });
   }
-  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
+  int start_all_gather(std::byte* buffer,
+                       size_t bytes,
+                       const RankGroup& group,
+                       std::span<const int> counts) override {
     return meet(buffer, [&] {
       each_other(group, [&](int, int i) {
-        std::memcpy(buffer + slot(i, bytes), peer(group.rank_of(i)) + slot(i, bytes), bytes);
+        const size_t at = slots_before(counts, i) * bytes;
+        std::memcpy(buffer + at, peer(group.rank_of(i)) + at, count_of(counts, i) * bytes);
       });
     });
   }

@@ -194,6 +194,37 @@ Vec deep_sum(const Terms& terms, const Join& join, int first, int count, size_t 
   return join(left, right, middle, half, i, access);
 }
 
+// The sum of terms that join in any tree: the last sum is in a register, those before it in memory.
+template <typename Terms, typename Join, typename Access>
+HWY_INLINE Vec joined_sum(
+    const Terms& terms, const Join& join, const TreeSumTerms& tree, size_t i, Access access) {
+  struct Open {
+    HWY_ALIGN float values[kVecLanes];
+    int first, count;  // terms
+  };
+  Open open[kMaxOpenSums];
+  Open* before = open;  // behind the sums that wait for the last one
+  Vec last = terms.read(0, i, access);
+  int first = 0, count = 1;
+  for (int k = 1; k < tree.count; ++k) {
+    hn::Store(last, F32(), before->values);
+    before->first = first;
+    before->count = count;
+    ++before;
+    last = terms.read(k, i, access);
+    first = k;
+    count = 1;
+    for (int joins = tree.joins[k]; joins > 0; --joins) {
+      --before;
+      const int half = before->count == 1 && count == 1 ? 1 : 2;
+      last = join(hn::Load(F32(), before->values), last, first, half, i, access);
+      first = before->first;
+      count += before->count;
+    }
+  }
+  return last;
+}
+
 // `stream`: write past the caches, for which `out` must be aligned. A sum that is not read soon
 // then evicts nothing, and its lines need not be read first.
 template <typename Wire, bool kTravelled, typename Sum>
@@ -239,6 +270,10 @@ void sum_with(const Join& join,
     write([&](const auto& from, size_t i, auto access)
               HWY_ATTR { return sum_of<count()>(from, join, 0, i, access); });
   };
+  if (terms.joins != nullptr) {
+    return write([&](const auto& from, size_t i, auto access)
+                     HWY_ATTR { return joined_sum(from, join, terms, i, access); });
+  }
   if (terms.count == 1) {
     return write([&](const auto& from, size_t i, auto access)
                      HWY_ATTR { return join.alone(from.read(0, i, access), i, access); });
@@ -310,7 +345,8 @@ constexpr uintptr_t kStreamAlignment = 64;  // bytes of the widest vectors
 
 void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) {
   const int count = terms.count;
-  LOCKSTEP_CHECK(count > 0 && (count & (count - 1)) == 0, "count = {}", count);
+  LOCKSTEP_CHECK(
+      count > 0 && (terms.joins != nullptr || (count & (count - 1)) == 0), "count = {}", count);
   LOCKSTEP_CHECK(terms.wire != DType::kF32 || !terms.travelled);
   LOCKSTEP_CHECK(terms.wire == DType::kBF16 || !terms.residuals);
   const auto kernel = HWY_DYNAMIC_DISPATCH(tree_sum_kernel);

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "runtime/base/check.h"
-#include "runtime/cuda/for_each.h"
+#include "runtime/cuda/flat_copies.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -56,6 +56,16 @@ struct TreeSum {
   }
 };
 
+// Adds the residual to a sum and rounds it; the rest is the next residual.
+__device__ __forceinline__ float keep_rest(float sum, uint16_t* residual) {
+  auto* const kept = reinterpret_cast<BFloat16*>(residual);
+  sum += to_float(*kept);
+  const float rounded = to_float(round_to<BFloat16>(sum));
+  const BFloat16 rest = round_to<BFloat16>(sum - rounded);
+  *kept = fabsf(to_float(rest)) < INFINITY ? rest : round_to<BFloat16>(0.0f);
+  return rounded;
+}
+
 // Sums terms First .. First + Count - 1, at element i, with error feedback: every sum, or a single
 // term, adds its residual before it is rounded.
 template <int First, int Count, typename T, int All>
@@ -70,12 +80,7 @@ __device__ __forceinline__ float feedback_sum(const Terms<T, BFloat16, All>& ter
     corrected = feedback_sum<First, Count / 2>(terms, residuals, i);
     corrected += feedback_sum<First + Count / 2, Count / 2>(terms, residuals, i);
   }
-  auto* const kept = reinterpret_cast<BFloat16*>(residuals.of(All > 1 ? First + Count / 2 : 1)) + i;
-  corrected += to_float(*kept);
-  const float rounded = to_float(round_to<BFloat16>(corrected));
-  const BFloat16 rest = round_to<BFloat16>(corrected - rounded);
-  *kept = fabsf(to_float(rest)) < INFINITY ? rest : round_to<BFloat16>(0.0f);
-  return rounded;
+  return keep_rest(corrected, residuals.of(All > 1 ? First + Count / 2 : 1) + i);
 }
 
 template <typename T, int Count>
@@ -89,15 +94,106 @@ struct KeepingSum {
   }
 };
 
-template <typename Wire>
-struct Pack {
-  const float* from;
-  Wire* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    float x[Count::value];
-    load(from + i, x);
-    store(x, to + i);
+// Terms that join in any tree.
+template <typename T>
+struct JoinedTerms {
+  const T* at[kMaxTerms];
+  unsigned char joins[kMaxTerms];
+  int count;
+};
+
+// The sums that wait for a right one, in registers: all indices are known to the compiler.
+template <int N>
+struct OpenSums {
+  static constexpr int kMax = 7;  // of kMaxTerms
+  float values[kMax][N];
+  int first[kMax];
+  bool single[kMax];
+
+  __device__ __forceinline__ void put(int place, const float (&x)[N], int term, bool alone) {
+#pragma unroll
+    for (int p = 0; p < kMax; ++p) {
+      if (p != place) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k) values[p][k] = x[k];
+      first[p] = term;
+      single[p] = alone;
+    }
+  }
+  __device__ __forceinline__ void get(int place, float (&x)[N], int& term, bool& alone) const {
+#pragma unroll
+    for (int p = 0; p < kMax; ++p) {
+      if (p != place) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k) x[k] = values[p][k];
+      term = first[p];
+      alone = single[p];
+    }
+  }
+};
+
+// join(left, right, first term of the right, whether both are single terms): left = their sum.
+template <int N, typename T, typename Join>
+__device__ __forceinline__ void joined_sum(const JoinedTerms<T>& terms,
+                                           int64_t i,
+                                           float (&sum)[N],
+                                           Join join) {
+  OpenSums<N> open;
+  int before = 0, first = 0;
+  bool single = true;
+  load(terms.at[0] + i, sum);
+  for (int k = 1; k < terms.count; ++k) {
+    open.put(before++, sum, first, single);
+    load(terms.at[k] + i, sum);
+    first = k;
+    single = true;
+    for (int joins = terms.joins[k]; joins > 0; --joins) {
+      float left[N];
+      int left_first = 0;
+      bool left_single = false;
+      open.get(--before, left, left_first, left_single);
+      join(left, sum, first, single && left_single);
+#pragma unroll
+      for (int e = 0; e < N; ++e) sum[e] = left[e];
+      first = left_first;
+      single = false;
+    }
+  }
+}
+
+template <typename T, typename Wire>
+struct JoinedTreeSum {
+  JoinedTerms<T> terms;
+  bool round_sum;
+  float* out;
+  template <typename Width>
+  __device__ void operator()(int64_t i, Width) const {
+    float sum[Width::value];
+    joined_sum(terms, i, sum, [](auto& left, auto& right, int, bool single) {
+      if (!single || std::is_same_v<T, float>) {
+        round_all<Wire>(left);
+        round_all<Wire>(right);
+      }
+#pragma unroll
+      for (int k = 0; k < Width::value; ++k) left[k] += right[k];
+    });
+    if (round_sum) round_all<Wire>(sum);
+    store(sum, out + i);
+  }
+};
+
+template <typename T>
+struct JoinedKeepingSum {
+  JoinedTerms<T> terms;
+  ErrorFeedbackResiduals residuals;
+  float* out;
+  template <typename Width>
+  __device__ void operator()(int64_t i, Width) const {
+    float sum[1];
+    joined_sum(terms, i, sum, [&](auto& left, auto& right, int join, bool) {
+      left[0] = keep_rest(left[0] + right[0], residuals.of(join) + i);
+    });
+    out[i] = sum[0];
   }
 };
 
@@ -125,7 +221,29 @@ void start(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
 }
 
 template <typename T, typename Wire>
+void start_joined(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
+  LOCKSTEP_REQUIRE(terms.count <= kMaxTerms);
+  JoinedTerms<T> joined = {};
+  joined.count = terms.count;
+  bool vectors = is_aligned(out);
+  for (int s = 0; s < terms.count; ++s) {
+    joined.at[s] = static_cast<const T*>(terms.arrays[s]);
+    joined.joins[s] = terms.joins[s];
+    vectors = vectors && is_aligned(joined.at[s]);
+  }
+  if constexpr (std::is_same_v<Wire, BFloat16>) {
+    if (terms.residuals) {
+      const JoinedKeepingSum<T> sum = {joined, terms.residuals, out};
+      return for_each_flat<1>(n, true, sum, stream);
+    }
+  }
+  const JoinedTreeSum<T, Wire> sum = {joined, terms.round_sum, out};
+  for_each_flat<4>(n, vectors, sum, stream);
+}
+
+template <typename T, typename Wire>
 void start_count(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
+  if (terms.joins != nullptr) return start_joined<T, Wire>(terms, out, n, stream);
   switch (terms.count) {
     case 1: return start<T, Wire, 1>(terms, out, n, stream);
     case 2: return start<T, Wire, 2>(terms, out, n, stream);
@@ -146,7 +264,7 @@ void start_rounded(const TreeSumTerms& terms, float* out, int64_t n, Stream stre
 
 template <typename Wire>
 void start_pack(const float* from, std::byte* to, int64_t n, Stream stream) {
-  const Pack<Wire> pack = {from, reinterpret_cast<Wire*>(to)};
+  const Copied<float, Wire> pack = {from, reinterpret_cast<Wire*>(to)};
   for_each_flat<4>(n, is_aligned(from) && is_aligned(to), pack, stream);
 }
 

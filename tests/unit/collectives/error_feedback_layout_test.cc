@@ -15,12 +15,21 @@ namespace {
 TEST(ErrorFeedbackLayout, RanksKeepAllResidualsBetweenThem) {
   constexpr int64_t kElements = 4096;
   const Range buffer = {0, kElements};
-  for (const Topology& topology :
-       {Topology{1, 1}, {1, 2}, {1, 8}, {2, 1}, {2, 4}, {4, 2}, {8, 1}, {2, 4, true}}) {
+  for (const Topology& topology : {Topology{1, 1},
+                                   {1, 2},
+                                   {1, 8},
+                                   {2, 1},
+                                   {2, 4},
+                                   {4, 2},
+                                   {8, 1},
+                                   {2, 4, true},
+                                   {1, 4},
+                                   {2, 2, true}}) {
     for (const int groups : {8, 16}) {
       std::map<std::pair<int, int>, std::vector<Range>> kept;
       for (int rank = 0; rank < topology.ranks(); ++rank) {
-        const ErrorFeedbackLayout layout(16, groups, topology, rank, kElements);
+        const LaneShares shares = {16, topology.ranks(), 16 / groups};
+        const ErrorFeedbackLayout layout(shares, topology, rank, kElements);
         int64_t end = 0;
         for (const ErrorFeedbackLayout::Kept& part : layout.kept()) {
           EXPECT_EQ(part.offset, end);

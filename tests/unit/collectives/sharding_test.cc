@@ -96,11 +96,32 @@ TEST(Sharding, RangesAreCutAtThePlacesWithinThem) {
   EXPECT_EQ(cut_range({5, 7}, {}), (std::vector<Range>{{5, 7}}));
 }
 
-TEST(Sharding, GradientBuffersFollowTheBinaryCounter) {
-  EXPECT_EQ(gradient_buffers(1), 1);
-  EXPECT_EQ(gradient_buffers(2), 2);
-  EXPECT_EQ(gradient_buffers(4), 3);
-  EXPECT_EQ(gradient_buffers(8), 4);
+TEST(Sharding, BuffersFollowTheBinaryCounter) {
+  for (const auto& [lanes, buffers] : {std::pair(1, 1), {2, 2}, {4, 3}, {6, 3}, {8, 4}, {12, 4}})
+    EXPECT_EQ((LaneShares{.lanes = lanes}.buffers()), buffers) << lanes;
+  EXPECT_EQ((LaneShares{.lanes = 24, .ranks = 6}.buffers()), 3);  // four lanes from a multiple of 4
+  EXPECT_EQ((LaneShares{.lanes = 8, .ranks = 2, .order = LaneOrder::kTogether}.buffers()), 4);
+  EXPECT_EQ((LaneShares{.lanes = 8, .ranks = 2, .order = LaneOrder::kEachSummed}.buffers()), 3);
+}
+
+TEST(Sharding, RanksShareAllLanesAsEvenlyAsTheyCan) {
+  for (const LaneOrder order : {LaneOrder::kInTurn, LaneOrder::kEachSummed}) {
+    for (int lanes = 1; lanes <= 24; ++lanes) {
+      for (int ranks = 1; ranks <= lanes; ++ranks) {
+        const LaneShares shares = {.lanes = lanes, .ranks = ranks, .order = order};
+        std::vector<int> owners(static_cast<size_t>(lanes));
+        for (int rank = 0; rank < ranks; ++rank) {
+          const LocalLanes local = shares.of(rank);
+          EXPECT_TRUE(local.count == lanes / ranks || local.count == shares.most());
+          for (int i = 0; i < local.count; ++i) ++owners[static_cast<size_t>(local[i])];
+        }
+        EXPECT_EQ(std::count(owners.begin(), owners.end(), 1), lanes);
+        EXPECT_EQ(shares.most(), (lanes + ranks - 1) / ranks);
+      }
+    }
+  }
+  const LaneShares groups = {.lanes = 24, .ranks = 5, .unit = 3};
+  for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(groups.of(rank).count % 3, 0);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collectives/gather/bucket_all_gather.h"
-#include "collectives/reduce/reducer.h"
+#include "collectives/reduce/tree_exchange.h"
 #include "tests/reference/plain_math.h"
 #include "tests/reference/thread_communicator.h"
 
@@ -19,14 +19,20 @@ class CountingCommunicator final : public Communicator {
   int rank() const override { return counted_.rank(); }
   int size() const override { return counted_.size(); }
   const char* name() const override { return "counting"; }
+  using Communicator::start_exchange;
   int start_exchange(const std::byte* send,
+                     size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group) override {
-    return started(counted_.start_exchange(send, receive, bytes, group));
+                     const RankGroup& group,
+                     std::span<const int> counts) override {
+    return started(counted_.start_exchange(send, stride, receive, bytes, group, counts));
   }
-  int start_all_gather(std::byte* buffer, size_t bytes, const RankGroup& group) override {
-    return started(counted_.start_all_gather(buffer, bytes, group));
+  int start_all_gather(std::byte* buffer,
+                       size_t bytes,
+                       const RankGroup& group,
+                       std::span<const int> counts) override {
+    return started(counted_.start_all_gather(buffer, bytes, group, counts));
   }
   int start_reduce_scatter(const float* send, float* receive, int64_t elements) override {
     return started(counted_.start_reduce_scatter(send, receive, elements));
@@ -67,18 +73,18 @@ std::pair<int, int> max_in_flight(const std::vector<int64_t>& units, int64_t lim
     std::vector<float> staging(static_cast<size_t>(limit_units * kUnit));
     test::PlainMath math;
     const Topology topology = Topology::flat(2);
-    Reducer reducer({exchanges, communicator},
-                    math,
-                    {.lanes = 2,
-                     .buckets = buckets,
-                     .topology = topology,
-                     .exchanged_elements = limit_units * kUnit},
-                    gradients.data(),
-                    staging.data());
-    reducer.begin_step();
-    for (size_t b = 0; b < buckets.size(); ++b) reducer.bucket_ready(static_cast<int>(b));
-    reducer.end_lane();
-    reducer.reduce();
+    TreeExchange exchange({.communicators = {exchanges, communicator},
+                           .math = math,
+                           .shares = {.lanes = 2, .ranks = 2},
+                           .topology = topology,
+                           .gradients = {.data = gradients.data(),
+                                         .elements = buckets.back().end,
+                                         .buckets = buckets}},
+                          {{staging.data(), limit_units * kUnit}});
+    exchange.begin_step(nullptr);
+    for (size_t b = 0; b < buckets.size(); ++b) exchange.bucket_ready(static_cast<int>(b));
+    exchange.end_lane();
+    exchange.reduce();
     BucketAllGather gather({gathers, communicator},
                            math,
                            topology,

@@ -1,0 +1,64 @@
+#pragma once
+// Adds up the lanes of one rank, bucket by bucket, as far as the lanes' tree goes.
+
+#include <cstdint>
+#include <optional>
+
+#include "collectives/reduce/error_feedback_layout.h"
+#include "collectives/reduce/gradient_buffers.h"
+#include "collectives/reduce/tree_sum_terms.h"
+#include "collectives/slice_math.h"
+
+namespace lockstep {
+
+// The type to which gradients are rounded before they are added, and to which their sum is. Running
+// statistics are not rounded. See tree_sum_terms.h.
+struct WireRounding {
+  DType type = DType::kF32;
+  // For kBF16: ErrorFeedbackLayout::elements() residuals, borrowed; groups are of LaneShares::unit
+  // lanes. Null: no error feedback.
+  uint16_t* residuals = nullptr;
+
+  DType of(const GradientBuffers& gradients, int bucket) const {
+    return gradients.has_gradients(bucket) ? type : DType::kF32;
+  }
+};
+
+class LaneSums {
+ public:
+  // Lanes in their order, not kEachSummed. `feedback`: the layout of the residuals; null without
+  // them. All are borrowed.
+  LaneSums(SliceMath& math,
+           const GradientBuffers& gradients,
+           const LaneShares& shares,
+           int rank,
+           const WireRounding& wire,
+           const ErrorFeedbackLayout* feedback);
+
+  // The buffer of the gradients of a lane, by its number on this rank.
+  float* buffer_of(int local_lane) const;
+  // The lane has written the bucket: adds it to those before it. True once all lanes of the rank
+  // are added: then the buffers 0, 1, ... hold sums(), in the order of their lanes.
+  bool add(int bucket, int local_lane);
+  const std::vector<LaneSum>& sums() const { return schedule_.sums(); }
+
+ private:
+  void round_alone(int bucket, int local_lane);
+  void join(int bucket, const SumSchedule::Join& join);
+  float* at(int bucket, int buffer) const {
+    return gradients_.at(gradients_.buffer(buffer), bucket, gradients_.range(bucket).begin);
+  }
+  bool keeps_residuals(int bucket) const {
+    return feedback_ != nullptr && gradients_.has_gradients(bucket);
+  }
+
+  SliceMath& math_;
+  const GradientBuffers& gradients_;
+  LaneShares shares_;
+  LocalLanes lanes_;
+  WireRounding wire_;
+  const ErrorFeedbackLayout* feedback_;
+  SumSchedule schedule_;
+};
+
+}  // namespace lockstep

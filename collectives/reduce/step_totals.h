@@ -1,0 +1,69 @@
+#pragma once
+// The few numbers that end a step, summed over all lanes and ranks.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "collectives/sharding.h"
+#include "collectives/timed_waits.h"
+#include "runtime/base/exact_sum.h"
+
+namespace lockstep {
+
+// The statistics that a loss op reports for a lane, in this order: sum of losses, rows counted,
+// rows predicted correctly, rows whose class is among the top 5 predictions.
+struct LaneStatistics {
+  double values[4] = {};
+};
+
+// Sums over the global batch, equal on all ranks.
+struct StepTotals {
+  double loss_sum = 0;
+  double valid_count = 0;
+  double correct_count = 0;
+  double top5_count = 0;
+  double squared_norm = 0;  // of the summed gradient, before scaling; see exact_sum.h
+  int64_t flags = 0;        // bitwise or of the ranks' flags
+  uint64_t digest = 0;      // this rank's own
+  uint64_t digest_sum = 0;  // sum of the ranks' digests, each 32-bit half modulo 2^32
+  bool digests_differ = false;
+  double slowest_ms = 0;  // the longest time that a rank was busy,
+  int slowest_rank = 0;   // the rank that was,
+  double fastest_ms = 0;  // and the shortest time
+};
+
+// What a rank reports to the others at the end of a step.
+struct StepReport {
+  int64_t flags = 0;
+  uint64_t digest = 0;  // of its state
+  // Time that it has worked, without its waits for others, since all ranks last left sum().
+  double busy_ms = 0;
+  ExactSum squares = {};  // of its parts of the summed gradient
+};
+
+class TotalsExchange {
+ public:
+  // Borrowed; in the host's memory.
+  TotalsExchange(Communicator& control, const LaneShares& shares);
+
+  // `local`: the statistics of this rank's lanes. Collective.
+  StepTotals sum(std::span<const LaneStatistics> local, const StepReport& report);
+
+  // As in BucketAllGather.
+  void observe(ExchangeObserver* observer) { waits_.observe(observer); }
+  void begin_step() { waits_.clear(); }
+  double exposed_ms() const { return waits_.ms(); }
+
+ private:
+  Communicator& control_;
+  LaneShares shares_;
+  TimedWaits waits_;
+  size_t part_;                   // bytes of a rank: its report and the statistics of its lanes
+  std::vector<std::byte> parts_;  // of all ranks
+  std::vector<size_t> places_;    // of each lane's statistics in parts_
+};
+
+}  // namespace lockstep
