@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/text.h"
 #include "runtime/config/names.h"
 #include "runtime/config/paths.h"
 #include "runtime/config/schema.h"
@@ -32,7 +33,7 @@ std::string text_of(const Message& section, const FieldDescriptor& field) {
     printer.PrintFieldValueToString(section, &field, i, &text);
     elements.push_back(field.message_type() == nullptr ? text : "{ " + text + "}");
   }
-  return "[" + join(elements, ", ") + "]";
+  return "[" + joined(elements) + "]";
 }
 
 static_assert(static_cast<int>(ChangeRule::kDecides) == proto::DECIDES &&

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 
@@ -19,16 +19,6 @@ using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
-
-// All of `text` as a number. No value if it has anything else or is out of range.
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return value;
-}
 
 std::optional<bool> parse_bool(std::string_view text) {
   if (text == "true") return true;
@@ -66,7 +56,7 @@ std::optional<double> number_meant(std::string text, bool whole) {
   if (text.size() > 1 && (text.back() == 'k' || text.back() == 'K')) factor = 1e3;
   if (text.size() > 1 && text.back() == 'M') factor = 1e6;
   if (factor > 1) text.pop_back();
-  const std::optional<double> number = parse_number<double>(text);
+  const std::optional<double> number = parse_as<double>(text);
   if (!number || !std::isfinite(*number) || std::abs(*number) > 1e15) return std::nullopt;
   if (whole && *number * factor != std::floor(*number * factor)) return std::nullopt;
   return *number * factor;
@@ -111,7 +101,7 @@ template <typename Number>
 Number number_or_refuse(const std::string& path,
                         std::string_view text,
                         const FieldDescriptor& field) {
-  const std::optional<Number> value = parse_number<Number>(text);
+  const std::optional<Number> value = parse_as<Number>(text);
   if (!value) refuse_type(path, text, field);
   return *value;
 }

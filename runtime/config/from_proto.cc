@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 #include "runtime/config/run_config_visits.h"
@@ -128,7 +129,7 @@ class SectionReader {
     if (given == nullptr) {
       std::vector<std::string> names;
       for (int i = 0; i < choice->field_count(); ++i) names.push_back(choice->field(i)->name());
-      throw ConfigError("{}: missing; allowed: one of {}", path_, join(names, ", "));
+      throw ConfigError("{}: missing; allowed: one of {}", path_, joined(names));
     }
     (read_member<Members>(given, member), ...);
   }

@@ -41,32 +41,6 @@ std::string describe(const RealLimit& limit) {
   return fmt::format("a finite number {} {}", limit.low_open ? ">" : ">=", limit.low);
 }
 
-std::string in_quotes(std::string_view text) {
-  constexpr size_t kMaxBytes = 100;
-  size_t length = std::min(text.size(), kMaxBytes);
-  if (length < text.size()) {  // do not split a UTF-8 character
-    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
-  }
-  std::string result = "'";
-  for (const char c : text.substr(0, length)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\'' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (c == '\n') {
-      result += "\\n";
-    } else if (c == '\t') {
-      result += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  if (length < text.size()) result += "...";
-  return result + "'";
-}
-
 void check_limit(std::string_view field, int64_t value, const IntegerLimit& limit) {
   if (value < limit.low || value > limit.high) refuse_value(field, value, describe(limit));
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 
@@ -33,10 +34,6 @@ IntegerLimit integer_limit_of(std::string_view path);
 // A limit in words: "1..1000", "a number in [0, 1)", "a finite number > 0".
 std::string describe(const IntegerLimit& limit);
 std::string describe(const RealLimit& limit);
-
-// 'text' in quotes. Control characters and quotes are escaped, so that it stays on one line; the
-// text is truncated to 100 bytes.
-std::string in_quotes(std::string_view text);
 
 // Throws "FIELD: value is VALUE; allowed: ALLOWED".
 template <typename Value>

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep {
@@ -15,7 +16,7 @@ std::string ModelTraits::describe_count(const char* field_name,
                                     field("file"),
                                     count,
                                     what,
-                                    count == 1 ? "" : "s");
+                                    plural(count));
 }
 
 void ModelTraits::refuse(const char* field_name,

@@ -65,6 +65,8 @@ struct ModelTraits {
   // It predicts nothing for a sample; `lockstep sample` generates images with it.
   std::optional<DiffusionTraits> diffusion = std::nullopt;
   bool has_blocks = false;  // execution.recompute can recompute them
+  // In training, batch norms use the statistics of a lane's samples, so that few are noisy.
+  bool normalises_lanes = false;
 
   // Prefixes of tensor names that differ in torchvision: ours and theirs. `known_by` is a tensor
   // whose presence identifies a checkpoint, which does not name its model, as one of this family.

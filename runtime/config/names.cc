@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/schema.h"
 
@@ -42,15 +43,6 @@ std::vector<std::string> names_of_values(const EnumDescriptor& type) {
 
 }  // namespace
 
-std::string join(const std::vector<std::string>& parts, std::string_view separator) {
-  std::string joined;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) joined += separator;
-    joined += parts[i];
-  }
-  return joined;
-}
-
 const std::vector<SchemaField>& schema_fields() {
   static const std::vector<SchemaField> fields = [] {
     std::vector<SchemaField> all;
@@ -84,7 +76,7 @@ std::string section_name(const Descriptor& type) {
   return "";
 }
 
-std::string field_names(const Descriptor& type) { return join(names_of_fields(type), ", "); }
+std::string field_names(const Descriptor& type) { return joined(names_of_fields(type)); }
 
 std::string describe_type(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
@@ -95,7 +87,7 @@ std::string describe_type(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_BOOL: return "true or false (bool)";
     case FieldDescriptor::CPPTYPE_STRING: return "text in quotes (string)";
     case FieldDescriptor::CPPTYPE_ENUM:
-      return fmt::format("one of {}", join(names_of_values(*field.enum_type()), ", "));
+      return fmt::format("one of {}", joined(names_of_values(*field.enum_type())));
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return fmt::format("a section {{ ... }} of {}", field_names(*field.message_type()));
     default: break;
@@ -164,7 +156,7 @@ std::string other_name_hint(const Descriptor& type, std::string_view name) {
   }
   if (here.empty()) here = elsewhere;
   if (here.empty() || here.size() > kMaxPlaces) return "";
-  return fmt::format(" did you mean '{}'?{}", join(here, "' or '"), but);
+  return fmt::format(" did you mean '{}'?{}", joined(here, "' or '"), but);
 }
 
 std::string other_value_hint(const EnumDescriptor& type, std::string_view name) {
@@ -194,17 +186,17 @@ std::string unknown_field_message(const Descriptor& type, std::string_view name,
         in_quotes(name),
         section_name(type),
         in_quotes(name),
-        join(names, ", "));
+        joined(names));
   std::string hint = other_name_hint(type, name);
   if (hint.empty())
     hint = elsewhere.empty() || elsewhere.size() > kMaxPlaces
                ? suggestion(name, names)
-               : fmt::format(" did you mean '{}'?", join(elsewhere, "' or '"));
+               : fmt::format(" did you mean '{}'?", joined(elsewhere, "' or '"));
   return fmt::format("unknown field {} in {};{} allowed: {}",
                      in_quotes(name),
                      section_name(type),
                      hint,
-                     join(names, ", "));
+                     joined(names));
 }
 
 std::string unknown_enum_message(const FieldDescriptor& field, std::string_view value) {

@@ -27,9 +27,6 @@ std::vector<SchemaField> schema_fields_named(std::string_view name);
 // The path of the section with this message type: "model.gpt", "the config".
 std::string section_name(const google::protobuf::Descriptor& type);
 
-// The parts with `separator` between them.
-std::string join(const std::vector<std::string>& parts, std::string_view separator);
-
 // The names of a message's fields: "layers, heads, width".
 std::string field_names(const google::protobuf::Descriptor& type);
 

@@ -10,6 +10,7 @@
 #include "runtime/base/file_kind.h"
 #include "runtime/base/lines.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -54,12 +55,6 @@ constexpr OtherProgram kPrograms[] = {
     {"compute_environment", "a config of Accelerate", kFields},
     {"added_tokens", "a tokenizer.json", kFields},
 };
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
 
 size_t indent_of(std::string_view line) {
   return std::min(line.find_first_not_of(" \t"), line.size());

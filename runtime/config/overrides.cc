@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/odd_characters.h"
+#include "runtime/base/text.h"
 #include "runtime/config/field_value.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
@@ -27,12 +28,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
 }
 
 // A text without the quotes that a config has around it, which people keep when they copy a field
@@ -58,7 +53,7 @@ void set_repeated(const std::string& path,
   message->GetReflection()->ClearField(message, &field);
   if (text.empty()) return;
   for (const std::string_view element : split(without_brackets(text), ','))
-    add_element(path, unquoted(trimmed(element)), field, message);
+    add_element(path, unquoted(trimmed(element, " ")), field, message);
 }
 
 // " did you mean 'optimizer.adamw={}'?" for optimizer=adamw, " did you mean

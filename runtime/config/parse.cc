@@ -5,8 +5,10 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 #include "runtime/config/expand.h"
 #include "runtime/config/from_proto.h"
+#include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 #include "runtime/config/overrides.h"
 #include "runtime/config/text.h"
@@ -33,6 +35,24 @@ RunConfig valid_config(const google::protobuf::Message& message) {
   RunConfig config = from_proto(message);
   validate(config);
   return config;
+}
+
+// The --set for as many ranks: the fewest lanes that they share evenly or, if none of these divides
+// the batch, also the fewest that do.
+std::string lanes_for(const TrainConfig& train, int ranks) {
+  const int64_t limit = std::min(train.global_batch, integer_limit_of("train.lanes").high);
+  int64_t uneven = 0;
+  for (int64_t lanes = ranks; lanes <= limit; ++lanes) {
+    if (train.global_batch % lanes != 0) continue;
+    if (lanes % ranks == 0) return fmt::format("--set train.lanes={}", lanes);
+    if (uneven == 0) uneven = lanes;
+  }
+  const int64_t batch = (train.global_batch + ranks - 1) / ranks * ranks;
+  return fmt::format(
+      "{}--set train.lanes={} --set train.global_batch={}",
+      uneven == 0 ? "" : fmt::format("--set train.lanes={} (shared unevenly), or ", uneven),
+      ranks,
+      batch);
 }
 
 }  // namespace
@@ -68,6 +88,7 @@ RunConfig parse_config(const std::string& text,
 RunConfig parse_recorded_config(const std::string& text, const std::string& origin) {
   RunConfig config = parse_config(text, origin, {});
   if (config.execution.precision == Precision::kAuto) config.execution.precision = Precision::kFp32;
+  if (config.train.lanes == 0) config.train.lanes = 8;
   return config;
 }
 
@@ -86,24 +107,15 @@ std::string complete_text(const std::filesystem::path& path,
 
 void validate_for_ranks(const RunConfig& config, int ranks) {
   const int64_t lanes = config.train.lanes;
-  if (ranks >= 1 && lanes % ranks == 0) {
-    const int64_t groups = config.comm.residual_groups;
-    if (groups == 0 || groups >= ranks) return;
-    throw ConfigError(
-        "comm.residual_groups: value is {}; allowed: at least the number of ranks, which is {}",
-        groups,
-        ranks);
-  }
-  std::vector<std::string> allowed;
-  for (int64_t divisor = 1; divisor <= lanes; divisor *= 2) {
-    allowed.push_back(std::to_string(divisor));
-  }
+  if (ranks >= 1 && ranks <= lanes) return require_residual_groups(config, ranks);
   throw ConfigError(
-      "train.lanes: {} lanes cannot be shared by {} ranks; allowed: a multiple of the number of "
-      "ranks ({} ranks)",
+      "train.lanes: {} lane{} cannot be shared by {} ranks; allowed: up to {} rank{}{}",
       lanes,
+      plural(lanes),
       ranks,
-      join(allowed, ", "));
+      lanes,
+      plural(lanes),
+      ranks < 1 ? "" : ", or " + lanes_for(config.train, ranks));
 }
 
 std::string to_text(const RunConfig& config) { return print_text(*to_proto(config)); }

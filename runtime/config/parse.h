@@ -32,7 +32,8 @@ RunConfig parse_config(const std::string& text,
                        const ModelSource& model_in = {});
 
 // The config that a run recorded as recorded_text() (paths.h). If it does not name
-// execution.precision, or has AUTO, an older revision wrote it, whose default was FP32.
+// execution.precision or train.lanes, or has AUTO, an older revision wrote it, whose defaults were
+// FP32 and 8.
 RunConfig parse_recorded_config(const std::string& text, const std::string& origin);
 
 // The text of a config file. Throws ConfigError.
@@ -51,7 +52,8 @@ std::string complete_text(const std::filesystem::path& path,
                           const std::vector<std::string>& overrides,
                           const ModelSource& model_in = {});
 
-// Checks that the number of ranks divides train.lanes and, if it is set, comm.residual_groups.
+// Checks that every rank has a lane and, if comm.residual_groups is set, a group of them.
+// train.lanes must not be AUTO.
 void validate_for_ranks(const RunConfig& config, int ranks);
 
 // The resolved config as text, which parse_config maps to an equal RunConfig, floats included.

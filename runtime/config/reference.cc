@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/field_search.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
@@ -48,7 +49,7 @@ std::string default_of(const FieldDescriptor& field) {
       const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
       elements.push_back(text ? quoted(element) : element);
     }
-    return "[" + join(elements, ", ") + "]";
+    return "[" + joined(elements) + "]";
   }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL: return field.default_value_bool() ? "true" : "false";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/text.h"
 #include "runtime/config/names.h"
 #include "runtime/config/reference.h"
 
@@ -99,8 +100,8 @@ std::string sections(const std::vector<FieldReference>& fields) {
   for (const FieldReference& field : fields)
     if (field.is_section) (field.is_choice ? choices : others).push_back(link(field));
   std::string text;
-  if (!choices.empty()) text += "\nExactly one of: " + join(choices, ", ") + ".\n";
-  if (!others.empty()) text += "\nSections: " + join(others, ", ") + ".\n";
+  if (!choices.empty()) text += "\nExactly one of: " + joined(choices) + ".\n";
+  if (!others.empty()) text += "\nSections: " + joined(others) + ".\n";
   return text;
 }
 

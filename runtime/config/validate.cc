@@ -5,9 +5,12 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/names.h"
 #include "runtime/config/pattern.h"
 
 namespace lockstep {
@@ -28,10 +31,7 @@ void validate_name(const std::string& name) {
 }
 
 void validate_train(const TrainConfig& train) {
-  if (!std::has_single_bit(static_cast<uint64_t>(train.lanes))) {
-    refuse_value("train.lanes", train.lanes, "a power of two in 1..4096");
-  }
-  if (train.global_batch % train.lanes != 0) {
+  if (train.lanes != 0 && train.global_batch % train.lanes != 0) {
     refuse_value("train.global_batch",
                  train.global_batch,
                  fmt::format("a multiple of train.lanes, which is {}", train.lanes));
@@ -222,13 +222,7 @@ void validate_residual_groups(const RunConfig& config) {
                  config.comm.residual_groups,
                  "0, except with comm.error_feedback or comm.power_sgd_rank");
   }
-  const CommConfig& comm = config.comm;
-  const int64_t groups = comm.residual_groups, lanes = config.train.lanes;
-  if (groups != 0 && (!std::has_single_bit(static_cast<uint64_t>(groups)) || groups > lanes)) {
-    refuse_value("comm.residual_groups",
-                 groups,
-                 fmt::format("a power of two up to train.lanes, which is {}", lanes));
-  }
+  require_residual_groups(config, 1);
 }
 
 void validate_execution(const RunConfig& config) {
@@ -251,6 +245,27 @@ void validate_execution(const RunConfig& config) {
 }
 
 }  // namespace
+
+// PowerSGD adds up the lanes of a group by itself. Otherwise a group must be a node of the tree.
+void require_residual_groups(const RunConfig& config, int ranks) {
+  const int64_t groups = config.comm.residual_groups, lanes = config.train.lanes;
+  if (groups == 0 || lanes == 0) return;
+  const auto is_allowed = [&](int64_t number) {
+    return number >= ranks && lanes % number == 0 &&
+           (number == 1 || config.comm.power_sgd_rank > 0 ||
+            std::has_single_bit(static_cast<uint64_t>(lanes / number)));
+  };
+  if (is_allowed(groups)) return;
+  std::vector<std::string> allowed = {"0"};
+  for (int64_t number = 1; number <= lanes; ++number)
+    if (is_allowed(number)) allowed.push_back(std::to_string(number));
+  refuse_value("comm.residual_groups",
+               groups,
+               fmt::format("{} with train.lanes {}{}",
+                           joined(allowed),
+                           lanes,
+                           ranks > 1 ? fmt::format(" on {} ranks", ranks) : ""));
+}
 
 void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps) {
   if (schedule.warmup_steps >= steps) {

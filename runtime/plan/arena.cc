@@ -21,7 +21,7 @@
 #include "runtime/base/error.h"
 #include "runtime/graph/schema.h"
 #include "runtime/plan/lifetimes.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/program_plan.h"
 
 namespace lockstep {
 namespace {
@@ -41,11 +41,11 @@ size_t aligned(size_t bytes) {
 std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) {
   std::vector<int> last_use(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    for (const auto& ids : {graph.ops[i].inputs, graph.ops[i].outputs}) {
-      for (TensorId id : ids) {
-        if (id != kNoTensor) last_use[static_cast<size_t>(id)] = static_cast<int>(i);
-      }
-    }
+    const auto use = [&](TensorId id) {
+      if (id != kNoTensor) last_use[static_cast<size_t>(id)] = static_cast<int>(i);
+    };
+    std::ranges::for_each(graph.ops[i].inputs, use);
+    std::ranges::for_each(graph.ops[i].outputs, use);
   }
   if (graph.result != kNoTensor)
     last_use[static_cast<size_t>(graph.result)] = static_cast<int>(graph.ops.size());
@@ -56,16 +56,14 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
     const int now = static_cast<int>(i);
     std::vector<bool> taken(op.inputs.size(), false);
     for (size_t k = 0; k < op.outputs.size(); ++k) {
-      const TensorId output = op.outputs[k];
+      const TensorId output = op.outputs.at(k);
       if (output == kNoTensor || !in_arena(graph[output])) continue;
       int& block = block_of[static_cast<size_t>(output)];
       if (block >= 0) continue;
       for (const auto& [out, in] : schema_of(op.kind).in_place) {
-        if (out != static_cast<int>(k) || static_cast<size_t>(in) >= op.inputs.size() ||
-            taken[static_cast<size_t>(in)])
-          continue;
-        const TensorId input = op.inputs[static_cast<size_t>(in)];
-        if (input == kNoTensor || graph[input].role != Role::kActivation) continue;
+        const TensorId input = op.inputs[in];
+        if (out.index() != k || input == kNoTensor || taken[in.index()]) continue;
+        if (graph[input].role != Role::kActivation) continue;
         if (last_use[static_cast<size_t>(input)] != now ||
             graph[input].dtype != graph[output].dtype ||
             graph[input].bytes() != graph[output].bytes())
@@ -73,7 +71,7 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
         // If the same tensor is two inputs of the op, it is still being read.
         if (std::count(op.inputs.begin(), op.inputs.end(), input) > 1) continue;
         block = block_of[static_cast<size_t>(input)];
-        taken[static_cast<size_t>(in)] = true;
+        taken[in.index()] = true;
         break;
       }
       if (block < 0) {

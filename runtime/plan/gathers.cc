@@ -17,8 +17,8 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/plan/layout.h"
 #include "runtime/plan/lifetimes.h"
+#include "runtime/plan/plan_parts.h"
 
 namespace lockstep {
 namespace {
@@ -86,11 +86,9 @@ std::vector<Residency> residencies_of(const Graph& graph, const ParameterLayout&
 
 }  // namespace
 
-void gather_in_place(const Graph& training,
-                     const ParameterLayout& layout,
-                     const std::vector<Range>& buckets,
-                     size_t element_bytes,
-                     ProgramPlan& program) {
+void gather_in_place(const Graph& training, const ParameterLayout& layout, ProgramPlan& program) {
+  const std::vector<Range>& buckets = layout.buckets;
+  const size_t element_bytes = size_of(layout.compute);
   std::vector<bool> listed(buckets.size(), false);
   const auto list = [&](size_t bucket) {
     if (listed[bucket]) return;
@@ -113,11 +111,9 @@ void gather_in_place(const Graph& training,
   program.gathered_before_op[training.forward_ops - 1] = program.gathers.size();
 }
 
-void gather_blocks(const Graph& graph,
-                   const ParameterLayout& layout,
-                   const std::vector<Range>& buckets,
-                   size_t element_bytes,
-                   ProgramPlan& program) {
+void gather_blocks(const Graph& graph, const ParameterLayout& layout, ProgramPlan& program) {
+  const std::vector<Range> buckets = layout.all_buckets();
+  const size_t element_bytes = size_of(layout.compute);
   const std::vector<Residency> residencies = residencies_of(graph, layout);
   std::vector<Lifetime> lifetimes;
   for (size_t v = 0; v < residencies.size(); ++v)

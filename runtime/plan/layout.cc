@@ -14,12 +14,13 @@
 // parameters. A bucket is the unit of exchange; its parts are what ranks own
 // (collectives/sharding.h).
 //
-// Blocks are padded to multiples of lanes * kSliceAlignment and slots begin at multiples of
+// Blocks are padded to multiples of slices() * kSliceAlignment and slots begin at multiples of
 // kSliceAlignment. So slices never depend on the number of ranks, and bits do not either. The
 // layout depends on the graph, the lanes and the bucket size only.
 #include "runtime/plan/layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -81,7 +82,7 @@ std::vector<SortKey> sort_keys(const Graph& training) {
 
 }  // namespace
 
-ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_elements) {
+ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_elements, int ranks) {
   const std::vector<SortKey> keys = sort_keys(training);
   std::vector<size_t> order(training.parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -90,11 +91,13 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
 
   ParameterLayout layout;
   layout.lanes = lanes;
+  if (!training.parameters.empty()) layout.compute = training[training.parameters[0]].dtype;
   layout.slots.resize(training.parameters.size());
-  const int64_t max_bucket_elements = bucket_length(bucket_elements, lanes);
+  const int parts = slices(lanes, ranks);
+  const int64_t max_bucket_elements = bucket_length(bucket_elements, parts);
   int64_t offset = 0, block_begin = 0;
   const auto end_block = [&] {
-    offset = padded_elements(offset, lanes);
+    offset = padded_elements(offset, parts);
     if (offset > block_begin) layout.blocks.push_back({block_begin, offset});
     block_begin = offset;
   };
@@ -111,19 +114,7 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
     region = keys[index].region;
     if (region == SortKey::kStatistics && !statistics_begin) statistics_begin = offset;
     if (region == SortKey::kFrozen && !frozen_begin) frozen_begin = offset;
-    layout.slots[index] = {.name = tensor.name,
-                           .shape = tensor.shape,
-                           .offset = offset,
-                           .elements = elements,
-                           .decay = tensor.decay,
-                           .initializer = tensor.initializer,
-                           .running_momentum = tensor.running_momentum,
-                           .channels_last = tensor.channels_last,
-                           .gradient_offset = offset,
-                           .row_parts = tensor.row_parts,
-                           .lr_scale = tensor.lr_scale,
-                           .weight_decay = tensor.weight_decay,
-                           .frozen = tensor.frozen};
+    layout.slots[index] = {tensor, tensor.name, tensor.shape, offset, elements, offset};
     layout.parameters += elements;
     if (tensor.frozen) layout.frozen_parameters += elements;
     offset += (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
@@ -132,6 +123,13 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
   layout.elements = offset;
   layout.frozen_elements = offset - frozen_begin.value_or(offset);
   layout.statistics_begin = statistics_begin.value_or(layout.trained());
+  layout.gradient_elements = layout.trained();
+  for (const Range& block : layout.blocks) {
+    const std::vector<Range> cut = make_buckets(block, parts, bucket_elements);
+    std::vector<Range>& all =
+        block.begin < layout.trained() ? layout.buckets : layout.frozen_buckets;
+    all.insert(all.end(), cut.begin(), cut.end());
+  }
   return layout;
 }
 
@@ -150,30 +148,56 @@ size_t ParameterLayout::slot_at(int64_t flat) const {
   return found.value();
 }
 
-std::vector<Range> cut_buckets(const ParameterLayout& layout, int64_t bucket_elements) {
-  std::vector<Range> buckets;
-  for (const Range& block : layout.blocks) {
-    const std::vector<Range> cut = make_buckets(block, layout.lanes, bucket_elements);
-    buckets.insert(buckets.end(), cut.begin(), cut.end());
+std::vector<Range> ParameterLayout::all_buckets() const {
+  std::vector<Range> all = buckets;
+  all.insert(all.end(), frozen_buckets.begin(), frozen_buckets.end());
+  return all;
+}
+
+std::vector<std::string> ParameterLayout::bucket_names() const {
+  std::vector<std::string> names;
+  for (const Range& bucket : all_buckets()) {
+    const std::string& first = slots[slot_at(bucket.begin)].name;
+    const std::string& last = slots[slot_at(bucket.end - 1)].name;
+    names.push_back(first == last ? first : first + " to " + last);
   }
-  return buckets;
+  return names;
+}
+
+size_t ParameterLayout::gradient_buckets() const {
+  const auto end = std::find_if(buckets.begin(), buckets.end(), [&](const Range& bucket) {
+    return bucket.begin >= statistics_begin;
+  });
+  return static_cast<size_t>(end - buckets.begin());
 }
 
 std::vector<std::vector<int>> bucket_schedule(const Graph& training,
-                                              const ParameterLayout& layout,
-                                              const std::vector<Range>& buckets) {
+                                              const ParameterLayout& layout) {
   const std::vector<int> writer = last_writers(training);
   std::vector<std::vector<int>> after(training.ops.size());
   // a bucket is never ready before an earlier one
   int ready = static_cast<int>(training.forward_ops) - 1;
-  for (size_t b = 0; b < buckets.size(); ++b) {
+  for (size_t b = 0; b < layout.buckets.size(); ++b) {
     for (size_t i = 0; i < layout.slots.size(); ++i) {
-      if (!layout.slots[i].frozen && overlap(layout.slots[i], buckets[b]))
+      if (!layout.slots[i].frozen && overlap(layout.slots[i], layout.buckets[b]))
         ready = std::max(ready, finished_after(training, writer, i));
     }
     after[static_cast<size_t>(ready)].push_back(static_cast<int>(b));
   }
   return after;
+}
+
+double usual_bucket_mib(const Graph& training, DType wire) {
+  constexpr double kCost = 128.0 * 1024, kMiB = 1024.0 * 1024;
+  double elements = 0;
+  for (const TensorId parameter : training.parameters) {
+    if (!training[parameter].frozen)
+      elements += static_cast<double>(training.shape(parameter).elements());
+  }
+  const auto element_bytes = static_cast<double>(size_of(wire));
+  const double mib =
+      std::sqrt(elements * element_bytes * kCost) / element_bytes * sizeof(float) / kMiB;
+  return std::clamp(std::round(10 * mib) / 10, 0.1, 1024.0);
 }
 
 }  // namespace lockstep

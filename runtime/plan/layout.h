@@ -1,46 +1,84 @@
 #pragma once
 // The offset of each parameter in the flat buffers, and how the buffers are cut into buckets.
 
-#include "runtime/plan/plan.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/sharding.h"
+#include "runtime/graph/graph.h"
 
 namespace lockstep {
+
+// A parameter's offset in the flat buffers, in elements, and its attributes.
+struct ParameterSlot : ParameterAttributes {
+  std::string name;
+  Shape shape;
+  int64_t offset = 0;
+  int64_t elements = 0;
+  int64_t gradient_offset = 0;  // of one lane's gradient in a gradient buffer
+
+  // Whether it is a matrix that a step updates, with the first extent as the rows.
+  bool is_trained_matrix() const { return shape.rank() >= 2 && running_momentum == 0 && !frozen; }
+};
+
+// Slots are indexed by parameter number (order of creation in the graph). Offsets follow the order
+// in which the backward pass finishes the gradients, so that a bucket is complete as early as
+// possible. Running statistics come next, in buckets of their own, and frozen parameters last:
+// there are no gradients, moments or master weights at their offsets. No parameter crosses the
+// boundary of a block, which is one bucket or, for a parameter larger than a bucket, several.
+struct ParameterLayout {
+  std::vector<ParameterSlot> slots;
+  DType compute = DType::kF32;  // of the parameters as the ops read them
+  std::vector<Range> blocks;
+  std::vector<Range> buckets;         // of everything that a step updates
+  std::vector<Range> frozen_buckets;  // numbered after `buckets`: those of frozen parameters
+  int64_t parameters = 0;             // elements in use
+  int64_t elements = 0;               // including padding
+  // Offset of the running statistics; trained() if there are none.
+  int64_t statistics_begin = 0;
+  int64_t frozen_elements = 0;    // at the end, including padding
+  int64_t frozen_parameters = 0;  // of `parameters`
+  int lanes = 1;
+  int64_t gradient_elements = 0;  // of a gradient buffer
+  // If buckets share the memory of a gradient buffer: each bucket's offset in it, and the ranges of
+  // the bucket that hold no gradient. Empty if buckets lie as in the flat buffer.
+  std::vector<int64_t> bucket_offsets;
+  std::vector<std::vector<Range>> bucket_gaps;
+
+  // Offset of the frozen parameters: the elements that a step updates, including padding.
+  int64_t trained() const { return elements - frozen_elements; }
+
+  // The slots' offsets in increasing order.
+  std::vector<int64_t> begins() const;
+  // The slot that holds an element. For padding, the slot before it.
+  size_t slot_at(int64_t flat) const;
+  size_t gradient_buckets() const;         // without the buckets of running statistics
+  std::vector<Range> all_buckets() const;  // with the buckets of frozen parameters
+  // "layers.3.norm.weight to layers.3.mlp.up.weight" for each of them.
+  std::vector<std::string> bucket_names() const;
+};
 
 inline bool overlap(const ParameterSlot& slot, const Range& range) {
   return slot.offset < range.end && slot.offset + slot.elements > range.begin;
 }
 
-// `bucket_elements`: max total number of elements of a block's parameters. A larger parameter gets
-// a block of its own.
+// `bucket_elements`: max total number of elements of a block's parameters, and about those of a
+// bucket. A larger parameter gets a block of its own, of several buckets.
 ParameterLayout make_layout(const Graph& training,
                             int lanes,
-                            int64_t bucket_elements = int64_t{1} << 62);
-
-// Cuts every block into buckets of about `bucket_elements`.
-std::vector<Range> cut_buckets(const ParameterLayout& layout, int64_t bucket_elements);
+                            int64_t bucket_elements = int64_t{1} << 62,
+                            int ranks = 1);
 
 // For each op, the buckets whose gradients are complete after it. Buckets appear in increasing
 // order.
-std::vector<std::vector<int>> bucket_schedule(const Graph& training,
-                                              const ParameterLayout& layout,
-                                              const std::vector<Range>& buckets);
+std::vector<std::vector<int>> bucket_schedule(const Graph& training, const ParameterLayout& layout);
 
-// Lays out one lane's gradients so that a bucket's memory is free for others as soon as the next
-// kExchangesInFlight buckets are complete. plan.training.buckets_after_op must be set.
-void share_gradient_memory(const Graph& training, Plan& plan);
-
-// The all-gathers of the training program: every bucket once, to its offset in the flat buffer,
-// before the first op that reads it and before the backward pass.
-void gather_in_place(const Graph& training,
-                     const ParameterLayout& layout,
-                     const std::vector<Range>& buckets,
-                     size_t element_bytes,
-                     ProgramPlan& program);
-// The all-gathers of a program if no rank holds all parameters: each block that the ops read. A
-// block is gathered again if other blocks have taken its memory since.
-void gather_blocks(const Graph& graph,
-                   const ParameterLayout& layout,
-                   const std::vector<Range>& buckets,
-                   size_t element_bytes,
-                   ProgramPlan& program);
+// The bucket size, in MiB of floats, that exposes the least of an exchange. If G bytes are sent in
+// buckets of b bytes, two times are exposed: that of the last bucket, b / bandwidth, and G / b
+// times the fixed cost of one bucket. Their sum is least at b = sqrt(G * cost * bandwidth). On
+// networks and in shared memory alike, cost * bandwidth is about 128 KiB, because a faster link
+// also has a lower latency. Rounded to a tenth.
+double usual_bucket_mib(const Graph& training, DType wire);
 
 }  // namespace lockstep

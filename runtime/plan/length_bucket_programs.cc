@@ -1,6 +1,5 @@
-#include "runtime/plan/length_bucket_programs.h"
-
 #include "runtime/base/error.h"
+#include "runtime/plan/plan_parts.h"
 
 namespace lockstep {
 
@@ -29,13 +28,6 @@ ProgramPlan plan_length_bucket(const Graph& graph,
   plan.constant_bytes = placed.constant_bytes;
   plan.flops = placed.flops;
   return plan;
-}
-
-size_t max_arena_bytes(const ProgramPlan& full_plan,
-                       const std::vector<ProgramPlan>& length_buckets) {
-  size_t max_bytes = full_plan.arena_bytes;
-  for (const ProgramPlan& plan : length_buckets) max_bytes = std::max(max_bytes, plan.arena_bytes);
-  return max_bytes;
 }
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 //
 // The flat buffer is cut into buckets, and each bucket into one part per rank
 // (collectives/sharding.h). With a sharded optimizer, a rank keeps moments for its parts only,
-// packed in the order of the buckets: element `flat` of a bucket is at Plan::owned_index_of().
+// packed in the order of the buckets: see ShardingPlan::owned_index_of().
 //
 //    flat buffer               [ bucket 0     ][ bucket 1     ]
 //    parts of ranks 0 and 1    [ 0    ][ 1    ][ 0    ][ 1    ]
@@ -19,8 +19,8 @@
 
 #include <algorithm>
 
+#include "runtime/plan/layout.h"
 #include "runtime/plan/muon_layout.h"
-#include "runtime/plan/plan.h"
 
 namespace lockstep {
 

@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "runtime/config/pattern.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/sharding_plan.h"
 
 namespace lockstep {
 namespace {
@@ -49,12 +50,11 @@ void add_matrices(const MuonConfig& config,
 }
 
 // The max number of elements of a matrix that any rank owns.
-int64_t largest_piece(const Plan& plan, const Range& matrix) {
-  const int ranks = plan.topology.ranks();
+int64_t largest_piece(const std::vector<Range>& buckets, int ranks, const Range& matrix) {
   int64_t max_elements = 0;
   for (int part = 0; part < ranks; ++part) {
     int64_t sum = 0;
-    for (const Range& bucket : plan.buckets) {
+    for (const Range& bucket : buckets) {
       const Range owned = part_of(bucket, part, ranks);
       sum += std::max<int64_t>(
           0, std::min(owned.end, matrix.end) - std::max(owned.begin, matrix.begin));
@@ -86,7 +86,7 @@ std::vector<size_t> muon_slots(const MuonConfig& config, const ParameterLayout& 
   std::vector<size_t> slots;
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     const ParameterSlot& slot = layout.slots[i];
-    if (slot.shape.rank() < 2 || slot.running_momentum > 0 || slot.frozen) continue;
+    if (!slot.is_trained_matrix()) continue;
     const bool vector = slot.shape[0] == 1 || slot.shape[0] == slot.elements;
     if (vector || (!config.adamw_match.empty() && of_adamw.found_in(slot.name))) continue;
     slots.push_back(i);
@@ -95,14 +95,15 @@ std::vector<size_t> muon_slots(const MuonConfig& config, const ParameterLayout& 
 }
 
 MuonLayout make_muon_layout(const MuonConfig& config,
-                            const Plan& plan,
+                            const ParameterLayout& parameters,
+                            const ShardingPlan& sharding,
                             const NewtonSchulzBytes& newton_schulz_bytes) {
   MuonLayout layout;
-  layout.ranks = plan.topology.ranks();
-  layout.sharded = plan.shards_optimizer && layout.ranks > 1;
+  layout.ranks = sharding.topology.ranks();
+  layout.sharded = sharding.shards_optimizer() && layout.ranks > 1;
   layout.iterations = static_cast<int>(config.iterations);
-  for (const size_t slot : muon_slots(config, plan.layout))
-    add_matrices(config, plan.layout, slot, layout.matrices);
+  for (const size_t slot : muon_slots(config, parameters))
+    add_matrices(config, parameters, slot, layout.matrices);
   std::ranges::stable_sort(layout.matrices, [](const MuonMatrix& a, const MuonMatrix& b) {
     return cost_of(a) > cost_of(b);
   });
@@ -117,7 +118,9 @@ MuonLayout make_muon_layout(const MuonConfig& config,
       const size_t rank = layout.rounds.size() % 2 == 0 ? i : ranks - 1 - i;
       matrix.owner = static_cast<int>(rank);
       largest = std::max(largest, matrix.range.size());
-      if (layout.sharded) round.slot = std::max(round.slot, largest_piece(plan, matrix.range));
+      if (layout.sharded)
+        round.slot =
+            std::max(round.slot, largest_piece(parameters.buckets, layout.ranks, matrix.range));
       layout.scratch_bytes =
           std::max(layout.scratch_bytes, newton_schulz_bytes(matrix.rows, matrix.columns));
     }

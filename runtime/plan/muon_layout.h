@@ -13,13 +13,12 @@
 #include <vector>
 
 #include "collectives/sharding.h"
-#include "collectives/topology.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {
 
 struct ParameterLayout;
-struct Plan;
+struct ShardingPlan;
 
 // Rows of a parameter that form one matrix: the whole parameter, or one of its row_parts.
 struct MuonMatrix {
@@ -62,9 +61,9 @@ struct MuonLayout {
 // The indices of the parameters that Muon updates: hidden matrices. AdamW updates the others.
 std::vector<size_t> muon_slots(const MuonConfig& config, const ParameterLayout& layout);
 
-// `plan`: its topology, layout and buckets must be set.
 MuonLayout make_muon_layout(const MuonConfig& config,
-                            const Plan& plan,
+                            const ParameterLayout& parameters,
+                            const ShardingPlan& sharding,
                             const NewtonSchulzBytes& newton_schulz_bytes);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "runtime/plan/recorded_graphs.h"
+#include "runtime/plan/plan_parts.h"
 
 namespace lockstep {
 namespace {
@@ -15,25 +15,21 @@ constexpr size_t kNodesOfUpdate = 16;
 
 }  // namespace
 
-size_t recorded_nodes(const Graph& training, const Plan& plan) {
-  const ProgramPlan& program = plan.training;
-  const auto ranks = static_cast<size_t>(plan.topology.ranks());
-  const size_t lanes = static_cast<size_t>(plan.lanes) / ranks;
-  const size_t levels = ranks == 1 ? 0 : plan.topology.groups_of(0).size();
-  const size_t buckets = plan.buckets.size();
-  const size_t reductions = buckets * (plan.shards_gradients ? lanes : 1);
-  const size_t gathers = program.gathers.size() * (program.gathers_each_run ? lanes : 1) +
-                         plan.gradient_gathers.size() + plan.rounded_gathers.size();
-  size_t nodes = lanes * (kNodesOfOp * training.ops.size() + kNodesOfLane);
-  nodes += (reductions + gathers) * levels * kNodesOfExchange;
-  nodes += (lanes + kNodesOfSum) * buckets;
-  if (plan.power_sgd) nodes += lanes * plan.power_sgd->matrices.size() * kNodesOfMatrix;
-  if (plan.muon) nodes += plan.muon->matrices.size() * kNodesOfMuon;
-  return nodes + kNodesOfUpdate + plan.layout.slots.size();
-}
-
 size_t recorded_bytes(const Graph& training, const Plan& plan, size_t recordings) {
-  return recordings * recorded_nodes(training, plan) * kNodeBytes;
+  const ProgramPlan& program = plan.programs.training;
+  const auto ranks = static_cast<size_t>(plan.sharding.topology.ranks());
+  const size_t lanes = static_cast<size_t>(plan.sharding.lanes) / ranks;
+  const size_t levels = ranks == 1 ? 0 : plan.sharding.topology.groups_of(0).size();
+  const size_t buckets = plan.layout.buckets.size();
+  const size_t reductions = buckets * (plan.sharding.shards_gradients() ? lanes : 1);
+  const size_t gathers = program.gathers.size() * (program.gathers_each_run ? lanes : 1) +
+                         plan.traffic.gradient_gathers.size() + plan.traffic.rounded_gathers.size();
+  size_t nodes = lanes * (kNodesOfOp * training.ops.size() + kNodesOfLane);
+  nodes += (reductions + gathers) * levels * kNodesOfExchange + (lanes + kNodesOfSum) * buckets;
+  if (plan.traffic.power_sgd)
+    nodes += lanes * plan.traffic.power_sgd->matrices.size() * kNodesOfMatrix;
+  if (plan.traffic.muon) nodes += plan.traffic.muon->matrices.size() * kNodesOfMuon;
+  return recordings * (nodes + kNodesOfUpdate + plan.layout.slots.size()) * kNodeBytes;
 }
 
 }  // namespace lockstep

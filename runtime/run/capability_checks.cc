@@ -30,19 +30,21 @@ void check_lanes(const TrainConfig& train, const std::string& node) {
 // In ZeRO stages 2 and 3 the lanes of a rank use one gradient buffer in turn. Interleaved lanes
 // would need a buffer each.
 void check_zero_stage(const CommConfig& comm, const Plan& plan) {
-  const int ranks = plan.topology.ranks();
-  if (!plan.shards_gradients || !plan.interleaved_lanes || plan.lanes == ranks) return;
+  const int ranks = plan.sharding.topology.ranks();
+  if (!plan.sharding.shards_gradients() || !plan.sharding.interleaved_lanes ||
+      plan.sharding.lanes == ranks)
+    return;
   throw ConfigError(
       "comm.zero_stage: value is {}; allowed with sync_batch_norm, which interleaves the lanes of "
       "a rank: 0, 1, or {} on as many ranks as train.lanes ({}; this run has {} ranks)",
       comm.zero_stage,
       comm.zero_stage,
-      plan.lanes,
+      plan.sharding.lanes,
       ranks);
 }
 
 void check_muon(const Plan& plan) {
-  if (!plan.muon || !plan.muon->matrices.empty()) return;
+  if (!plan.traffic.muon || !plan.traffic.muon->matrices.empty()) return;
   throw ConfigError(
       "optimizer.muon: the model has no hidden matrix that it could take (all are vectors, or "
       "match optimizer.muon.adamw_match); allowed: optimizer.adamw");
@@ -109,7 +111,7 @@ void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
         ops.device,
         op.name,
         name_of(op.kind),
-        to_string(graph.shape(op.inputs[0])));
+        to_string(graph.shape(op.inputs.first())));
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include "collectives/reduce/exchange_levels.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/task.h"
@@ -23,13 +25,6 @@ void check_mixup(const TrainConfig& train, const ModelTraits& traits) {
                  fmt::format("0; above 0 only with a model that classifies images: {}",
                              sections_where(mixes)));
   }
-  if (train.global_batch == train.lanes) {
-    refuse_value(
-        "train.mixup",
-        train.mixup,
-        "0; above 0 only with 2 samples or more in a lane; train.global_batch / train.lanes "
-        "is 1");
-  }
 }
 
 void check_best(const EvalConfig& eval, const ModelTraits& traits) {
@@ -38,8 +33,7 @@ void check_best(const EvalConfig& eval, const ModelTraits& traits) {
   std::string allowed;
   for (int i = 0; i <= static_cast<int>(Metric::kSpearman); ++i) {
     const auto metric = static_cast<Metric>(i);
-    if (has_metric(traits, metric))
-      allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", name_of(metric));
+    if (has_metric(traits, metric)) append_item(allowed, name_of(metric));
   }
   refuse_value(
       "eval.best",
@@ -92,19 +86,22 @@ void check_precision(const ExecutionConfig& execution, const OpSet& ops) {
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
 }
 
-// The device can add the parts of a limited number of ranks in one sum of the tree.
-void check_tree(const CommConfig& comm, const Topology& placed, const OpSet& ops) {
-  if (comm.order == CommConfig::Order::kFast) return;
-  for (const RankGroup& group : placed.groups_of(0)) {
-    if (group.count <= ops.max_tree_ranks) continue;
-    throw ConfigError(
-        "comm.order: value is TREE; allowed for one sum over {} ranks on device {}: FAST (TREE is "
-        "for up to {} ranks a node, the same number on each, and up to {} nodes)",
-        group.count,
-        ops.device,
-        ops.max_tree_ranks,
-        ops.max_tree_ranks);
-  }
+// The device can add a limited number of sums in one call.
+void check_tree(const RunConfig& config, const Topology& placed, const OpSet& ops) {
+  if (config.comm.order == CommConfig::Order::kFast) return;
+  LaneShares shares = {.lanes = static_cast<int>(config.train.lanes), .ranks = placed.ranks()};
+  if (config.comm.zero_stage >= 2) shares.order = LaneOrder::kEachSummed;
+  const int terms = most_terms(placed, shares);
+  if (terms <= ops.max_tree_terms) return;
+  throw ConfigError(
+      "comm.order: value is TREE; allowed for {} sums of {} lanes on {} ranks that meet at a time "
+      "on device {}: FAST (TREE adds up to {}, one of each rank of a node and of each node if "
+      "train.lanes is the number of ranks times a power of two)",
+      terms,
+      shares.lanes,
+      shares.ranks,
+      ops.device,
+      ops.max_tree_terms);
 }
 
 void check_purpose(const ModelTraits& model, RunPurpose purpose) {
@@ -120,6 +117,14 @@ void check_purpose(const ModelTraits& model, RunPurpose purpose) {
 }
 
 }  // namespace
+
+void check_samples_of_lanes(const TrainConfig& train) {
+  if (train.mixup == 0 || train.global_batch != train.lanes) return;
+  refuse_value(
+      "train.mixup",
+      train.mixup,
+      "0; above 0 only with 2 samples or more in a lane; train.global_batch / train.lanes is 1");
+}
 
 void check_class_weights(const TrainConfig& train, const ModelTraits& traits) {
   const std::vector<float>& weights = train.class_weights;
@@ -147,6 +152,7 @@ void check_config(const OpenedConfig& opened) {
   validate_data(config);
   opened.model->check();
   check_mixup(config.train, traits);
+  check_samples_of_lanes(config.train);
   check_best(config.eval, traits);
   check_class_weights(config.train, traits);
   check_recompute(config.execution, traits);
@@ -161,7 +167,7 @@ void check_for_device(const OpenedConfig& opened,
   const RunConfig config = config_for(purpose, opened.config);
   validate_for_ranks(config, placed.ranks());
   check_precision(config.execution, ops);
-  check_tree(config.comm, placed, ops);
+  check_tree(config, placed, ops);
   check_purpose(opened.model->traits(), purpose);
 }
 

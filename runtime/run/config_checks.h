@@ -21,6 +21,9 @@ void check_for_device(const OpenedConfig& opened,
                       RunPurpose purpose,
                       const OpSet& ops);
 
+// Checks the fields that need several samples in a lane.
+void check_samples_of_lanes(const TrainConfig& train);
+
 // Checks train.class_weights: there must be none if there are no classes and, once the number of
 // outputs is known, one for each class.
 void check_class_weights(const TrainConfig& train, const ModelTraits& traits);

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/layout.h"
 
 namespace lockstep {
 namespace {
@@ -77,24 +77,27 @@ RunDefaults choose_defaults(const RunConfig& config,
   const bool trains = purpose == RunPurpose::kTrain;
   RunDefaults defaults;
   // With FAST the library chooses the order of sums, and finds the nodes itself.
-  defaults.topology =
+  ShardingPlan& sharding = defaults.sharding;
+  sharding.topology =
       comm.order == CommConfig::Order::kFast ? Topology::flat(placed.ranks()) : placed;
-  defaults.topology.shares_memory =
+  sharding.topology.shares_memory =
       trains && placed.shares_memory && wants_shared_memory(comm, placed, ops);
-  defaults.zero_stage = trains && placed.ranks() > 1 ? static_cast<int>(comm.zero_stage) : 1;
+  sharding.zero_stage = trains && placed.ranks() > 1 ? static_cast<int>(comm.zero_stage) : 1;
+  sharding.lanes = static_cast<int>(config.train.lanes);
+  sharding.library_order = comm.order == CommConfig::Order::kFast;
   defaults.bucket_mib = bucket_mib_of(comm, ops, training);
   defaults.snapshot = trains && config.checkpoint.async && saves_meanwhile(config);
   return defaults;
 }
 
 std::string to_text(const RunDefaults& defaults) {
-  const Topology& topology = defaults.topology;
+  const Topology& topology = defaults.sharding.topology;
   const std::string saving =
       defaults.snapshot ? ", checkpoints written while training goes on" : "";
   if (topology.ranks() == 1)
     return fmt::format("buckets of {:g} MiB", defaults.bucket_mib) + saving;
   return fmt::format("ZeRO stage {}, buckets of {:g} MiB, the ranks {}{}",
-                     defaults.zero_stage,
+                     defaults.sharding.zero_stage,
                      defaults.bucket_mib,
                      topology.shares_memory ? "of a node share memory" : "send messages",
                      saving);

@@ -5,18 +5,18 @@
 #include <cstdint>
 #include <string>
 
-#include "collectives/topology.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/op_set.h"
 #include "runtime/graph/graph.h"
+#include "runtime/plan/sharding_plan.h"
 #include "runtime/run/open_data.h"
 
 namespace lockstep {
 
 struct RunDefaults {
-  // The levels on which ranks exchange, and whether those of a node share memory.
-  Topology topology;
-  int zero_stage = 1;     // comm.zero_stage; 1 for one rank and if nothing is trained
+  // The levels on which ranks exchange, and whether those of a node share memory; comm.zero_stage,
+  // but 1 for one rank and if nothing is trained.
+  ShardingPlan sharding;
   double bucket_mib = 0;  // of fp32 gradients
   // Checkpoints are written while training goes on, from a copy that the plan has memory for.
   bool snapshot = false;

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -39,7 +40,7 @@ void require(const PreparedRun& prepared, const Need& need) {
       static_cast<double>(need.bytes(prepared.plan)) / kGiB,
       need.where,
       need.ranks,
-      need.ranks == 1 ? "" : "s",
+      plural(need.ranks),
       static_cast<double>(need.available) / kGiB,
       advice);
 }
@@ -49,17 +50,18 @@ void require(const PreparedRun& prepared, const Need& need) {
 bool lacks_memory_for_snapshot(const PreparedRun& prepared,
                                int local_ranks,
                                const MemoryLimits& limits) {
-  return prepared.plan.has_snapshot() && prepared.plan.host_bytes(local_ranks) > limits.host_bytes;
+  return prepared.plan.memory.has_snapshot() &&
+         prepared.plan.memory.host_bytes(local_ranks) > limits.host_bytes;
 }
 
 void require_memory(const PreparedRun& prepared, int local_ranks, const MemoryLimits& limits) {
   require(prepared,
-          {[](const Plan& plan) { return plan.device_bytes(); },
+          {[](const Plan& plan) { return plan.memory.device_bytes(); },
            1,
            limits.device_bytes,
            "on " + limits.device});
   require(prepared,
-          {[=](const Plan& plan) { return plan.host_bytes(local_ranks); },
+          {[=](const Plan& plan) { return plan.memory.host_bytes(local_ranks); },
            local_ranks,
            limits.host_bytes,
            "on " + limits.host});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/group_norm.h"
 
@@ -17,11 +18,13 @@ constexpr int64_t kFewValues = 16;
 // The number of values from which the mean and the variance of a channel are computed in training.
 int64_t values_of_channel(const Graph& graph, const Op& op) {
   const auto& attributes = op.as<BatchNormAttributes>();
-  return graph.shape(op.inputs[0]).rows() * (attributes.synchronised ? attributes.lanes : 1);
+  return graph.shape(op.inputs[BatchNormIn::kX]).rows() *
+         (attributes.synchronised ? attributes.lanes : 1);
 }
 
 std::string name_of_norm(const Graph& graph, const Op& op) {
-  const TensorId gain = op.inputs[op.kind == OpKind::kBatchNorm ? 2 : 1];
+  const TensorId gain = op.kind == OpKind::kBatchNorm ? op.inputs[BatchNormIn::kGamma]
+                                                      : op.inputs[GroupNormIn::kGamma];
   return gain == kNoTensor ? fmt::format("'{}'", op.name)
                            : fmt::format("'{}' (gain '{}')", op.name, graph[gain].name);
 }
@@ -42,11 +45,11 @@ std::string samples_of_lanes(const TrainConfig& train) {
       "{} {} sample{}",
       train.lanes == 1 ? "the only lane has" : fmt::format("each of {} lanes has", train.lanes),
       samples,
-      samples == 1 ? "" : "s");
+      plural(samples));
 }
 
 void check_group_norm(const RunConfig& config, const Graph& graph, const Op& op) {
-  const Shape& x = graph.shape(op.inputs[0]);
+  const Shape& x = graph.shape(op.inputs[GroupNormIn::kX]);
   const int64_t groups = op.as<GroupNormAttributes>().groups;
   if (x.elements() / x[0] / groups > 1) return;
   throw ConfigError(

@@ -1,6 +1,5 @@
 #include "runtime/run/open_config.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "runtime/data/text/data_tokenizer.h"
@@ -11,7 +10,7 @@ OpenedConfig open_config(RunConfig config, bool run_follows) {
   const TrainConfig& train = config.train;
   RunBatches batches;
   if (run_follows)
-    batches = {train.global_batch, train.global_batch / std::max<int64_t>(train.lanes, 1)};
+    batches = {train.global_batch, train.lanes > 0 ? train.global_batch / train.lanes : 0};
   std::shared_ptr<const OpenedModel> model = open_model(config.model, batches);
   config.data.source = source_with_tokenizer(
       config.data.source, train.init_from, model->traits().text_task == TextTask::kMaskedTokens);

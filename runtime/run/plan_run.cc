@@ -7,7 +7,7 @@
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/optimizer.h"
-#include "runtime/train/step/step_parts.h"
+#include "runtime/train/step/step_gradients.h"
 #include "runtime/train/step/weight_average.h"
 
 namespace lockstep {
@@ -23,28 +23,31 @@ size_t ring_bytes(const Dataset& dataset,
   return loader_bytes(dataset, geometry, batches);
 }
 
+// Of the rank that has the most.
+int lanes_of_rank(const PlanOptions& options) { return options.sharding.shares().most(); }
+
 // Sets what the memory of the optimizer's state depends on.
-void add_optimizer(const RunConfig& config, const OpSet& ops, PlanOptions& options) {
+void add_optimizer(const RunConfig& config, const OpSet& ops, PlanOptions::Optimizer& optimizer) {
   const bool halves = moment_dtype(config.optimizer) != DType::kF32;
-  options.half_moments = halves ? static_cast<int>(moment_names(config.optimizer).size()) : 0;
-  options.moments = static_cast<int>(kept_arrays(config).size()) - options.half_moments;
-  options.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
-  options.newton_schulz_bytes = ops.newton_schulz_bytes;
+  optimizer.half_moments = halves ? static_cast<int>(moment_names(config.optimizer).size()) : 0;
+  optimizer.moments = static_cast<int>(kept_arrays(config).size()) - optimizer.half_moments;
+  optimizer.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
+  optimizer.newton_schulz_bytes = ops.newton_schulz_bytes;
 }
 
 // Adds the memory of the data sets and of the batches that are read ahead.
 void add_data(const ResolvedRun& run, int64_t global_batch, PlanOptions& options, RunPlan& plan) {
-  const BatchGeometry geometry = {.lane_batch = global_batch / options.lanes,
-                                  .lanes = options.lanes,
+  const BatchGeometry geometry = {.lane_batch = global_batch / options.sharding.lanes,
+                                  .lanes = options.sharding.lanes,
                                   .first_lane = 0,
-                                  .local_lanes = options.lanes / options.topology.ranks()};
+                                  .local_lanes = lanes_of_rank(options)};
   const int64_t wanted = run.config.execution.prefetch_batches;
   for (const auto& [dataset, bytes, batches] :
-       {std::tuple(run.data->train.get(), &options.train_batch_bytes, &plan.train_ring_batches),
-        std::tuple(run.data->eval.get(), &options.eval_batch_bytes, &plan.eval_ring_batches)}) {
+       {std::tuple(run.data->train.get(), &options.data.train_batches, &plan.train_ring_batches),
+        std::tuple(run.data->eval.get(), &options.data.eval_batches, &plan.eval_ring_batches)}) {
     if (dataset == nullptr) continue;
     *bytes = ring_bytes(*dataset, geometry, wanted, *batches);
-    options.dataset_bytes += static_cast<size_t>(dataset->resident_bytes());
+    options.data.dataset += static_cast<size_t>(dataset->resident_bytes());
   }
 }
 
@@ -54,10 +57,10 @@ void add_scores(const ResolvedRun& run, const RunGraphs& graphs, PlanOptions& op
   const ModelTraits& model = run.model->traits();
   const TaskScoresLayout scores(model,
                                 *graphs.evaluation,
-                                options.lanes,
+                                options.sharding.lanes,
                                 evaluated_samples(run.config.eval, *run.data->eval));
   if (run.purpose == RunPurpose::kTrain) require_scores_of_best(run.config.eval, model, scores);
-  options.eval_score_bytes = scores.bytes();
+  options.data.eval_scores = scores.bytes();
 }
 
 }  // namespace
@@ -71,35 +74,30 @@ RunPlan plan_run(const ResolvedRun& run,
   const bool trains = run.purpose == RunPurpose::kTrain;
   RunPlan result;
   PlanOptions options;
-  options.topology = defaults.topology;
-  options.zero_stage = defaults.zero_stage;
+  options.sharding = defaults.sharding;
   options.bucket_mib = defaults.bucket_mib;
-  options.lanes = static_cast<int>(config.train.lanes);
   options.wire = wire_type(config.comm.wire_dtype);
   options.evaluation_only = !trains;
-  add_optimizer(config, ops, options);
+  add_optimizer(config, ops, options.optimizer);
+  if (trains) options.sharding.residual_groups = residual_groups(config);
   add_data(run, global_batch, options, result);
   add_scores(run, graphs, options);
   if (trains) {
-    options.snapshot = defaults.snapshot;
-    options.residual_groups = residual_groups(config);
+    options.optimizer.snapshot = defaults.snapshot;
     options.power_sgd = static_cast<int>(config.comm.power_sgd_rank);
   }
-  options.separate_memory = ops.separate_memory;
   if (ops.separate_memory) {
-    const int local_lanes = options.lanes / options.topology.ranks();
-    options.library_bytes = ops.workspace_bytes;
-    options.device_batch_bytes =
+    const int local_lanes = lanes_of_rank(options);
+    PlanOptions::Device& device = options.device.emplace();
+    device.library_bytes = ops.workspace_bytes;
+    device.batch_bytes =
         BatchStage::device_bytes(graphs.training, static_cast<size_t>(local_lanes));
     if (trains && defaults.records_work)
-      options.recordings = recordings_of(1 + graphs.length_bucket_training.size(), local_lanes);
+      device.recordings = recordings_of(1 + graphs.length_bucket_training.size(), local_lanes);
   }
-  result.plan = make_plan(
-      graphs.training,
-      graphs.evaluation ? &*graphs.evaluation : nullptr,
-      options,
-      [&ops](const Graph& graph, const Op& op) { return ops.op_workspace_bytes(graph, op); },
-      {graphs.length_bucket_training, graphs.length_bucket_evaluation});
+  result.plan = make_plan(graphs, options, [&ops](const Graph& graph, const Op& op) {
+    return ops.op_workspace_bytes(graph, op);
+  });
   return result;
 }
 

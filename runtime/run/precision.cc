@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/validate.h"
 
 namespace lockstep {
@@ -41,9 +42,7 @@ void check_resumed(const Choice& choice, const OpSet& ops) {
 // the reasons.
 std::string adapt_to_device(const OpSet& ops, ExecutionConfig& execution) {
   std::string reasons;
-  const auto add = [&](const std::string& reason) {
-    reasons += (reasons.empty() ? "" : "; ") + reason;
-  };
+  const auto add = [&](const std::string& reason) { append_item(reasons, reason, "; "); };
   if (!ops.separate_memory && execution.precision != Precision::kFp32) {
     add(fmt::format("the run's is {}, in which device {} does not compute",
                     name_of(execution.precision),

@@ -86,14 +86,12 @@ RunContext context_of(const PreparedRun& prepared,
                       Backend& backend,
                       NodeMemory* node,
                       RunFolder* folder) {
-  const RunGraphs& graphs = *prepared.graphs;
   return {prepared.recorded,
           communicator,
           slices,
           node,
           backend,
-          graphs.training,
-          graphs.evaluation ? &*graphs.evaluation : nullptr,
+          *prepared.graphs,
           prepared.plan,
           *prepared.data,
           prepared.recorded.output.run_dir,
@@ -101,8 +99,7 @@ RunContext context_of(const PreparedRun& prepared,
           prepared.eval_ring_batches,
           prepared.flops_per_sample,
           prepared.model->traits(),
-          folder,
-          {graphs.length_bucket_training, graphs.length_bucket_evaluation}};
+          folder};
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 //
 //   1 read_config.h   the text of the file, with the overrides of the command line
 //   2 open_config.h   the model
+//     lanes.h         AUTO becomes a number of lanes
 //     precision.h     AUTO becomes FP32 or BF16
 //   3 open_data.h     the data
 //   4 resolve.h       what the config leaves to the data; nothing changes the config afterwards
@@ -44,8 +45,9 @@ struct PrepareOptions {
   bool eager = false;     // no CUDA graphs
 };
 
-// Stages 3 to 7, after choose_precision(). `placed`: see choose_defaults(). `ops`: what the device
-// of each rank can run; borrowed. Communicates nothing. Throws ConfigError and DataError.
+// Stages 3 to 7, after choose_lanes() and choose_precision(). `placed`: see choose_defaults().
+// `ops`: what the device of each rank can run; borrowed. Communicates nothing. Throws ConfigError
+// and DataError.
 PreparedRun prepare_run(const OpenedConfig& opened,
                         const Topology& placed,
                         RunPurpose purpose,

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "runtime/base/text.h"
+
 namespace lockstep {
 namespace {
 
@@ -12,10 +14,6 @@ namespace {
 // except with very few steps.
 constexpr double kTolerated = 1.5;
 constexpr double kRounded = 0.01;  // a difference that is not worth a word
-
-std::string plural(int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 // Batches that do not take a sample twice.
 std::string remedy(const TrainConfig& train, int64_t samples) {
@@ -43,13 +41,13 @@ std::string sample_use_warning(const TrainConfig& train,
     return fmt::format(
         "{} {} fewer than train.global_batch ({}): every step takes each of them {} times, and "
         "the run of {} is {:.3g} epochs{}; {}",
-        plural(samples, "training sample"),
+        counted(samples, "training sample"),
         samples == 1 ? "is" : "are",
         batch,
         drawn           ? fmt::format("about {:.3g}", static_cast<double>(batch) / samples)
         : least == most ? std::to_string(least)
                         : fmt::format("{} to {}", least, most),
-        plural(train.steps, "step"),
+        counted(train.steps, "step"),
         run_epochs,
         as_asked ? "" : fmt::format(", not {:g} (train.epochs)", epochs),
         remedy(train, samples));
@@ -59,9 +57,9 @@ std::string sample_use_warning(const TrainConfig& train,
       "the run is {:.3g} epochs of {}, not {:g} (train.epochs), because it has {} of {} samples "
       "(train.global_batch) and no smaller one; set a smaller train.global_batch",
       run_epochs,
-      plural(samples, "training sample"),
+      counted(samples, "training sample"),
       epochs,
-      plural(train.steps, "step"),
+      counted(train.steps, "step"),
       batch);
 }
 

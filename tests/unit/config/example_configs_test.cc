@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/run/lanes.h"
 #include "tests/unit/config/fixtures.h"
 
 namespace lockstep {
@@ -26,7 +27,7 @@ TEST(ExampleConfigs, EveryFileParsesAndComesBackEqual) {
     EXPECT_EQ(path.extension(), ".textproto");
     const RunConfig config = load_config(path, {});
     EXPECT_EQ(parse_good(to_text(config)), config);
-    EXPECT_NO_THROW(validate_for_ranks(config, 2));
+    EXPECT_NO_THROW(validate_for_ranks(choose_lanes(open_config(config)).opened.config, 2));
   }
 }
 

@@ -146,27 +146,53 @@ TEST(Parse, LimitsIncludeTheirEnds) {
   EXPECT_NO_THROW(parse_good(kGptText, {"model.gpt.vocabulary=256", "model.gpt.context=1048576"}));
 }
 
-TEST(ValidateForRanks, LanesAreSharedEvenly) {
-  const RunConfig config = parse_good(kMlpText);
-  for (const int ranks : {1, 2, 4, 8}) EXPECT_NO_THROW(validate_for_ranks(config, ranks)) << ranks;
-  for (const int ranks : {-1, 0, 3, 5, 6, 7, 16}) {
-    EXPECT_THROW(validate_for_ranks(config, ranks), ConfigError) << ranks;
-  }
+// The error for so many ranks; empty: there is none.
+std::string refused_ranks(const RunConfig& config, int ranks) {
   try {
-    validate_for_ranks(config, 3);
-    ADD_FAILURE() << "3 ranks cannot share 8 lanes";
+    validate_for_ranks(config, ranks);
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "train.lanes: 8 lanes cannot be shared by 3 ranks; allowed: a multiple of the "
-                 "number of ranks (1, 2, 4, 8 ranks)");
+    return error.what();
   }
+  return "";
+}
+
+TEST(ValidateForRanks, EveryRankHasALane) {
+  const RunConfig config = parse_good(kMlpText, {"train.lanes=8"});
+  for (int ranks = 1; ranks <= 8; ++ranks) EXPECT_EQ(refused_ranks(config, ranks), "") << ranks;
+  for (const int ranks : {-1, 0, 9, 4096}) EXPECT_NE(refused_ranks(config, ranks), "") << ranks;
+}
+
+TEST(ValidateForRanks, MoreRanksThanLanesPrintTheLineToUse) {
+  const auto refused = [](const char* lanes, const char* batch, int ranks) {
+    return refused_ranks(parse_good(kMlpText,
+                                    {"train.lanes=" + std::string(lanes),
+                                     "train.global_batch=" + std::string(batch)}),
+                         ranks);
+  };
+  EXPECT_EQ(refused("8", "128", 16),
+            "train.lanes: 8 lanes cannot be shared by 16 ranks; allowed: up to 8 ranks, or --set "
+            "train.lanes=16");
+  EXPECT_EQ(refused("8", "96", 9),  // 9 does not divide the batch, and no multiple does
+            "train.lanes: 8 lanes cannot be shared by 9 ranks; allowed: up to 8 ranks, or --set "
+            "train.lanes=12 (shared unevenly), or --set train.lanes=9 --set train.global_batch=99");
+  EXPECT_EQ(refused("4", "60", 10),
+            "train.lanes: 4 lanes cannot be shared by 10 ranks; allowed: up to 4 ranks, or --set "
+            "train.lanes=10");
+  EXPECT_EQ(refused("1", "1", 2),
+            "train.lanes: 1 lane cannot be shared by 2 ranks; allowed: up to 1 rank, or --set "
+            "train.lanes=2 --set train.global_batch=2");
 }
 
 TEST(ValidateForRanks, ResidualsAreOfGroupsThatARankHasWhole) {
-  const RunConfig config = parse_good(
-      kMlpText, {"comm.wire_dtype=BF16", "comm.error_feedback=true", "comm.residual_groups=2"});
-  for (const int ranks : {1, 2}) EXPECT_NO_THROW(validate_for_ranks(config, ranks)) << ranks;
-  EXPECT_THROW(validate_for_ranks(config, 4), ConfigError);
+  const RunConfig config = parse_good(kMlpText,
+                                      {"train.lanes=12",
+                                       "train.global_batch=96",
+                                       "comm.wire_dtype=BF16",
+                                       "comm.error_feedback=true",
+                                       "comm.residual_groups=3"});
+  for (const int ranks : {1, 2, 3}) EXPECT_EQ(refused_ranks(config, ranks), "") << ranks;
+  EXPECT_EQ(refused_ranks(config, 4),
+            "comm.residual_groups: value is 3; allowed: 0, 6, 12 with train.lanes 12 on 4 ranks");
 }
 
 class LoadConfig : public testing::Test {

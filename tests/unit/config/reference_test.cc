@@ -30,8 +30,8 @@ TEST(Reference, AFieldIsFoundByPathAndByName) {
   const auto by_path = find_references("train.lanes");
   ASSERT_EQ(by_path.size(), 1u);
   EXPECT_EQ(by_path[0].type, "whole number");
-  EXPECT_EQ(by_path[0].default_value, "8");
-  EXPECT_EQ(by_path[0].limit, "1..4096");
+  EXPECT_EQ(by_path[0].default_value, "0");
+  EXPECT_EQ(by_path[0].limit, "0..4096");
   EXPECT_FALSE(by_path[0].is_section);
   const auto by_name = find_references("lanes");
   ASSERT_EQ(by_name.size(), 1u);

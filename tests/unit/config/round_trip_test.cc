@@ -33,7 +33,7 @@ class RandomConfig {
     }
     draw_data(config.data);
     draw_train(config.train);
-    if (model == 2 && config.train.global_batch > config.train.lanes)
+    if (model == 2 && config.train.global_batch != config.train.lanes)
       config.train.mixup = 100 * fraction();
     draw_guard(config.guard);
     draw_optimizer(config.optimizer);
@@ -233,8 +233,8 @@ class RandomConfig {
   }
 
   void draw_train(TrainConfig& train) {
-    train.lanes = int64_t{1} << integer(0, 12);
-    train.global_batch = train.lanes * integer(1, 4096);
+    train.lanes = integer(0, 4096);
+    train.global_batch = std::max<int64_t>(train.lanes, 1) * integer(1, 4096);
     if (flag()) {
       train.steps = integer(1, int64_t{1} << 31);
     } else {
@@ -369,7 +369,7 @@ TEST(RoundTrip, TextShowsDefaults) {
                    "dropout: 0\n",
                    "missing: \"?\"\n",
                    "max_bad_fraction: 0.001\n",
-                   "lanes: 8\n",
+                   "lanes: 0\n",
                    "epochs: 0\n",
                    "momentum: 0.9\n",
                    "lr: 0.001\n",

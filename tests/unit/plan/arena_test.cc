@@ -20,10 +20,10 @@ size_t some_workspace(const Graph&, const Op& op) {
 
 // An op that may touch `tensor`, by index.
 bool touches(const Op& op, TensorId tensor) {
-  for (const auto& ids : {op.inputs, op.outputs}) {
-    if (std::find(ids.begin(), ids.end(), tensor) != ids.end()) return true;
-  }
-  return false;
+  const auto has = [&](const auto& ids) {
+    return std::find(ids.begin(), ids.end(), tensor) != ids.end();
+  };
+  return has(op.inputs) || has(op.outputs);
 }
 
 // Replays the graph and checks, at each op, that every input still holds what its producer wrote.

@@ -1,11 +1,12 @@
 // Catches: parameters that overlap in the flat buffer, and a bucket declared complete before its
 // last gradient is written.
-#include "runtime/plan/layout.h"
+#include "runtime/plan/plan.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "runtime/plan/plan_parts.h"
 #include "tests/reference/models.h"
 
 namespace lockstep {
@@ -26,7 +27,9 @@ TEST(Layout, SlotsAreDisjointAlignedAndWithinTheBuffer) {
   }
   EXPECT_LE(end, layout.elements);
   EXPECT_EQ(parameters, layout.parameters);
-  EXPECT_EQ(parameters, graph.parameter_count());
+  int64_t created = 0;
+  for (const TensorId id : graph.parameters) created += graph.shape(id).elements();
+  EXPECT_EQ(parameters, created);
 }
 
 TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
@@ -47,10 +50,10 @@ TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
 
 TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
-  const ParameterLayout layout = make_layout(graph, 2);
-  const auto buckets = make_buckets({0, layout.elements}, 2, 512);
+  ParameterLayout layout = make_layout(graph, 2);
+  const auto buckets = layout.buckets = make_buckets({0, layout.elements}, 2, 512);
   ASSERT_GT(buckets.size(), 4u);
-  const auto schedule = bucket_schedule(graph, layout, buckets);
+  const auto schedule = bucket_schedule(graph, layout);
   int next = 0;
   for (size_t op = 0; op < schedule.size(); ++op) {
     for (int bucket : schedule[op]) {
@@ -84,14 +87,14 @@ TEST(Layout, FrozenParametersLieApart) {
       build_model(testing::small_resnet(), testing::small_image_io(), 2, graph_options);
   for (const int stage : {0, 1, 2, 3}) {
     PlanOptions options;
-    options.topology = Topology::flat(4);
-    options.lanes = 8;
+    options.sharding.topology = Topology::flat(4);
+    options.sharding.lanes = 8;
     options.bucket_mib = 0.05;
-    options.zero_stage = stage;
-    options.moments = 2;
-    options.snapshot = true;
+    options.sharding.zero_stage = stage;
+    options.optimizer.moments = 2;
+    options.optimizer.snapshot = true;
     const Plan plan =
-        make_plan(graph, nullptr, options, [](const Graph&, const Op&) { return size_t{0}; });
+        make_plan({graph}, options, [](const Graph&, const Op&) { return size_t{0}; });
     const ParameterLayout& layout = plan.layout;
     int64_t frozen = 0;
     for (const ParameterSlot& slot : layout.slots) {
@@ -101,23 +104,24 @@ TEST(Layout, FrozenParametersLieApart) {
     }
     EXPECT_GT(frozen, 0);
     EXPECT_EQ(layout.frozen_parameters, frozen);
-    EXPECT_EQ(plan.buckets.back().end, layout.trained());
-    EXPECT_EQ(plan.frozen_buckets.front().begin, layout.trained());
-    EXPECT_EQ(plan.frozen_buckets.back().end, layout.elements);
+    EXPECT_EQ(plan.layout.buckets.back().end, layout.trained());
+    EXPECT_EQ(plan.layout.frozen_buckets.front().begin, layout.trained());
+    EXPECT_EQ(plan.layout.frozen_buckets.back().end, layout.elements);
     const auto trained = static_cast<size_t>(layout.trained()) * sizeof(float),
                all = static_cast<size_t>(layout.elements) * sizeof(float);
-    EXPECT_EQ(plan.row_bytes(kMomentsRow), 2 * trained / (stage == 0 ? 1 : 4)) << stage;
-    EXPECT_EQ(plan.row_bytes(kParametersRow), all / (stage == 3 ? 4 : 1)) << stage;
-    EXPECT_EQ(plan.row_bytes(kWeightsSnapshotRow), all);
-    EXPECT_EQ(plan.row_bytes(kMomentsSnapshotRow), 2 * trained / 4);
+    EXPECT_EQ(plan.memory.row_bytes(RowKind::kMoments), 2 * trained / (stage == 0 ? 1 : 4))
+        << stage;
+    EXPECT_EQ(plan.memory.row_bytes(RowKind::kParameters), all / (stage == 3 ? 4 : 1)) << stage;
+    EXPECT_EQ(plan.memory.row_bytes(RowKind::kWeightsSnapshot), all);
+    EXPECT_EQ(plan.memory.row_bytes(RowKind::kMomentsSnapshot), 2 * trained / 4);
     if (stage < 2) {
-      EXPECT_EQ(plan.row_bytes(kGradientsRow) % trained, 0u);
+      EXPECT_EQ(plan.memory.row_bytes(RowKind::kGradients) % trained, 0u);
     }
     // In stage 3 the blocks of frozen parameters are gathered as the others are.
-    std::vector<bool> gathered(plan.all_buckets().size());
-    for (const GatherItem& item : plan.training.gathers)
+    std::vector<bool> gathered(plan.layout.all_buckets().size());
+    for (const GatherItem& item : plan.programs.training.gathers)
       gathered[static_cast<size_t>(item.bucket)] = true;
-    for (size_t b = plan.buckets.size(); b < gathered.size(); ++b)
+    for (size_t b = plan.layout.buckets.size(); b < gathered.size(); ++b)
       EXPECT_EQ(gathered[b], stage == 3) << b;
   }
 }
@@ -127,10 +131,9 @@ TEST(Layout, RunningStatisticsComeLastInBucketsOfTheirOwn) {
   const Graph graph =
       build_model(testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining);
   PlanOptions options;
-  options.lanes = 8;
+  options.sharding.lanes = 8;
   options.bucket_mib = 0.05;
-  const Plan plan =
-      make_plan(graph, nullptr, options, [](const Graph&, const Op&) { return size_t{0}; });
+  const Plan plan = make_plan({graph}, options, [](const Graph&, const Op&) { return size_t{0}; });
   int statistics = 0;
   for (const ParameterSlot& slot : plan.layout.slots) {
     const bool statistic = slot.running_momentum > 0;
@@ -139,23 +142,25 @@ TEST(Layout, RunningStatisticsComeLastInBucketsOfTheirOwn) {
     EXPECT_EQ(statistic, slot.offset >= plan.layout.statistics_begin) << slot.name;
   }
   EXPECT_EQ(statistics, 2 * 21);  // 19 norms and those of two projections
-  ASSERT_LT(plan.gradient_buckets(), plan.buckets.size());
-  EXPECT_GT(plan.gradient_buckets(), 4u);
-  EXPECT_EQ(plan.buckets[plan.gradient_buckets()].begin, plan.layout.statistics_begin);
-  EXPECT_EQ(plan.buckets[plan.gradient_buckets() - 1].end, plan.layout.statistics_begin);
-  EXPECT_EQ(plan.buckets.back().end, plan.layout.elements);
+  ASSERT_LT(plan.layout.gradient_buckets(), plan.layout.buckets.size());
+  EXPECT_GT(plan.layout.gradient_buckets(), 4u);
+  EXPECT_EQ(plan.layout.buckets[plan.layout.gradient_buckets()].begin,
+            plan.layout.statistics_begin);
+  EXPECT_EQ(plan.layout.buckets[plan.layout.gradient_buckets() - 1].end,
+            plan.layout.statistics_begin);
+  EXPECT_EQ(plan.layout.buckets.back().end, plan.layout.elements);
   int next = 0;
-  for (const auto& ready : plan.training.buckets_after_op) {
+  for (const auto& ready : plan.programs.training.buckets_after_op) {
     for (const int bucket : ready) EXPECT_EQ(bucket, next++);
   }
-  EXPECT_EQ(next, static_cast<int>(plan.buckets.size()));
+  EXPECT_EQ(next, static_cast<int>(plan.layout.buckets.size()));
 }
 
 TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   for (const int64_t most : {int64_t{1}, int64_t{3000}, int64_t{20'000}, int64_t{1} << 40}) {
     const ParameterLayout layout = make_layout(graph, 4, most);
-    const std::vector<Range> buckets = cut_buckets(layout, most);
+    const std::vector<Range>& buckets = layout.buckets;
     int64_t end = 0;
     for (const Range& bucket : buckets) {
       EXPECT_EQ(bucket.begin, end);
@@ -193,27 +198,28 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
             build_model(testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining),
             0.03)}) {
     PlanOptions options;
-    options.topology = Topology::flat(2);
-    options.zero_stage = 2;
-    options.lanes = 8;
+    options.sharding.topology = Topology::flat(2);
+    options.sharding.zero_stage = 2;
+    options.sharding.lanes = 8;
     options.bucket_mib = bucket_mib;
     const Plan plan =
-        make_plan(graph, nullptr, options, [](const Graph&, const Op&) { return size_t{0}; });
-    EXPECT_LT(plan.gradient_elements, plan.layout.elements * 2 / 3);
-    EXPECT_EQ(plan.row_bytes(kGradientsRow), static_cast<size_t>(plan.gradient_elements) * 4);
-    EXPECT_EQ(plan.row_bytes(kGradientSumsRow),
+        make_plan({graph}, options, [](const Graph&, const Op&) { return size_t{0}; });
+    EXPECT_LT(plan.layout.gradient_elements, plan.layout.elements * 2 / 3);
+    EXPECT_EQ(plan.memory.row_bytes(RowKind::kGradients),
+              static_cast<size_t>(plan.layout.gradient_elements) * 4);
+    EXPECT_EQ(plan.memory.row_bytes(RowKind::kGradientSums),
               static_cast<size_t>(plan.layout.elements) / 2 * 4 * 3);
-    const size_t count = plan.buckets.size();
+    const size_t count = plan.layout.buckets.size();
     std::vector<bool> begun(count, false), summed(count, false);
     const auto memory = [&](size_t bucket) {
-      return Range{plan.bucket_offsets[bucket],
-                   plan.bucket_offsets[bucket] + plan.buckets[bucket].size()};
+      return Range{plan.layout.bucket_offsets[bucket],
+                   plan.layout.bucket_offsets[bucket] + plan.layout.buckets[bucket].size()};
     };
     for (size_t op = 0; op < graph.ops.size(); ++op) {
-      for (const int bucket : plan.training.buckets_begun_by_op[op]) {
+      for (const int bucket : plan.programs.training.buckets_begun_by_op[op]) {
         const Range mine = memory(static_cast<size_t>(bucket));
         EXPECT_GE(mine.begin, 0);
-        EXPECT_LE(mine.end, plan.gradient_elements);
+        EXPECT_LE(mine.end, plan.layout.gradient_elements);
         for (size_t other = 0; other < count; ++other) {
           if (!begun[other] || summed[other]) continue;
           const Range taken = memory(other);
@@ -227,26 +233,27 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
         if (std::count(outputs.begin(), outputs.end(), graph[graph.parameters[p]].gradient) == 0)
           continue;
         for (size_t bucket = 0; bucket < count; ++bucket) {
-          const Range& range = plan.buckets[bucket];
+          const Range& range = plan.layout.buckets[bucket];
           if (slot.offset >= range.end || slot.offset + slot.elements <= range.begin) continue;
           EXPECT_TRUE(begun[bucket] && !summed[bucket]) << slot.name;
-          EXPECT_EQ(slot.gradient_offset - slot.offset, plan.bucket_offsets[bucket] - range.begin);
+          EXPECT_EQ(slot.gradient_offset - slot.offset,
+                    plan.layout.bucket_offsets[bucket] - range.begin);
         }
       }
-      for (const int bucket : plan.training.buckets_after_op[op]) {
+      for (const int bucket : plan.programs.training.buckets_after_op[op]) {
         if (bucket >= kExchangesInFlight)
           summed[static_cast<size_t>(bucket - kExchangesInFlight)] = true;
       }
     }
     for (size_t bucket = 0; bucket < count; ++bucket) {
       int64_t covered = 0;
-      for (const Range& gap : plan.bucket_gaps[bucket]) covered += gap.size();
+      for (const Range& gap : plan.layout.bucket_gaps[bucket]) covered += gap.size();
       for (const ParameterSlot& slot : plan.layout.slots)
-        covered +=
-            std::max<int64_t>(0,
-                              std::min(slot.offset + slot.elements, plan.buckets[bucket].end) -
-                                  std::max(slot.offset, plan.buckets[bucket].begin));
-      EXPECT_EQ(covered, plan.buckets[bucket].size()) << bucket;
+        covered += std::max<int64_t>(
+            0,
+            std::min(slot.offset + slot.elements, plan.layout.buckets[bucket].end) -
+                std::max(slot.offset, plan.layout.buckets[bucket].begin));
+      EXPECT_EQ(covered, plan.layout.buckets[bucket].size()) << bucket;
     }
   }
 }
@@ -254,10 +261,11 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
 // The forward pass waits for a bucket before it reads it, and begins the backward pass with all.
 TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
-  const ParameterLayout layout = make_layout(graph, 2);
-  const auto buckets = make_buckets({0, layout.elements}, 2, 512);
+  ParameterLayout layout = make_layout(graph, 2);
+  const auto buckets = layout.buckets = make_buckets({0, layout.elements}, 2, 512);
+  layout.compute = DType::kBF16;
   ProgramPlan program;
-  gather_in_place(graph, layout, buckets, 2, program);
+  gather_in_place(graph, layout, program);
   ASSERT_EQ(program.gathered_before_op.size(), graph.ops.size());
   ASSERT_EQ(program.gathers.size(), buckets.size());
   std::vector<int> times(buckets.size(), 0);
@@ -293,17 +301,18 @@ TEST(Layout, BlocksAreThereWhileTheyAreRead) {
         std::pair(build_model(
                       testing::small_resnet(), testing::small_image_io(), 2, Purpose::kEvaluation),
                   8192)}) {
-    const ParameterLayout layout = make_layout(
+    ParameterLayout layout = make_layout(
         graph.purpose == Purpose::kTraining
             ? graph
             : build_model(
                   testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining),
         4,
         most);
-    const std::vector<Range> buckets = cut_buckets(layout, most);
+    const std::vector<Range>& buckets = layout.buckets;
     constexpr size_t kBytes = 2;
+    layout.compute = DType::kBF16;
     ProgramPlan program;
-    gather_blocks(graph, layout, buckets, kBytes, program);
+    gather_blocks(graph, layout, program);
     EXPECT_TRUE(program.gathers_each_run);
     EXPECT_LT(program.gathered_bytes, static_cast<size_t>(layout.elements) * kBytes * 3 / 4);
     // What lies where: the flat element of each in memory, -1 while something is on its way.

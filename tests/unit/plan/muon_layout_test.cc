@@ -23,9 +23,9 @@ ParameterSlot slot(const char* name, int64_t offset, Shape shape) {
 
 Plan make_plan_of(int ranks, int zero_stage) {
   Plan plan;
-  plan.topology = Topology::flat(ranks);
-  plan.lanes = 4;
-  plan.shards_optimizer = zero_stage > 0;
+  plan.sharding.topology = Topology::flat(ranks);
+  plan.sharding.lanes = 4;
+  plan.sharding.zero_stage = zero_stage;
   int64_t offset = 0;
   const auto add = [&](const char* name, Shape shape) {
     plan.layout.slots.push_back(slot(name, offset, shape));
@@ -40,9 +40,9 @@ Plan make_plan_of(int ranks, int zero_stage) {
   add("column.weight", {64, 1});
   add("lm_head.weight", {64, 20});
   add("one.weight", {1, 64});
-  plan.layout.elements = padded_elements(offset, plan.lanes);
+  plan.layout.elements = padded_elements(offset, plan.sharding.lanes);
   plan.layout.statistics_begin = plan.layout.elements;
-  plan.buckets = make_buckets({0, plan.layout.elements}, plan.lanes, 512);
+  plan.layout.buckets = make_buckets({0, plan.layout.elements}, plan.sharding.lanes, 512);
   return plan;
 }
 
@@ -59,7 +59,7 @@ TEST(MuonLayout, TakesHiddenMatricesAlone) {
 
 TEST(MuonLayout, PartsOfAMatrixAreTheirOwn) {
   const Plan plan = make_plan_of(1, 1);
-  const MuonLayout layout = make_muon_layout(MuonConfig(), plan, some_bytes);
+  const MuonLayout layout = make_muon_layout(MuonConfig(), plan.layout, plan.sharding, some_bytes);
   ASSERT_EQ(layout.matrices.size(), 5u);
   std::set<int64_t> begins;
   for (const MuonMatrix& matrix : layout.matrices) {
@@ -78,7 +78,8 @@ TEST(MuonLayout, ScalesAreThePapers) {
   const Plan plan = make_plan_of(1, 1);
   for (const auto scale : {MuonConfig::Scale::kOriginal, MuonConfig::Scale::kMatchRmsAdamw}) {
     for (const MuonMatrix& matrix :
-         make_muon_layout(MuonConfig{.scale = scale}, plan, some_bytes).matrices) {
+         make_muon_layout(MuonConfig{.scale = scale}, plan.layout, plan.sharding, some_bytes)
+             .matrices) {
       const auto r = static_cast<double>(matrix.rows), c = static_cast<double>(matrix.columns);
       EXPECT_FLOAT_EQ(matrix.scale,
                       static_cast<float>(scale == MuonConfig::Scale::kOriginal
@@ -91,7 +92,8 @@ TEST(MuonLayout, ScalesAreThePapers) {
 TEST(MuonLayout, EachRankHasOneMatrixInARound) {
   for (const int ranks : {1, 2, 4}) {
     const Plan plan = make_plan_of(ranks, 1);
-    const MuonLayout layout = make_muon_layout(MuonConfig(), plan, some_bytes);
+    const MuonLayout layout =
+        make_muon_layout(MuonConfig(), plan.layout, plan.sharding, some_bytes);
     size_t next = 0;
     for (const MuonRound& round : layout.rounds) {
       EXPECT_EQ(round.first, next);
@@ -111,7 +113,8 @@ TEST(MuonLayout, MemoryHoldsWhatTravels) {
   for (const int ranks : {1, 2, 4}) {
     for (const int stage : {0, 1}) {
       const Plan plan = make_plan_of(ranks, stage);
-      const MuonLayout layout = make_muon_layout(MuonConfig(), plan, some_bytes);
+      const MuonLayout layout =
+          make_muon_layout(MuonConfig(), plan.layout, plan.sharding, some_bytes);
       const bool sharded = stage == 1 && ranks > 1;
       EXPECT_EQ(layout.sharded, sharded);
       EXPECT_EQ(layout.matrix_bytes > 0, sharded);

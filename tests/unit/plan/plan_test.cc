@@ -15,30 +15,30 @@ size_t none(const Graph&, const Op&) { return 0; }
 Plan plan_for(int ranks, int lanes, int moments) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   PlanOptions options;
-  options.topology = Topology::flat(ranks);
-  options.lanes = lanes;
-  options.moments = moments;
+  options.sharding.topology = Topology::flat(ranks);
+  options.sharding.lanes = lanes;
+  options.optimizer.moments = moments;
   options.bucket_mib = 0.01;
-  return make_plan(graph, nullptr, options, none);
+  return make_plan({graph}, options, none);
 }
 
 TEST(Plan, RowsFollowRanksAndLanes) {
   const Plan one = plan_for(1, 8, 2), four = plan_for(4, 8, 2);
   const size_t flat = static_cast<size_t>(one.layout.elements) * 4;
   EXPECT_EQ(one.layout.elements, four.layout.elements);  // the layout does not depend on the ranks
-  EXPECT_EQ(one.row_bytes(kParametersRow), flat);
-  EXPECT_EQ(one.row_bytes(kGradientsRow), 4 * flat);
-  EXPECT_EQ(four.row_bytes(kGradientsRow), 2 * flat);
-  EXPECT_EQ(one.row_bytes(kMomentsRow), 2 * flat);
-  EXPECT_EQ(four.row_bytes(kMomentsRow), flat / 2);
-  EXPECT_EQ(one.row_bytes(kStagingRow), 0u);
-  EXPECT_EQ(four.row_bytes(kStagingRow),
-            4 * static_cast<size_t>(exchanged_elements(four.buckets, false)));
-  EXPECT_EQ(one.wire_bytes, 0);
-  EXPECT_EQ(four.wire_bytes, static_cast<int64_t>(2 * flat / 4 * 3));
+  EXPECT_EQ(one.memory.row_bytes(RowKind::kParameters), flat);
+  EXPECT_EQ(one.memory.row_bytes(RowKind::kGradients), 4 * flat);
+  EXPECT_EQ(four.memory.row_bytes(RowKind::kGradients), 2 * flat);
+  EXPECT_EQ(one.memory.row_bytes(RowKind::kMoments), 2 * flat);
+  EXPECT_EQ(four.memory.row_bytes(RowKind::kMoments), flat / 2);
+  EXPECT_EQ(one.memory.row_bytes(RowKind::kStaging), 0u);
+  EXPECT_EQ(four.memory.row_bytes(RowKind::kStaging),
+            4 * static_cast<size_t>(exchanged_elements(four.layout.buckets, false)));
+  EXPECT_EQ(one.traffic.wire_bytes, 0);
+  EXPECT_EQ(four.traffic.wire_bytes, static_cast<int64_t>(2 * flat / 4 * 3));
   size_t sum = 0;
-  for (const MemoryRow& row : one.memory) sum += row.bytes;
-  EXPECT_EQ(one.memory_bytes(), sum);
+  for (const MemoryRow& row : one.memory.rows) sum += row.bytes;
+  EXPECT_EQ(one.memory.total_bytes(), sum);
 }
 
 // What four ranks of two lanes each have and send in each ZeRO stage.
@@ -46,54 +46,56 @@ TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   const auto plan_of = [&](int stage, const Topology& topology) {
     PlanOptions options;
-    options.topology = topology;
-    options.zero_stage = stage;
-    options.lanes = 8;
-    options.moments = 2;
+    options.sharding.topology = topology;
+    options.sharding.zero_stage = stage;
+    options.sharding.lanes = 8;
+    options.optimizer.moments = 2;
     options.bucket_mib = 0.004;
-    return make_plan(graph, nullptr, options, none);
+    return make_plan({graph}, options, none);
   };
   const std::vector<Plan> plans = {plan_of(0, Topology::flat(4)),
                                    plan_of(1, Topology::flat(4)),
                                    plan_of(2, Topology::flat(4)),
                                    plan_of(3, Topology::flat(4))};
   const auto flat = static_cast<size_t>(plans[0].layout.elements) * 4;
-  for (const Plan& plan : plans) EXPECT_EQ(plan.buckets, plans[0].buckets);
-  const auto row = [&](int stage, const char* name) {
-    return plans[static_cast<size_t>(stage)].row_bytes(name);
+  for (const Plan& plan : plans) EXPECT_EQ(plan.layout.buckets, plans[0].layout.buckets);
+  const auto row = [&](int stage, RowKind kind) {
+    return plans[static_cast<size_t>(stage)].memory.row_bytes(kind);
   };
   for (int stage = 0; stage < 3; ++stage) {
-    EXPECT_EQ(row(stage, kParametersRow), flat) << stage;
-    EXPECT_EQ(row(stage, kGatheredRow), 0u) << stage;
+    EXPECT_EQ(row(stage, RowKind::kParameters), flat) << stage;
+    EXPECT_EQ(row(stage, RowKind::kGathered), 0u) << stage;
   }
-  EXPECT_EQ(row(3, kParametersRow), flat / 4);
-  EXPECT_EQ(row(3, kGatheredRow), plans[3].training.gathered_bytes);
-  EXPECT_LT(row(3, kGatheredRow), flat);
-  EXPECT_EQ(row(0, kMomentsRow), 2 * flat);
-  for (int stage = 1; stage < 4; ++stage) EXPECT_EQ(row(stage, kMomentsRow), 2 * flat / 4) << stage;
+  EXPECT_EQ(row(3, RowKind::kParameters), flat / 4);
+  EXPECT_EQ(row(3, RowKind::kGathered), plans[3].programs.training.gathered_bytes);
+  EXPECT_LT(row(3, RowKind::kGathered), flat);
+  EXPECT_EQ(row(0, RowKind::kMoments), 2 * flat);
+  for (int stage = 1; stage < 4; ++stage)
+    EXPECT_EQ(row(stage, RowKind::kMoments), 2 * flat / 4) << stage;
   for (int stage = 0; stage < 2; ++stage) {
-    EXPECT_EQ(row(stage, kGradientsRow), 2 * flat) << stage;
-    EXPECT_EQ(row(stage, kGradientSumsRow), 0u) << stage;
+    EXPECT_EQ(row(stage, RowKind::kGradients), 2 * flat) << stage;
+    EXPECT_EQ(row(stage, RowKind::kGradientSums), 0u) << stage;
   }
   for (int stage = 2; stage < 4; ++stage) {
-    EXPECT_LT(row(stage, kGradientsRow), flat) << stage;
-    EXPECT_EQ(row(stage, kGradientSumsRow), 2 * flat / 4) << stage;
+    EXPECT_LT(row(stage, RowKind::kGradients), flat) << stage;
+    EXPECT_EQ(row(stage, RowKind::kGradientSums), 2 * flat / 4) << stage;
   }
 
   // Three quarters go to others: of the gradients and of what is brought back. From stage 2 on the
   // gradients of each lane, in stage 3 the parameters for each lane's passes.
   const auto sent = [&](size_t bytes) { return static_cast<int64_t>(bytes / 4 * 3); };
-  EXPECT_EQ(plans[0].wire_bytes, sent(flat + flat));
-  EXPECT_EQ(plans[1].wire_bytes, sent(flat + flat));
-  EXPECT_EQ(plans[2].wire_bytes, sent(2 * flat + flat));
+  EXPECT_EQ(plans[0].traffic.wire_bytes, sent(flat + flat));
+  EXPECT_EQ(plans[1].traffic.wire_bytes, sent(flat + flat));
+  EXPECT_EQ(plans[2].traffic.wire_bytes, sent(2 * flat + flat));
   size_t gathered = 0;
-  for (const GatherItem& item : plans[3].training.gathers)
-    gathered += static_cast<size_t>(plans[3].buckets[static_cast<size_t>(item.bucket)].size()) * 4;
+  for (const GatherItem& item : plans[3].programs.training.gathers)
+    gathered +=
+        static_cast<size_t>(plans[3].layout.buckets[static_cast<size_t>(item.bucket)].size()) * 4;
   EXPECT_GT(gathered, flat);
   EXPECT_LT(gathered, 3 * flat);
-  EXPECT_EQ(plans[3].wire_bytes, sent(2 * flat + 2 * gathered));
+  EXPECT_EQ(plans[3].traffic.wire_bytes, sent(2 * flat + 2 * gathered));
   // Two nodes of two ranks: half stays within the node, of the rest half goes to the other one.
-  EXPECT_EQ(plan_of(3, {2, 2}).network_bytes,
+  EXPECT_EQ(plan_of(3, {2, 2}).traffic.network_bytes,
             static_cast<int64_t>((2 * flat + 2 * gathered) / 2 / 2));
 }
 
@@ -101,16 +103,16 @@ TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
 TEST(Plan, CountsWhatTravelsRounded) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   PlanOptions options;
-  options.topology = {1, 4};
-  options.lanes = 8;
-  const size_t staging = make_plan(graph, nullptr, options, none).row_bytes(kStagingRow);
+  options.sharding.topology = {1, 4};
+  options.sharding.lanes = 8;
+  const size_t staging = make_plan({graph}, options, none).memory.row_bytes(RowKind::kStaging);
   options.wire = DType::kBF16;
-  const Plan plan = make_plan(graph, nullptr, options, none);
-  EXPECT_EQ(plan.wire_bytes, plan.layout.elements * (2 + 4) / 4 * 3);
-  EXPECT_EQ(plan.row_bytes(kStagingRow), staging);
+  const Plan plan = make_plan({graph}, options, none);
+  EXPECT_EQ(plan.traffic.wire_bytes, plan.layout.elements * (2 + 4) / 4 * 3);
+  EXPECT_EQ(plan.memory.row_bytes(RowKind::kStaging), staging);
   // In stage 0 the sums come back, in two bytes too.
-  options.zero_stage = 0;
-  EXPECT_EQ(make_plan(graph, nullptr, options, none).wire_bytes,
+  options.sharding.zero_stage = 0;
+  EXPECT_EQ(make_plan({graph}, options, none).traffic.wire_bytes,
             plan.layout.elements * (2 + 2) / 4 * 3);
 }
 
@@ -136,37 +138,38 @@ TEST(Plan, BucketsGrowWithTheRootOfTheModel) {
 TEST(Plan, SumsGoEverywhereInSharedMemory) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   PlanOptions options;
-  options.topology = {1, 4};
-  options.lanes = 8;
-  options.zero_stage = 0;
-  const Plan sent = make_plan(graph, nullptr, options, none);
-  EXPECT_FALSE(sent.replicated_sums());
-  EXPECT_EQ(sent.gradient_gathers.size(), sent.buckets.size());
-  options.topology.shares_memory = true;
-  const Plan plan = make_plan(graph, nullptr, options, none);
-  EXPECT_TRUE(plan.replicated_sums());
-  EXPECT_EQ(plan.gradient_gathers.size(), 0u);
-  EXPECT_EQ(plan.wire_bytes, 0);
-  EXPECT_EQ(plan.host_bytes(4), 4 * plan.memory_bytes());
-  EXPECT_EQ(plan.row_bytes(kStagingRow), 0u);
+  options.sharding.topology = {1, 4};
+  options.sharding.lanes = 8;
+  options.sharding.zero_stage = 0;
+  const Plan sent = make_plan({graph}, options, none);
+  EXPECT_FALSE(sent.sharding.replicated_sums());
+  EXPECT_EQ(sent.traffic.gradient_gathers.size(), sent.layout.buckets.size());
+  options.sharding.topology.shares_memory = true;
+  const Plan plan = make_plan({graph}, options, none);
+  EXPECT_TRUE(plan.sharding.replicated_sums());
+  EXPECT_EQ(plan.traffic.gradient_gathers.size(), 0u);
+  EXPECT_EQ(plan.traffic.wire_bytes, 0);
+  EXPECT_EQ(plan.memory.host_bytes(4), 4 * plan.memory.total_bytes());
+  EXPECT_EQ(plan.memory.row_bytes(RowKind::kStaging), 0u);
 }
 
 // Weights that do not lie on the host as a whole in fp32 are copied there while they are begun.
 TEST(Plan, CountsTheCopyOfTheWeights) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   const auto copied = [&](int stage, DType compute, bool separate_memory = false) {
     PlanOptions options;
-    options.topology = {1, 2};
-    options.lanes = 2;
-    options.zero_stage = stage;
-    options.separate_memory = separate_memory;
-    Plan plan = make_plan(graph, nullptr, options, none);
-    plan.compute = compute;
-    const size_t rows = plan.memory_bytes() - plan.device_bytes();
-    EXPECT_EQ(plan.host_bytes(2), 2 * (rows + plan.weights_copy_bytes()));
-    const bool told = memory_table(plan).find("temporarily on the host") != std::string::npos;
-    EXPECT_EQ(told, plan.weights_copy_bytes() > 0);
-    return plan.weights_copy_bytes() / static_cast<size_t>(plan.layout.elements);
+    options.sharding.topology = {1, 2};
+    options.sharding.lanes = 2;
+    options.sharding.zero_stage = stage;
+    if (separate_memory) options.device.emplace();
+    Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+    for (const TensorId parameter : graph.parameters) graph[parameter].dtype = compute;
+    const Plan plan = make_plan({graph}, options, none);
+    const size_t rows = plan.memory.total_bytes() - plan.memory.device_bytes();
+    EXPECT_EQ(plan.memory.host_bytes(2), 2 * (rows + plan.memory.weights_copy_bytes));
+    const bool told =
+        memory_table(plan.memory).find("temporarily on the host") != std::string::npos;
+    EXPECT_EQ(told, plan.memory.weights_copy_bytes > 0);
+    return plan.memory.weights_copy_bytes / static_cast<size_t>(plan.layout.elements);
   };
   EXPECT_EQ(copied(1, DType::kF32), 0u);
   EXPECT_EQ(copied(3, DType::kF32), 4u);
@@ -179,13 +182,13 @@ TEST(Plan, CountsTheCopyOfTheWeights) {
 TEST(Plan, CountsResiduals) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   PlanOptions options;
-  options.lanes = 8;
-  options.topology = {1, 2};
+  options.sharding.lanes = 8;
+  options.sharding.topology = {1, 2};
   options.wire = DType::kBF16;
   const auto halves = [&](int groups) {
-    options.residual_groups = groups;
-    const Plan plan = make_plan(graph, nullptr, options, none);
-    return plan.row_bytes(kResidualsRow) / static_cast<size_t>(plan.layout.elements);
+    options.sharding.residual_groups = groups;
+    const Plan plan = make_plan({graph}, options, none);
+    return plan.memory.row_bytes(RowKind::kResiduals) / static_cast<size_t>(plan.layout.elements);
   };
   EXPECT_EQ(halves(0), 0u);
   EXPECT_EQ(halves(8), 2u * 7 + 1);
@@ -196,23 +199,25 @@ TEST(Plan, CountsResiduals) {
 TEST(Plan, CountsFactors) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   PlanOptions options;
-  options.lanes = 8;
-  options.topology = {1, 4};
-  options.zero_stage = 0;
-  const Plan whole = make_plan(graph, nullptr, options, none);
-  options.residual_groups = 8;
+  options.sharding.lanes = 8;
+  options.sharding.topology = {1, 4};
+  options.sharding.zero_stage = 0;
+  const Plan whole = make_plan({graph}, options, none);
+  options.sharding.residual_groups = 8;
   options.power_sgd = 1;
-  const Plan plan = make_plan(graph, nullptr, options, none);
-  ASSERT_TRUE(plan.power_sgd);
-  EXPECT_GT(plan.power_sgd->matrices.size(), 0u);
-  const int64_t factors = padded_elements(plan.power_sgd->left_elements, 8) +
-                          padded_elements(plan.power_sgd->right_elements, 8);
-  EXPECT_EQ(plan.wire_bytes, 2 * factors * 4 / 4 * 3);
-  EXPECT_LT(plan.wire_bytes, whole.wire_bytes / 2);
-  EXPECT_EQ(plan.row_bytes(kStagingRow), 0u);
-  EXPECT_EQ(plan.row_bytes(kResidualsRow), static_cast<size_t>(2 * plan.layout.elements * 4));
+  const Plan plan = make_plan({graph}, options, none);
+  ASSERT_TRUE(plan.traffic.power_sgd);
+  EXPECT_GT(plan.traffic.power_sgd->matrices.size(), 0u);
+  const int64_t factors = padded_elements(plan.traffic.power_sgd->left_elements, 8) +
+                          padded_elements(plan.traffic.power_sgd->right_elements, 8);
+  EXPECT_EQ(plan.traffic.wire_bytes, 2 * factors * 4 / 4 * 3);
+  EXPECT_LT(plan.traffic.wire_bytes, whole.traffic.wire_bytes / 2);
+  EXPECT_EQ(plan.memory.row_bytes(RowKind::kStaging), 0u);
+  EXPECT_EQ(plan.memory.row_bytes(RowKind::kResiduals),
+            static_cast<size_t>(2 * plan.layout.elements * 4));
   // Groups of one lane need no binary counter.
-  EXPECT_EQ(plan.row_bytes(kGradientsRow), whole.row_bytes(kGradientsRow) / 2);
+  EXPECT_EQ(plan.memory.row_bytes(RowKind::kGradients),
+            whole.memory.row_bytes(RowKind::kGradients) / 2);
 }
 
 // Four nodes of two ranks: half of the gradients cross the node's border of a rank, and of that
@@ -220,13 +225,13 @@ TEST(Plan, CountsFactors) {
 TEST(Plan, CountsWhatLeavesTheNode) {
   const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
   PlanOptions options;
-  options.topology = {4, 2};
-  options.lanes = 8;
-  const Plan plan = make_plan(graph, nullptr, options, none);
+  options.sharding.topology = {4, 2};
+  options.sharding.lanes = 8;
+  const Plan plan = make_plan({graph}, options, none);
   const int64_t flat = plan.layout.elements * 4;
-  EXPECT_EQ(plan.topology.ranks(), 8);
-  EXPECT_EQ(plan.wire_bytes, 2 * (flat / 2 + flat / 2 / 4 * 3));
-  EXPECT_EQ(plan.network_bytes, 2 * flat / 2 / 4 * 3);
+  EXPECT_EQ(plan.sharding.topology.ranks(), 8);
+  EXPECT_EQ(plan.traffic.wire_bytes, 2 * (flat / 2 + flat / 2 / 4 * 3));
+  EXPECT_EQ(plan.traffic.network_bytes, 2 * flat / 2 / 4 * 3);
 }
 
 TEST(Plan, CountsTheFlopsOfAnMlp) {

@@ -78,7 +78,7 @@ TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
   const auto shares = [&](Topology placed, bool reached, RunPurpose purpose) {
     placed.shares_memory = reached;
     return choose_defaults(config_of(comm_of(1)), placed, purpose, {}, model)
-        .topology.shares_memory;
+        .sharding.topology.shares_memory;
   };
   EXPECT_TRUE(shares(kNode, true, RunPurpose::kTrain));
   EXPECT_FALSE(shares(kNode, false, RunPurpose::kTrain));
@@ -88,7 +88,7 @@ TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
 TEST(Decisions, TheStageTakesEffectWhereRanksTrain) {
   const Graph model = small_model();
   const auto stage = [&](const Topology& placed, RunPurpose purpose) {
-    return choose_defaults(config_of(comm_of(3)), placed, purpose, {}, model).zero_stage;
+    return choose_defaults(config_of(comm_of(3)), placed, purpose, {}, model).sharding.zero_stage;
   };
   EXPECT_EQ(stage(kNode, RunPurpose::kTrain), 3);
   EXPECT_EQ(stage({}, RunPurpose::kTrain), 1);
@@ -112,9 +112,9 @@ TEST(Decisions, BucketsAreAsConfiguredOrDependOnTheModelAlone) {
 TEST(Decisions, FastOrderKnowsNoNodes) {
   CommConfig comm = comm_of(1);
   comm.order = CommConfig::Order::kFast;
-  EXPECT_EQ(
-      choose_defaults(config_of(comm), kTwoNodes, RunPurpose::kTrain, {}, small_model()).topology,
-      Topology::flat(4));
+  EXPECT_EQ(choose_defaults(config_of(comm), kTwoNodes, RunPurpose::kTrain, {}, small_model())
+                .sharding.topology,
+            Topology::flat(4));
 }
 
 TEST(Decisions, ARunThatSavesOnItsWayHasASnapshot) {

@@ -6,6 +6,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/cpu/device.h"
 #include "runtime/run/config_checks.h"
+#include "runtime/run/lanes.h"
 #include "runtime/run/prepared_run.h"
 #include "tests/reference/onnx_bytes.h"
 #include "tests/reference/temporary_folder.h"
@@ -40,8 +41,9 @@ class OnnxBinds : public ::testing::Test {
         "\" } } execution { precision: FP32 } data { synthetic { samples: 64 features: 2 classes: 2 } }"
         " optimizer { sgd {} } train { steps: 1 global_batch: " +
         std::to_string(global_batch) + " lanes: " + std::to_string(lanes) + " }";
-    const OpenedConfig opened = open_config(parse_config(text, "test", {}));
-    check_config(opened);
+    const OpenedConfig given = open_config(parse_config(text, "test", {}));
+    check_config(given);
+    const OpenedConfig opened = choose_lanes(given).opened;
     static const std::unique_ptr<Device> cpu = cpu::make_device();
     return prepare_run(
         opened, Topology{}, RunPurpose::kTrain, cpu->ops(), {.may_assume_data = plan});
@@ -57,7 +59,8 @@ class OnnxBinds : public ::testing::Test {
 TEST_F(OnnxBinds, AStartBindsThreeTimesAtMost) {
   folder_.write("m.onnx", network(false));
   for (const bool plan : {false, true})
-    for (const auto& [batch, lanes] : {std::pair(64, 4), std::pair(8, 8), std::pair(16, 1)}) {
+    for (const auto& [batch, lanes] :
+         {std::pair(64, 4), std::pair(8, 8), std::pair(16, 1), std::pair(64, 0)}) {
       const int64_t binds = binds_of(batch, lanes, plan);
       EXPECT_GE(binds, 2);
       EXPECT_LE(binds, kMaxBinds) << batch << " samples in " << lanes << " lanes";
@@ -66,7 +69,7 @@ TEST_F(OnnxBinds, AStartBindsThreeTimesAtMost) {
 
 TEST_F(OnnxBinds, MixingIsStillFound) {
   folder_.write("m.onnx", network(true));
-  EXPECT_NO_THROW(start(16, 1, false));
+  for (const int64_t lanes : {0, 1}) EXPECT_NO_THROW(start(16, lanes, false));
   for (const int64_t lanes : {2, 8, 16}) EXPECT_THROW(start(16, lanes, false), ConfigError);
 }
 
