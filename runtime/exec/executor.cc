@@ -6,6 +6,7 @@
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"
 #include "runtime/exec/host_copy.h"
+#include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/prediction.h"
 
 namespace lockstep {
@@ -86,9 +87,9 @@ void Executor::bind(Tensors& tensors,
                     const std::byte* target,
                     float* gradients) {
   // Inputs are only read. The table has mutable pointers because most tensors are written.
-  tensors[static_cast<size_t>(graph_.inputs[0])] = const_cast<std::byte*>(input);
+  tensors[static_cast<size_t>(graph_.inputs[GraphIn::kInput])] = const_cast<std::byte*>(input);
   if (graph_.inputs.size() > 1)
-    tensors[static_cast<size_t>(graph_.inputs[1])] = const_cast<std::byte*>(target);
+    tensors[static_cast<size_t>(graph_.inputs[GraphIn::kTarget])] = const_cast<std::byte*>(target);
   for (const auto& [tensor, offset] : gradients_)
     tensors[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
 }
@@ -115,8 +116,11 @@ void Executor::observed(size_t op, F run) const {
 }
 
 // Runs ops [begin, end) of the lane with this index among those that run together.
-void Executor::run_ops(
-    size_t begin, size_t end, size_t lane_index, const LaneContext& lane, Reducer* reducer) {
+void Executor::run_ops(size_t begin,
+                       size_t end,
+                       size_t lane_index,
+                       const LaneContext& lane,
+                       GradientExchange* exchange) {
   backend_.begin_lane(lane);
   void* const device = backend_.launch_context();
   std::byte* const arena = arena_ + lane_index * plan_.arena_bytes;
@@ -124,8 +128,8 @@ void Executor::run_ops(
   for (size_t i = begin; i < end; ++i) {
     recorder.beat();
     if (gather_ != nullptr) await_parameters(i, tensors_[lane_index]);
-    if (reducer != nullptr && !plan_.buckets_begun_by_op.empty()) {
-      for (int bucket : plan_.buckets_begun_by_op[i]) reducer->bucket_begins(bucket);
+    if (exchange != nullptr && !plan_.buckets_begun_by_op.empty()) {
+      for (int bucket : plan_.buckets_begun_by_op[i]) exchange->bucket_begins(bucket);
     }
     observed(i, [&] {
       run_named(*implementations_[i],
@@ -138,9 +142,9 @@ void Executor::run_ops(
                        device));
     });
     if (observer_ != nullptr) observer_->wrote(graph_, i, lane, tensors_[lane_index]);
-    if (reducer == nullptr) continue;
-    for (int bucket : plan_.buckets_after_op[i]) reducer->bucket_ready(bucket);
-    reducer->progress();
+    if (exchange == nullptr) continue;
+    for (int bucket : plan_.buckets_after_op[i]) exchange->bucket_ready(bucket);
+    exchange->progress();
     if (gather_ != nullptr) gather_->progress();
   }
 }
@@ -149,13 +153,13 @@ void Executor::run(const LaneContext& lane,
                    const std::byte* input,
                    const std::byte* target,
                    float* gradients,
-                   Reducer* reducer,
+                   GradientExchange* exchange,
                    std::byte* result,
                    std::byte* prediction) {
   LOCKSTEP_CHECK(gathers_.empty());
   begin_run();
   bind(tensors_[0], input, target, gradients);
-  run_ops(0, graph_.ops.size(), 0, lane, reducer);
+  run_ops(0, graph_.ops.size(), 0, lane, exchange);
   const auto id = static_cast<size_t>(graph_.result);
   backend_.copy(tensors_[0][id], result, graph_.tensors[id].bytes());
   if (prediction == nullptr) return;
@@ -163,25 +167,37 @@ void Executor::run(const LaneContext& lane,
   backend_.copy(tensors_[0][predicted], prediction, graph_.tensors[predicted].bytes());
 }
 
-void Executor::run_together(std::span<const LaneRun> lanes, Reducer& reducer) {
+void Executor::run_without_lane(GradientExchange* exchange) {
+  begin_run();
+  for (size_t i = 0; i < graph_.ops.size(); ++i) {
+    if (gather_ != nullptr) await_parameters(i, tensors_[0]);
+    if (exchange == nullptr) continue;
+    if (!plan_.buckets_begun_by_op.empty()) {
+      for (int bucket : plan_.buckets_begun_by_op[i]) exchange->bucket_begins(bucket);
+    }
+    for (int bucket : plan_.buckets_after_op[i]) exchange->bucket_ready(bucket);
+  }
+}
+
+void Executor::run_together(std::span<const LaneRun> lanes, GradientExchange& exchange) {
   LOCKSTEP_CHECK(lanes.size() == tensors_.size() && (lanes.size() == 1 || !plan_.gathers_each_run));
   begin_run();
   const auto each_lane = [&](auto body) {
     for (size_t lane_index = 0; lane_index < lanes.size(); ++lane_index) {
-      reducer.select_lane(static_cast<int>(lane_index));
+      exchange.select_lane(static_cast<int>(lane_index));
       body(lane_index, lanes[lane_index]);
     }
   };
   each_lane([&](size_t lane_index, const LaneRun& lane) {
-    bind(tensors_[lane_index], lane.input, lane.target, reducer.lane_gradients());
+    bind(tensors_[lane_index], lane.input, lane.target, exchange.lane_gradients());
   });
   size_t begin = 0;
   for (size_t part = 0; part <= gathers_.size(); ++part) {
     const size_t end = part < gathers_.size() ? gathers_[part] : graph_.ops.size();
     each_lane([&](size_t lane_index, const LaneRun& lane) {
-      run_ops(begin, end, lane_index, *lane.lane, &reducer);
+      run_ops(begin, end, lane_index, *lane.lane, &exchange);
     });
-    if (part < gathers_.size()) observed(end, [&] { gather_lanes(graph_.ops[end], reducer); });
+    if (part < gathers_.size()) observed(end, [&] { gather_lanes(graph_.ops[end], exchange); });
     begin = end + 1;
   }
   const auto id = static_cast<size_t>(graph_.result);
@@ -191,14 +207,15 @@ void Executor::run_together(std::span<const LaneRun> lanes, Reducer& reducer) {
 }
 
 // Collects every lane's input in the first lane's output, then copies it to the others.
-void Executor::gather_lanes(const Op& op, Reducer& reducer) {
-  const auto in = static_cast<size_t>(op.inputs[0]), out = static_cast<size_t>(op.outputs[0]);
+void Executor::gather_lanes(const Op& op, GradientExchange& exchange) {
+  const auto in = static_cast<size_t>(op.inputs[GatherLanesIn::kLane]);
+  const auto out = static_cast<size_t>(op.outputs[GatherLanesOut::kAll]);
   const size_t bytes = graph_.tensors[in].bytes();
   std::byte* const all = tensors_[0][out];
-  const auto first = static_cast<size_t>(reducer.lanes().first);
+  const auto first = static_cast<size_t>(exchange.lanes().first);
   for (size_t lane_index = 0; lane_index < tensors_.size(); ++lane_index)
     backend_.copy(tensors_[lane_index][in], all + (first + lane_index) * bytes, bytes);
-  reducer.gather_lanes(all, bytes);
+  exchange.gather_lanes(all, bytes);
   for (size_t lane_index = 1; lane_index < tensors_.size(); ++lane_index)
     backend_.copy(all, tensors_[lane_index][out], graph_.tensors[out].bytes());
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collectives/gather/bucket_all_gather.h"
-#include "collectives/reduce/reducer.h"
+#include "collectives/reduce/gradient_exchange.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/op_observer.h"
 #include "runtime/plan/plan.h"
@@ -36,7 +36,7 @@ class Executor {
            int interleaved_lanes = 1);
 
   // Runs forward and, in a training graph, backward for one lane. Gradients are written (not added)
-  // to the buffer `gradients`, each parameter's at its gradient_offset. `reducer`, if given, gets
+  // to the buffer `gradients`, each parameter's at its gradient_offset. `exchange`, if given, gets
   // each bucket as soon as its gradients are complete.
   // The graph's result, statistics (4) f64 or an inference output, is copied to `result`, and the
   // graph's prediction to `prediction` unless it is null. `lane` and `result` lie in a
@@ -46,19 +46,23 @@ class Executor {
            const std::byte* input,
            const std::byte* target,
            float* gradients,
-           Reducer* reducer,
+           GradientExchange* exchange,
            std::byte* result,
            std::byte* prediction = nullptr);
 
-  // The same for all lanes of a rank. Every lane runs up to an op that gathers from the lanes
-  // before any lane continues. There must be as many `lanes` as the executor was made for.
+  // A turn in which this rank has no lane but others have: starts and completes what they exchange,
+  // and runs no op. `exchange` may be null.
+  void run_without_lane(GradientExchange* exchange);
+
+  // The same as run() for all lanes of a rank. Every lane runs up to an op that gathers from the
+  // lanes before any lane continues. There must be as many `lanes` as the executor was made for.
   struct LaneRun {
     const LaneContext* lane;
     const std::byte* input;
     const std::byte* target;
     std::byte* result;
   };
-  void run_together(std::span<const LaneRun> lanes, Reducer& reducer);
+  void run_together(std::span<const LaneRun> lanes, GradientExchange& exchange);
 
   // Reports each op to the borrowed observer from now on; null: to none.
   void observe(OpObserver* observer) { observer_ = observer; }
@@ -66,14 +70,17 @@ class Executor {
  private:
   using Tensors = std::vector<std::byte*>;  // by TensorId
   void bind(Tensors& tensors, const std::byte* input, const std::byte* target, float* gradients);
-  void run_ops(
-      size_t begin, size_t end, size_t lane_index, const LaneContext& lane, Reducer* reducer);
+  void run_ops(size_t begin,
+               size_t end,
+               size_t lane_index,
+               const LaneContext& lane,
+               GradientExchange* exchange);
   template <typename F>
   void observed(size_t op, F run) const;
   void fill_constants(std::byte* memory);
   void begin_run();
   void await_parameters(size_t op, Tensors& tensors);
-  void gather_lanes(const Op& op, Reducer& reducer);
+  void gather_lanes(const Op& op, GradientExchange& exchange);
 
   const Graph& graph_;
   const ProgramPlan& plan_;

@@ -4,6 +4,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
+#include "runtime/graph/ops/batch_norm.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +20,7 @@ bool is_loss(OpKind kind) {
 // The gradient that a loss writes over its prediction.
 TensorId over_prediction(const Graph& graph) {
   for (const Op& op : graph.ops) {
-    if (is_loss(op.kind) && op.outputs.size() > 1) return op.outputs[1];
+    if (is_loss(op.kind) && op.outputs.size() > 1) return op.outputs[LossOut::kGradient];
   }
   return kNoTensor;
 }
@@ -91,7 +92,8 @@ OpRunner::OpRunner(const Graph& graph, Backend& backend)
   if (gradient != kNoTensor) {
     for (const Op& op : graph.ops) {
       if (is_loss(op.kind))
-        tensors_[static_cast<size_t>(gradient)] = tensors_[static_cast<size_t>(op.inputs[0])];
+        tensors_[static_cast<size_t>(gradient)] =
+            tensors_[static_cast<size_t>(op.inputs[LossIn::kPrediction])];
     }
   }
   workspace_ = backend.allocate(aligned(largest_workspace(graph, backend.ops())), "workspace");
@@ -139,7 +141,8 @@ void OpRunner::begin(const LaneContext& lane) {
 
 // Fills the output as if all lanes had the same input.
 void OpRunner::gather_lanes(const Op& op) {
-  const auto in = static_cast<size_t>(op.inputs[0]), out = static_cast<size_t>(op.outputs[0]);
+  const auto in = static_cast<size_t>(op.inputs[GatherLanesIn::kLane]);
+  const auto out = static_cast<size_t>(op.outputs[GatherLanesOut::kAll]);
   const size_t bytes = graph_.tensors[in].bytes(), all = graph_.tensors[out].bytes();
   for (size_t at = 0; at < all; at += bytes) backend_.copy(tensors_[in], tensors_[out] + at, bytes);
 }

@@ -35,7 +35,7 @@ struct OpSet {
   bool separate_memory;      // the host cannot reach the memory of Backend::allocate()
   size_t workspace_bytes;    // device memory that the backend uses in addition to the plan's rows
   int logits_alignment;      // bytes: see GraphOptions
-  int max_tree_ranks;        // max number of ranks whose sums one call adds in tree order
+  int max_tree_terms;        // max number of sums that one call adds in tree order
   size_t max_update_groups;  // of constants in a Backend::flat_update()
   // Workspace bytes of Backend::newton_schulz().
   size_t (*newton_schulz_bytes)(int64_t rows, int64_t columns);

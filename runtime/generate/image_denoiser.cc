@@ -2,7 +2,8 @@
 
 #include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/plan/memory_plan.h"
+#include "runtime/train/state/initialize.h"
 
 namespace lockstep {
 
@@ -28,7 +29,7 @@ ImageDenoiser::ImageDenoiser(std::unique_ptr<Backend> backend,
   backend_->reserve(backend_->ops().workspace_bytes + parameter_bytes + plan_.arena_bytes +
                     plan_.constant_bytes + noised_.size_bytes() + conditions_.size_bytes() +
                     5 * kDeviceAlignment);
-  std::byte* const parameters = backend_->allocate(parameter_bytes, kParametersRow);
+  std::byte* const parameters = backend_->allocate(parameter_bytes, name_of(RowKind::kParameters));
   HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
   read_weights(named_slices(layout_), weights.data());
   weights.write();
@@ -37,7 +38,7 @@ ImageDenoiser::ImageDenoiser(std::unique_ptr<Backend> backend,
       plan_,
       layout_,
       *backend_,
-      ExecutorMemory{.arena = backend_->allocate(plan_.arena_bytes, kArenaRow),
+      ExecutorMemory{.arena = backend_->allocate(plan_.arena_bytes, name_of(RowKind::kArena)),
                      .parameters = parameters,
                      .constants = backend_->allocate(plan_.constant_bytes, "tables")});
   device_noised_ = backend_->allocate(noised_.size_bytes(), "images");

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/registry.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/executor.h"
 

@@ -7,7 +7,8 @@
 #include "runtime/base/error.h"
 #include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/plan/memory_plan.h"
+#include "runtime/train/state/initialize.h"
 
 namespace lockstep {
 namespace {
@@ -63,11 +64,11 @@ LanguageModel::LanguageModel(std::unique_ptr<Backend> backend,
   };
   backend_->reserve(backend_->ops().workspace_bytes + parameter_bytes + arena_bytes +
                     cache_bytes() + input_bytes(many_) + input_bytes(last_) + 5 * kDeviceAlignment);
-  std::byte* parameters = backend_->allocate(parameter_bytes, kParametersRow);
+  std::byte* parameters = backend_->allocate(parameter_bytes, name_of(RowKind::kParameters));
   HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
   read_weights(named_slices(layout_), weights.data());
   weights.write();
-  const ExecutorMemory memory = {.arena = backend_->allocate(arena_bytes, kArenaRow),
+  const ExecutorMemory memory = {.arena = backend_->allocate(arena_bytes, name_of(RowKind::kArena)),
                                  .parameters = parameters,
                                  .states = backend_->allocate(cache_bytes(), kCacheName)};
   for (Program* program : {&many_, &last_}) {

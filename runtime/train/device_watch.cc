@@ -6,7 +6,9 @@
 #include "collectives/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/base/time.h"
+#include "runtime/train/gather_values.h"
 
 namespace lockstep {
 namespace {
@@ -127,11 +129,10 @@ std::string words_for(std::span<const DeviceReport> reports) {
     raise(all.temperature_c_max, report.temperature_c_max);
     add_known(all.power_w, report.power_w);
     add_known(all.energy_j, report.energy_j);
-    if (!report.limits.empty())
-      slowed += fmt::format("{}rank {} ({})", slowed.empty() ? "" : ", ", r, report.limits);
+    if (!report.limits.empty()) append_item(slowed, fmt::format("rank {} ({})", r, report.limits));
   }
   std::string text;
-  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  const auto add = [&](const std::string& part) { append_item(text, part); };
   if (all.clock_mhz_min >= 0)
     add(fmt::format("{:.0f} to {:.0f} MHz{}",
                     all.clock_mhz_min,
@@ -155,27 +156,14 @@ DeviceWatch::DeviceWatch(Communicator& communicator,
   for (size_t r = 0; r < devices.size(); ++r)
     names_.push_back(fmt::format("rank {} on {}, {}", r, hosts[r], devices[r]));
   totals_.resize(devices.size());
-  const std::vector<DeviceState> states = exchange(kFirstWaitS);
-  const bool any = std::any_of(
-      states.begin(), states.end(), [](const auto& state) { return state.has_monitor != 0; });
-  if (!any) monitor_ = nullptr;
+  const std::vector<DeviceState> states = gather_values(communicator, monitor_->state(kFirstWaitS));
+  if (std::ranges::none_of(states, &DeviceState::has_monitor)) monitor_ = nullptr;
   log_memory(states);
-}
-
-std::vector<DeviceState> DeviceWatch::exchange(double wait_s) {
-  const auto ranks = static_cast<size_t>(communicator_.size());
-  std::vector<DeviceState> states(ranks);
-  states[static_cast<size_t>(communicator_.rank())] = monitor_->state(wait_s);
-  communicator_.all_gather(reinterpret_cast<std::byte*>(states.data()), sizeof(DeviceState));
-  return states;
 }
 
 // Of the rank that uses most.
 void DeviceWatch::log_memory(std::span<const DeviceState> states) const {
-  const auto most =
-      std::max_element(states.begin(), states.end(), [](const auto& a, const auto& b) {
-        return a.used_bytes < b.used_bytes;
-      });
+  const auto most = std::ranges::max_element(states, {}, &DeviceState::used_bytes);
   if (most->used_bytes < 0) return;
   log_info(
       "GPU memory in use on rank {}: {:.2f} GiB, of which the plan has {:.2f} GiB; beside it are "
@@ -195,7 +183,7 @@ bool DeviceWatch::is_due(int64_t step, int64_t log_every, bool last) {
 
 std::optional<DeviceRecord> DeviceWatch::gather(bool last) {
   if (monitor_ == nullptr) return std::nullopt;
-  const std::vector<DeviceState> states = exchange(0);
+  const std::vector<DeviceState> states = gather_values(communicator_, monitor_->state(0));
   if (communicator_.rank() > 0) return std::nullopt;
   for (const std::string& line : slow_clocks_.judge(states, names_, *monitor_, now_ms(), last))
     log_warn("{}", line);

@@ -75,7 +75,6 @@ class DeviceWatch {
     double power_sum = 0, power_count = 0;
     uint64_t limits = 0;
   };
-  std::vector<DeviceState> exchange(double wait_s);
   DeviceRecord record_of(std::span<const DeviceState> states) const;
   void log_memory(std::span<const DeviceState> states) const;
   void add(std::span<const DeviceState> states);

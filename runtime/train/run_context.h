@@ -25,8 +25,7 @@ struct RunContext {
   Communicator& slices;        // for gradients and parameters, in the backend's memory
   NodeMemory* node;  // the memory that ranks share, as planned; null if they share nothing
   Backend& backend;
-  const Graph& training;
-  const Graph* evaluation;  // null without evaluation data
+  const RunGraphs& graphs;
   const Plan& plan;
   const OpenedData& data;
   std::filesystem::path run_dir;
@@ -34,19 +33,22 @@ struct RunContext {
   int64_t eval_ring_batches = 2;
   double flops_per_sample = 0;  // forward and backward, for MFU
   ModelTraits model = {};
-  RunFolder* folder = nullptr;             // on rank 0, if the run writes one
-  LengthBucketGraphs length_buckets = {};  // of execution.length_buckets
-  DeviceMonitor* monitor = nullptr;        // of the rank's device; null on all ranks or on none
+  RunFolder* folder = nullptr;       // on rank 0, if the run writes one
+  DeviceMonitor* monitor = nullptr;  // of the rank's device; null on all ranks or on none
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
-  std::vector<Range> owned() const { return owned_of(plan.buckets); }
+  std::vector<Range> owned() const { return owned_of(plan.layout.buckets); }
   // The same ranges, followed by those of frozen parameters.
-  std::vector<Range> owned_parameters() const { return owned_of(plan.all_buckets()); }
+  std::vector<Range> owned_parameters() const { return owned_of(plan.layout.all_buckets()); }
   // The ranges that this rank updates.
-  std::vector<Range> updated() const { return plan.shards_optimizer ? owned() : plan.buckets; }
+  std::vector<Range> updated() const {
+    return plan.sharding.shards_optimizer() ? owned() : plan.layout.buckets;
+  }
   // Whether this rank writes its parameters: if the ranks of a node share them, only one writes.
-  bool writes_parameters() const { return !plan.shares_parameters() || node->index() == 0; }
-  NodeMemory* parameters_node() const { return plan.shares_parameters() ? node : nullptr; }
+  bool writes_parameters() const {
+    return !plan.sharding.shares_parameters() || node->index() == 0;
+  }
+  NodeMemory* parameters_node() const { return plan.sharding.shares_parameters() ? node : nullptr; }
   // Throws CheckpointError if the run folder is not this run's any more. On rank 0.
   void require_folder() const {
     if (folder != nullptr) folder->check();
@@ -54,13 +56,16 @@ struct RunContext {
   // Throws CheckpointError if `launch` has given up this start. On any rank and thread.
   void check_generation() const { lockstep::check_generation(run_dir); }
   std::vector<Range> owned_of(const std::vector<Range>& buckets) const {
-    return owned_ranges(buckets, plan.topology.part_of(communicator.rank()), plan.topology.ranks());
+    return owned_ranges(buckets,
+                        plan.sharding.topology.part_of(communicator.rank()),
+                        plan.sharding.topology.ranks());
   }
-  LocalLanes lanes() const { return plan.lanes_of(communicator.rank()); }
+  LaneShares lane_shares() const { return plan.sharding.shares(); }
+  LocalLanes lanes() const { return lane_shares().of(communicator.rank()); }
   int local_lanes() const { return lanes().count; }
   BatchGeometry geometry() const {
-    return {config.train.global_batch / plan.lanes,
-            plan.lanes,
+    return {config.train.global_batch / plan.sharding.lanes,
+            plan.sharding.lanes,
             lanes().first,
             lanes().count,
             lanes().stride};

@@ -67,10 +67,12 @@ RunPolicy::Next RunPolicy::next(const Position& position,
   next.early_stopped = out_of_patience(progression);
   next.preempted = position.stop && position.step < config_.train.steps;
   next.end = position.last || next.early_stopped || position.stop;
-  next.save = due(checkpoint.every, position.step) || position.save_due || best || next.preempted ||
-              (next.end && checkpoint.at_end);
-  next.copy = !next.save && !next.end && due(checkpoint.local.every, position.step);
-  next.hash = next.save || next.copy || next.end || due(config_.train.hash_every, position.step);
+  if (due(checkpoint.every, position.step) || position.save_due || best || next.preempted ||
+      (next.end && checkpoint.at_end))
+    next.save = SaveTo::kRunFolder;
+  else if (!next.end && due(checkpoint.local.every, position.step))
+    next.save = SaveTo::kHosts;
+  next.hash = next.save || next.end || due(config_.train.hash_every, position.step);
   return next;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "runtime/checkpoint/run/checkpointer.h"
 #include "runtime/config/run_config.h"
 #include "runtime/train/evaluation/evaluator.h"
 #include "runtime/train/progression.h"
@@ -36,12 +37,11 @@ class RunPolicy {
   bool out_of_patience(const Progression& progression) const;
 
   struct Next {
-    bool save = false;
-    bool copy = false;           // to the hosts' own disks
-    bool hash = false;           // hash the weights
-    bool end = false;            // this process stops training,
-    bool early_stopped = false;  // because evaluations no longer improve,
-    bool preempted = false;      // because it was asked to stop before the last step
+    std::optional<SaveTo> save = {};  // a checkpoint
+    bool hash = false;                // hash the weights
+    bool end = false;                 // this process stops training,
+    bool early_stopped = false;       // because evaluations no longer improve,
+    bool preempted = false;           // because it was asked to stop before the last step
   };
   // Call after the evaluation, if there was one, and after judge().
   Next next(const Position& position, bool evaluated, const Progression& progression) const;

@@ -8,9 +8,8 @@
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/train/checkpoints/initial_weights.h"
-#include "runtime/train/checkpoints/initialize.h"
 #include "runtime/train/guard/not_finite_text.h"
+#include "runtime/train/state/begin_state.h"
 #include "runtime/train/step/schedule.h"
 #include "runtime/train/step/stop_signal.h"
 
@@ -18,24 +17,46 @@ namespace lockstep {
 
 using Span = Timeline::Span;
 
+namespace {
+
+SavedRun saved_run(const RunContext& context) {
+  return {.communicator = context.communicator,
+          .config = context.config.checkpoint,
+          .run_dir = context.run_dir,
+          .generation = own_generation().number,
+          .check_generation = [&context] { context.check_generation(); },
+          .require_folder = [&context] { context.require_folder(); },
+          .write_small_file =
+              [&context](const auto& file, const std::string& text) {
+                if (context.folder == nullptr) return write_file_atomically(file, text);
+                context.folder->optional_files().write(file, text);
+              }};
+}
+
+}  // namespace
+
 Trainer::Trainer(const RunContext& context)
     : context_(context),
       memory_(
           allocate_run(context.backend, context.plan, context.node, context.communicator.rank())),
       step_(context, memory_),
-      checkpointer_(context, memory_, step_.optimizer()),
-      agreement_(context, memory_),
+      content_(context, memory_, step_.update().optimizer()),
+      saving_(saved_run(context), content_),
+      agreement_(context, memory_, saving_),
       guard_(context, step_),
       not_finite_(context, step_),
-      policy_(context.config, context.evaluation != nullptr) {
-  if (context.evaluation != nullptr)
+      policy_(context.config, context.graphs.evaluation.has_value()) {
+  if (context.graphs.evaluation.has_value())
     evaluator_ =
-        std::make_unique<Evaluator>(context, memory_, step_.reducer(), &step_.parameter_gather());
+        std::make_unique<Evaluator>(context, memory_, &step_.exchange().parameter_gather());
 }
 
 void Trainer::start(const std::string& resume, const std::vector<std::string>& allowed_changes) {
   allowed_changes_ = allowed_changes;
-  if (!resume_from(resume)) start_from_scratch();
+  if (!resume_from(resume)) {
+    progression_ = {};
+    start_from_scratch(context_, memory_, step_.update());
+  }
   run_on_root(context_.communicator, [&] { context_.require_folder(); });
   hosts_ = gather_texts(context_.communicator, host_name());
   timeline_ = RunTimeline::make(context_);
@@ -43,44 +64,11 @@ void Trainer::start(const std::string& resume, const std::vector<std::string>& a
 }
 
 bool Trainer::resume_from(const std::string& resume) {
-  const auto progression = checkpointer_.resume(resume, allowed_changes_);
-  if (!progression) return false;
-  progression_ = *progression;
-  step_.loss_scale().restore(progression_.loss_scale);
-  agreement_.checkpoint_done(progression_.step);
-  return true;
-}
-
-// Resets everything, because the memory may have been used before.
-void Trainer::start_from_scratch() {
-  const auto fill_zeros = [&](void* memory, const char* row) {
-    const size_t bytes = context_.plan.row_bytes(row);
-    if (bytes > 0)
-      context_.backend.fill_zeros(static_cast<float*>(memory),
-                                  static_cast<int64_t>(bytes / sizeof(float)));
-  };
-  fill_zeros(memory_.moments, kMomentsRow);
-  fill_zeros(memory_.residuals, kResidualsRow);
-  progression_ = {};
-  step_.loss_scale().restore(LossScale(context_.config).state());
-  run_on_all(context_.communicator, [&] {
-    if (context_.writes_parameters()) initialize_weights();
+  return saving_.resume(resume, [&](const std::filesystem::path& folder, bool on_hosts) {
+    progression_ = restore_state(context_, memory_, content_, folder, on_hosts, allowed_changes_);
+    step_.update().loss_scale().restore(progression_.loss_scale);
+    return progression_.step;
   });
-  if (step_.average() != nullptr) step_.average()->begin();
-}
-
-void Trainer::initialize_weights() {
-  HostWeights weights(context_, memory_);
-  initialize_parameters(context_.plan.layout, context_.config.seed, weights.data());
-  const WeightsRead read =
-      read_initial_weights(context_.config, named_slices(context_.plan.layout), weights.data());
-  initialize_overrides(context_.plan.layout, context_.config.seed, weights.data());
-  if (context_.communicator.rank() == 0) {
-    for (const std::string& note : read.notes) log_warn("{}", note);
-    for (const std::string& note : notes_of_data(context_.config, context_.data.summary))
-      log_warn("{}", note);
-  }
-  weights.write();
 }
 
 TrainResult Trainer::run(int64_t max_steps) {
@@ -89,26 +77,22 @@ TrainResult Trainer::run(int64_t max_steps) {
   run_on_root(context_.communicator, [&] {
     for (const std::string& warning : context_.data.summary.warnings) log_warn("{}", warning);
     reporter_ = std::make_unique<Reporter>(context_, progression_.step, last_);
-    run_clock_ = std::make_unique<RunClock>(run_clock_options(
-        context_.config, static_cast<double>(checkpointer_.bytes()), [](const char* name) {
-          return std::getenv(name);
-        }));
+    saving_.start_clock(run_clock_options(context_.config,
+                                          static_cast<double>(content_.bytes()),
+                                          [](const char* name) { return std::getenv(name); }));
   });
   devices_ = std::make_unique<DeviceWatch>(context_.communicator,
                                            context_.monitor,
-                                           static_cast<double>(context_.plan.device_bytes()),
+                                           static_cast<double>(context_.plan.memory.device_bytes()),
                                            hosts_);
   RunTimes times(last_ - progression_.step);
   try {
     train(times);
   } catch (const AgreedError&) {
-    finish_save_before_exit();
+    saving_.finish_before_exit();
     throw;
   }
-  run_on_root(context_.communicator, [&] {
-    if (report_error_) throw *report_error_;
-    reporter_->finish();
-  });
+  run_on_root(context_.communicator, [&] { reporter_->finish(); });
   // else the timeline of the previous run stays
   if (timeline_ && result_.loss) timeline_->write(hosts_);
   result_.step = progression_.step;
@@ -118,6 +102,7 @@ TrainResult Trainer::run(int64_t max_steps) {
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
   result_.skipped_steps = progression_.loss_scale.skipped;
+  result_.failed_checkpoints = saving_.failed();
   return result_;
 }
 
@@ -133,7 +118,7 @@ void Trainer::train(RunTimes& times) {
       roll_back(fault);
     }
   }
-  if (checkpointer_.saving()) finish_save();
+  saving_.finish();
 }
 
 // Runs a step and what follows it. Returns whether another one should be run.
@@ -143,17 +128,17 @@ bool Trainer::advance(RunTimes& times) {
   result_.train_seconds += record.step_ms / 1000;
   result_.loss = record.loss;
   times.add(record);
-  watch_first_steps(record);
+  first_steps_.watch(context_, record);
   const RunPolicy::Next next = follow_up(record, record.step == last_);
   if (record.eval_loss || record.weights_hash) clock.ranks_met();
   // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
   clock.start_step();
   if ((all_flags_ & TrainingStep::kDeviceStatesDue) != 0)
     record.devices = devices_->gather(record.step == last_);
-  report(record, next.save);
-  if (next.save || next.copy) {
+  if (reporter_) reporter_->report(record, next.save == SaveTo::kRunFolder);
+  if (next.save) {
     const double save_start = now_ms();
-    save(record, next.save ? SaveTo::kRunFolder : SaveTo::kHosts, next.end);
+    save(record, next);
     const double stall_ms = now_ms() - save_start;
     clock.start_ms += stall_ms;
     clock.ranks_met();
@@ -167,22 +152,18 @@ bool Trainer::advance(RunTimes& times) {
 // been tried since it was written. Otherwise throws the fault.
 void Trainer::roll_back(const NumericFault& fault) {
   if (fault.policy() != FaultPolicy::kRollBack) throw fault;
-  finish_save_before_exit();
-  if (rolled_back_to_ || !resume_from("auto")) throw fault;
-  rolled_back_to_ = progression_.step;
+  saving_.finish_before_exit();
+  if (rolled_back_at_ == saving_.written() || !resume_from("auto")) throw fault;
+  rolled_back_at_ = saving_.written();
   skipped_in_a_row_ = 0;
-  warn(fmt::format("{}; going back to step {}", fault.what(), progression_.step));
+  if (context_.communicator.rank() == 0)
+    log_warn("{}; going back to step {}", fault.what(), progression_.step);
   step_.start(progression_.step, hosts_, timeline_.get());
   reporter_.reset();
   run_on_root(context_.communicator,
               [&] { reporter_ = std::make_unique<Reporter>(context_, progression_.step, last_); });
   step_.clock().start_step();
   step_.clock().ranks_met();
-}
-
-// Logs a warning once, though all ranks call this.
-void Trainer::warn(const std::string& what) const {
-  if (context_.communicator.rank() == 0) log_warn("{}", what);
 }
 
 std::vector<StepRecord> Trainer::replay(int64_t last) {
@@ -218,27 +199,25 @@ std::vector<double> Trainer::time_steps(int64_t steps) {
 }
 
 StepRecord Trainer::step() {
-  step_.set_rate_falls(progression_.rate_falls);
+  step_.update().set_rate_falls(progression_.rate_falls);
   const TrainingStep::Outcome outcome = step_.run(progression_.step, [this] { return flags(); });
   all_flags_ = outcome.flags;
   if (outcome.damaged) {
     const std::string what = guard_.describe(progression_.step);
-    finish_save_before_exit();
+    saving_.finish_before_exit();
     agreement_.refuse_damage(what);
   }
-  if ((all_flags_ & TrainingStep::kFailed) != 0) throw_report_error();
+  if ((all_flags_ & TrainingStep::kFailed) != 0)
+    run_on_root(context_.communicator, [&] { reporter_->check(); });
   ++progression_.step;
-  progression_.loss_scale = step_.loss_scale().state();
+  progression_.loss_scale = step_.update().loss_scale().state();
   StepRecord record = outcome.record;
-  if (outcome.diverged) {
+  if (outcome.diverged)
     handle_not_finite(record);
-  } else {
+  else
     skipped_in_a_row_ = 0;
-  }
-  if (checkpointer_.saving() && (all_flags_ & TrainingStep::kSaving) == 0) {
-    if (const std::optional<SaveOutcome> outcome = checkpointer_.advance()) note_save(*outcome);
-  }
-  record.failed_checkpoints = result_.failed_checkpoints;
+  if ((all_flags_ & TrainingStep::kSaving) == 0) saving_.advance();
+  record.failed_checkpoints = saving_.failed();
   return record;
 }
 
@@ -251,42 +230,27 @@ void Trainer::handle_not_finite(const StepRecord& record) {
                                        cause.text);
   const GuardConfig& guard = context_.config.guard;
   if (guard.on_not_finite != FaultPolicy::kSkipStep || ++skipped_in_a_row_ > guard.max_skips) {
-    finish_save_before_exit();  // the checkpoint in progress is good
+    saving_.finish_before_exit();  // the checkpoint in progress is good
     agreement_.refuse_not_finite(record.step, what, cause.remedy);
   }
-  warn(fmt::format("step {}: {}; the step is skipped", record.step, what));
-}
-
-// Warns of steps that explode, with what the data have to do with it.
-void Trainer::watch_first_steps(const StepRecord& record) {
-  const std::string what = first_steps_.add(record.step, record.loss, record.grad_norm);
-  if (what.empty() || context_.communicator.rank() > 0) return;
-  const RunConfig& config = context_.config;
-  const Dataset& dataset = *context_.data.train;
-  const TrainingOrder order{config.seed, config.data.shuffle, config.train.global_batch};
-  LargestNumbers largest;
-  try {
-    largest = largest_numbers(
-        dataset, training_samples(dataset, order, record.step - 1, 0, order.global_batch));
-  } catch (const Error&) {  // the loader reports files that cannot be read
-  }
-  log_warn("step {}: {}{}", record.step, what, words_for_explosion(config, largest, dataset));
+  if (context_.communicator.rank() == 0)
+    log_warn("step {}: {}; the step is skipped", record.step, what);
 }
 
 // This rank's flags. First waits until a checkpoint that is being copied is copied, because the
 // step is about to change the state.
 int64_t Trainer::flags() {
   const double wait_start = now_ms();
-  checkpointer_.finish_copy();
+  saving_.finish_copy();
   result_.checkpoint_stall_seconds += (now_ms() - wait_start) / 1000;
   int64_t flags = 0;
   const auto raise = [&](TrainingStep::Flag flag, bool raised) {
     if (raised) flags |= flag;
   };
-  raise(TrainingStep::kFailed, report_error_.has_value());
-  raise(TrainingStep::kSaving, checkpointer_.part_under_way());
-  raise(TrainingStep::kStop, stop_requested() || (run_clock_ && run_clock_->must_stop()));
-  raise(TrainingStep::kSaveDue, run_clock_ && run_clock_->save_due());
+  raise(TrainingStep::kFailed, reporter_ && reporter_->failed());
+  raise(TrainingStep::kSaving, saving_.part_under_way());
+  raise(TrainingStep::kStop, stop_requested() || saving_.must_stop());
+  raise(TrainingStep::kSaveDue, saving_.due());
   const int64_t step = progression_.step + 1;
   raise(TrainingStep::kDeviceStatesDue,
         devices_ && devices_->is_due(step, context_.config.train.log_every, step == last_));
@@ -307,7 +271,7 @@ RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
   const RunPolicy::Next next = policy_.next(position, evaluated, progression_);
   result_.early_stopped = next.early_stopped;
   result_.preempted = next.preempted;
-  if (next.save || next.copy || next.end) {
+  if (next.save || next.end) {
     const std::string damage = guard_.examine(record.step);
     if (!damage.empty()) agreement_.refuse_damage(damage);
   }
@@ -330,7 +294,7 @@ void Trainer::judge(const RunPolicy::Position& position) {
 
 void Trainer::evaluate(StepRecord& record) {
   const FlightScope evaluating(FlightPhase::kEvaluation);
-  step_.gather_parameters();
+  step_.exchange().gather_parameters();
   Span span(spans(), "evaluate", "evaluation");
   step_.swap_average();
   const Evaluation evaluation = evaluator_->run();
@@ -357,94 +321,15 @@ void Trainer::evaluate(StepRecord& record) {
                          words_for(evaluation, context_.model)));
 }
 
-// The other ranks learn of rank 0's failure in the next exchange, so that all end alike.
-void Trainer::report(const StepRecord& record, bool checkpoint) {
-  if (!reporter_ || report_error_) return;
-  try {
-    reporter_->report(record, checkpoint);
-  } catch (const Error& error) {
-    report_error_ = error;
-  }
-}
-
-void Trainer::throw_report_error() {
-  run_on_root(context_.communicator, [&] {
-    if (report_error_) throw *report_error_;
-  });
-}
-
-// Saves in the background, except the last checkpoint.
-void Trainer::save(const StepRecord& record, SaveTo where, bool last) {
+void Trainer::save(const StepRecord& record, const RunPolicy::Next& next) {
   const FlightScope saving(FlightPhase::kSaving);
   Span span(spans(), "checkpoint", "checkpoint");
-  run_on_root(context_.communicator, [&] {
-    if (report_error_) throw *report_error_;
-    reporter_->flush();
-  });
-  if (checkpointer_.saving()) {
-    if (!last && !wait_logged_)
-      log_info(
-          "step {}: waiting for the previous checkpoint, which is still being written; a larger "
-          "checkpoint interval would avoid this wait",
-          record.step);
-    wait_logged_ = true;
-    finish_save();
-  }
-  if (run_clock_ && where == SaveTo::kRunFolder) run_clock_->save_begins();
-  const std::optional<SaveOutcome> outcome =
-      checkpointer_.save(progression_, *record.weights_hash, where, /*in_background=*/!last);
-  if (outcome) note_save(*outcome, last);
-  if (last) checkpointer_.remove_local_copies();
-}
-
-void Trainer::finish_save() {
-  const FlightScope saving(FlightPhase::kSaving);
-  note_save(checkpointer_.finish());
-}
-
-// If the run ends on all ranks for another reason, a checkpoint that is being written is still good
-// to resume from.
-void Trainer::finish_save_before_exit() {
-  if (!checkpointer_.saving()) return;
-  try {
-    finish_save();
-  } catch (const AgreedError& error) {
-    log_warn("{}", error.what());
-  }
-}
-
-// Copies only speed up a restart, so the run continues without one.
-void Trainer::note_copy(const SaveOutcome& outcome) {
-  if (outcome.error) {
-    log_warn(
-        "step {}: the hosts' copy could not be written: {}", outcome.step, outcome.error->what());
-  } else {
-    log_record(fmt::format(
-        "step {}: copied to the hosts, weights_hash {:016x}", outcome.step, outcome.weights_hash));
-  }
-}
-
-// A failed save ends the run if that is the config's policy, or if no later save could replace it.
-void Trainer::note_save(const SaveOutcome& outcome, bool last) {
-  if (outcome.where == SaveTo::kHosts) return note_copy(outcome);
-  if (run_clock_) run_clock_->save_took(outcome.seconds);
-  if (!outcome.error) {
-    agreement_.checkpoint_done(outcome.step);
-    rolled_back_to_.reset();
-    log_record(fmt::format(
-        "step {}: checkpoint written, weights_hash {:016x}", outcome.step, outcome.weights_hash));
-    return;
-  }
-  ++result_.failed_checkpoints;
-  if (last || context_.config.checkpoint.on_failure == CheckpointConfig::OnFailure::kStop)
-    throw *outcome.error;
-  log_warn("step {}: the checkpoint could not be written; the run continues: {}",
-           outcome.step,
-           outcome.error->what());
+  run_on_root(context_.communicator, [&] { reporter_->flush(); });
+  saving_.save(content_.state(progression_, *record.weights_hash), *next.save, /*last=*/next.end);
 }
 
 uint64_t Trainer::weights_hash() {
-  step_.gather_parameters();
+  step_.exchange().gather_parameters();
   return agreement_.hash(progression_.step);
 }
 

@@ -1,28 +1,24 @@
 #pragma once
 // A run from its start to its end: the steps (training_step.h), what follows each of them
-// (run_policy.h), agreement of the ranks on the weights (weights_agreement.h), and checks of the
-// state against checksums (state_guard.h).
+// (run_policy.h), its checkpoints (saving.h), agreement of the ranks on the weights
+// (weights_agreement.h), and checks of the state against checksums (state_guard.h).
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "runtime/train/checkpoints/checkpointer.h"
+#include "runtime/checkpoint/run/saving.h"
 #include "runtime/train/device_watch.h"
 #include "runtime/train/evaluation/evaluator.h"
 #include "runtime/train/folder/reporter.h"
-#include "runtime/train/folder/run_timeline.h"
 #include "runtime/train/folder/run_times.h"
 #include "runtime/train/guard/first_steps.h"
 #include "runtime/train/guard/not_finite_search.h"
-#include "runtime/train/guard/numeric_fault.h"
 #include "runtime/train/guard/state_guard.h"
 #include "runtime/train/guard/weights_agreement.h"
-#include "runtime/train/progression.h"
-#include "runtime/train/run_clock.h"
-#include "runtime/train/run_context.h"
 #include "runtime/train/run_policy.h"
+#include "runtime/train/state/checkpoint_content.h"
 #include "runtime/train/step/training_step.h"
 
 namespace lockstep {
@@ -67,33 +63,24 @@ class Trainer {
 
  private:
   bool resume_from(const std::string& resume);
-  void start_from_scratch();
-  void initialize_weights();
   void train(RunTimes& times);
   bool advance(RunTimes& times);
   void roll_back(const NumericFault& fault);
   StepRecord step();
   void handle_not_finite(const StepRecord& record);
-  void warn(const std::string& what) const;
-  void watch_first_steps(const StepRecord& record);
   int64_t flags();
   RunPolicy::Next follow_up(StepRecord& record, bool last);
   void evaluate(StepRecord& record);
   void judge(const RunPolicy::Position& position);
-  void report(const StepRecord& record, bool checkpoint);
-  void throw_report_error();
-  void save(const StepRecord& record, SaveTo where, bool last);
-  void finish_save();
-  void finish_save_before_exit();
-  void note_copy(const SaveOutcome& outcome);
-  void note_save(const SaveOutcome& outcome, bool last = false);
+  void save(const StepRecord& record, const RunPolicy::Next& next);
   uint64_t weights_hash();
   Timeline* spans() const { return timeline_ ? timeline_->spans() : nullptr; }
 
   const RunContext& context_;
   RunMemory memory_;
   TrainingStep step_;
-  Checkpointer checkpointer_;
+  CheckpointContent content_;
+  Saving saving_;
   WeightsAgreement agreement_;
   StateGuard guard_;
   NotFiniteSearch not_finite_;
@@ -102,17 +89,14 @@ class Trainer {
   std::unique_ptr<Evaluator> evaluator_;      // null without evaluation data
   std::unique_ptr<Reporter> reporter_;        // only on rank 0
   std::unique_ptr<RunTimeline> timeline_;     // may be null
+  std::unique_ptr<DeviceWatch> devices_;      // null outside run()
   std::vector<std::string> hosts_;            // by rank
   std::vector<std::string> allowed_changes_;  // since a checkpoint was written
   Progression progression_;
   int64_t last_ = 0;                       // the step to which this process trains
-  std::optional<int64_t> rolled_back_to_;  // since the last checkpoint was written
+  std::optional<int64_t> rolled_back_at_;  // the checkpoints written when it last rolled back
   int64_t skipped_in_a_row_ = 0;
-  int64_t all_flags_ = 0;                // TrainingStep::Flag of all ranks, from the last step
-  std::unique_ptr<RunClock> run_clock_;  // only on rank 0
-  std::unique_ptr<DeviceWatch> devices_;
-  bool wait_logged_ = false;
-  std::optional<Error> report_error_;  // on rank 0: why the run cannot continue
+  int64_t all_flags_ = 0;  // TrainingStep::Flag of all ranks, from the last step
   TrainResult result_;
 };
 

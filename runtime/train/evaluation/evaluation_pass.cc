@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/gather/lane_gather.h"
 #include "runtime/base/threads.h"
 
 namespace lockstep {
@@ -25,9 +26,9 @@ EvaluationPass::EvaluationPass(const RunContext& context,
                                const RunMemory& memory,
                                BucketAllGather* gather)
     : context_(context),
-      executors_({*context.evaluation, context.plan.evaluation},
-                 context.length_buckets.evaluation,
-                 context.plan.length_bucket_evaluation,
+      executors_({*context.graphs.evaluation, context.plan.programs.evaluation},
+                 context.graphs.length_bucket_evaluation,
+                 context.plan.programs.length_bucket_evaluation,
                  context.plan.layout,
                  context.backend,
                  {.arena = memory.arena,
@@ -35,13 +36,13 @@ EvaluationPass::EvaluationPass(const RunContext& context,
                   .gather = gather,
                   .constants = memory.constants}),
       loader_(*context.data.eval, loader_options(context), memory.eval_batches),
-      stage_(context.training,
+      stage_(context.graphs.training,
              context.backend,
              memory.device_batches,
              static_cast<size_t>(context.local_lanes())),
       lane_(context.backend.host_array<LaneContext>(1).front()),
       result_(context.backend.host_array<std::byte>(
-          (*context.evaluation)[context.evaluation->result].bytes())) {}
+          (*context.graphs.evaluation)[context.graphs.evaluation->result].bytes())) {}
 
 int64_t EvaluationPass::samples() const {
   const int64_t max_samples = loader_options(context_).samples;  // negative: all
@@ -52,12 +53,13 @@ void EvaluationPass::run(const Visitor& visitor) {
   loader_.restart(0);
   const BatchGeometry geometry = context_.geometry();
   lane_.seed = context_.config.seed;
+  // If programs gather parameters, all ranks must run equally often.
+  const bool gathers = context_.plan.programs.evaluation.gathers_each_run;
   int64_t first = 0;  // first sample of the step
   while (const LaneBatch* batches = loader_.next()) {
     for (size_t i = 0; i < static_cast<size_t>(context_.local_lanes()); ++i) {
-      // If programs gather parameters, all ranks must run equally often.
       const bool empty = batches[i].valid_samples == 0;
-      if (empty && !context_.plan.evaluation.gathers_each_run) continue;
+      if (empty && !gathers) continue;
       const LaneBatch batch = stage_.copy_lane(i, batches[i]);
       const int64_t rows = executors_.planned(batch.tokens).graph.loss_rows_per_sample;
       lane_.valid_rows = batch.valid_samples * rows;
@@ -69,9 +71,44 @@ void EvaluationPass::run(const Visitor& visitor) {
       context_.backend.synchronize();
       if (!empty) visitor.lane_done(i, batches[i], rows);
     }
+    for (int turn = context_.local_lanes(); gathers && turn < context_.lane_shares().most(); ++turn)
+      executors_.full_context().run_without_lane(nullptr);
     visitor.step_done();
     first += geometry.global_batch();
   }
+}
+
+std::vector<float> EvaluationPass::collect(
+    int64_t sample_elements,
+    const std::function<void(const LaneBatch& batch, int64_t first, std::span<float> to)>& write) {
+  const BatchGeometry geometry = context_.geometry();
+  const auto lane_elements = static_cast<size_t>(geometry.lane_batch * sample_elements);
+  const bool root = context_.communicator.rank() == 0;
+  std::vector<float> step(lane_elements * static_cast<size_t>(geometry.lanes)), all;
+  LaneGather gather(context_.communicator,
+                    context_.lane_shares(),
+                    lane_elements * sizeof(float),
+                    reinterpret_cast<std::byte*>(step.data()));
+  const auto values_of = [&](int lane) { return reinterpret_cast<float*>(gather.of(lane)); };
+  const auto wanted = static_cast<size_t>(samples() * sample_elements);
+  if (root) all.reserve(wanted);
+  int64_t begin = 0;  // the first sample of the step
+  Visitor visitor;
+  visitor.lane_done = [&](size_t local, const LaneBatch& batch, int64_t) {
+    const int lane = context_.lanes()[static_cast<int>(local)];
+    write(batch, begin + lane * geometry.lane_batch, {values_of(lane), lane_elements});
+  };
+  // Samples fill the lanes in order, so only the end of the last step is padding.
+  visitor.step_done = [&] {
+    gather.gather();
+    begin += geometry.global_batch();
+    for (int lane = 0; root && lane < geometry.lanes; ++lane) {
+      const size_t count = std::min(lane_elements, wanted - all.size());
+      all.insert(all.end(), values_of(lane), values_of(lane) + count);
+    }
+  };
+  run(visitor);
+  return all;
 }
 
 }  // namespace lockstep

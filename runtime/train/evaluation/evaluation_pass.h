@@ -2,6 +2,7 @@
 // One pass over the evaluation data, for losses or predictions.
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "runtime/data/loader.h"
@@ -40,6 +41,13 @@ class EvaluationPass {
     std::function<void()> step_done = [] {};
   };
   void run(const Visitor& visitor);
+
+  // Runs, and returns `sample_elements` floats of each sample, in stored order, on rank 0; nothing
+  // on the other ranks. `write` writes those of a lane's samples, of which the first is number
+  // `first`. Collective.
+  std::vector<float> collect(
+      int64_t sample_elements,
+      const std::function<void(const LaneBatch& batch, int64_t first, std::span<float> to)>& write);
 
  private:
   const RunContext& context_;

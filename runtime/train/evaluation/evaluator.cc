@@ -8,13 +8,10 @@
 
 namespace lockstep {
 
-Evaluator::Evaluator(const RunContext& context,
-                     const RunMemory& memory,
-                     Reducer& reducer,
-                     BucketAllGather* gather)
+Evaluator::Evaluator(const RunContext& context, const RunMemory& memory, BucketAllGather* gather)
     : model_(context.model),
       weighted_(!context.config.train.class_weights.empty()),
-      reducer_(reducer),
+      totals_(context.communicator, context.lane_shares()),
       pass_(context, memory, gather),
       scores_(context, memory.eval_scores),
       sums_(static_cast<size_t>(context.local_lanes())) {
@@ -30,7 +27,7 @@ Evaluation Evaluator::run() {
     scores_.lane_done(lane, batch, rows);
   };
   pass_.run({.lane_done = lane_done, .step_done = [this] { scores_.step_done(); }});
-  const StepTotals totals = reducer_.sum_statistics(sums_);
+  const StepTotals totals = totals_.sum(sums_, {});
   const double counted = totals.valid_count > 0 ? totals.valid_count : 1;
   // For accuracy, samples count alike, whatever the weights of their classes.
   const double count =

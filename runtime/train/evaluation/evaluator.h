@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/reduce/reducer.h"
+#include "collectives/reduce/step_totals.h"
 #include "runtime/train/evaluation/evaluation_pass.h"
 #include "runtime/train/evaluation/task_scores.h"
 
@@ -39,10 +39,7 @@ void each_metric(const Evaluation& evaluation,
 class Evaluator {
  public:
   // `gather`: see EvaluationPass.
-  Evaluator(const RunContext& context,
-            const RunMemory& memory,
-            Reducer& reducer,
-            BucketAllGather* gather = nullptr);
+  Evaluator(const RunContext& context, const RunMemory& memory, BucketAllGather* gather = nullptr);
   // Collective: all ranks call it together, and get the same result.
   Evaluation run();
   // The same, only to report every op to `observer`. Collective.
@@ -51,7 +48,7 @@ class Evaluator {
  private:
   const ModelTraits& model_;
   bool weighted_;  // whether the loss has class weights
-  Reducer& reducer_;
+  TotalsExchange totals_;
   EvaluationPass pass_;
   TaskScores scores_;
   std::vector<LaneStatistics> sums_;  // by local lane

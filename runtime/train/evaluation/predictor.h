@@ -29,7 +29,6 @@ class Predictor {
 
   int64_t sample_elements() const { return std::max<int64_t>(tokens_, 1) * columns_; }
 
-  int64_t lane_batch_;
   int64_t tokens_;
   int64_t columns_;
   DType dtype_;

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "runtime/base/error.h"
-#include "runtime/base/half.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/prediction.h"
+#include "runtime/train/number_types.h"
 
 namespace lockstep {
 namespace {
@@ -18,20 +18,6 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 // Bytes of a record of values. Record: whether it counts (i32), predictions and targets (columns)
 // f32.
 size_t value_bytes(int64_t columns) { return static_cast<size_t>(2 * columns) * sizeof(float); }
-
-// Calls f(value), where value(i) returns element i of a tensor as a float.
-template <typename F>
-void with_values(const std::byte* from, DType dtype, F f) {
-  const auto of_type = [&]<typename T>(const T* x) {
-    f([x](int64_t i) { return to_float(x[i]); });
-  };
-  switch (dtype) {
-    case DType::kF32: return of_type(reinterpret_cast<const float*>(from));
-    case DType::kBF16: return of_type(reinterpret_cast<const BFloat16*>(from));
-    case DType::kF16: return of_type(reinterpret_cast<const Float16*>(from));
-    default: LOCKSTEP_CHECK(false, "predictions of another type ");
-  }
-}
 
 }  // namespace
 
@@ -106,13 +92,14 @@ void require_scores_of_best(const EvalConfig& eval,
 TaskScores::TaskScores(const RunContext& context, std::span<std::byte> memory)
     : context_(context),
       layout_(context.model,
-              *context.evaluation,
-              context.plan.lanes,
+              *context.graphs.evaluation,
+              context.plan.sharding.lanes,
               evaluated_samples(context.config.eval, *context.data.eval)),
       counts_({}) {
   if (layout_.task == Task::kOther) return;
   LOCKSTEP_CHECK(memory.size() >= layout_.bytes(), "{} bytes ", memory.size());
-  const Tensor& prediction = (*context.evaluation)[prediction_of(*context.evaluation)];
+  const Tensor& prediction =
+      (*context.graphs.evaluation)[prediction_of(*context.graphs.evaluation)];
   dtype_ = prediction.dtype;
   stride_ = prediction.row_stride();
   std::byte* next = memory.data();
@@ -126,13 +113,10 @@ TaskScores::TaskScores(const RunContext& context, std::span<std::byte> memory)
   auto* const counts = reinterpret_cast<ClassCounts::Counts*>(take(layout_.count_bytes));
   counts_ = ClassCounts({counts, layout_.count_bytes / sizeof(ClassCounts::Counts)});
   if (layout_.sample_bytes > 0) samples_ = take(layout_.sample_bytes);
-  lane_positions_.resize(static_cast<size_t>(context.plan.lanes));
-  const int ranks = context.communicator.size(), local = context.local_lanes();
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (int i = 0; i < local; ++i)
-      lane_positions_[static_cast<size_t>(context.plan.lanes_of(rank)[i])] =
-          static_cast<size_t>(rank * local + i);
-  }
+  gather_.emplace(context.communicator,
+                  context.lane_shares(),
+                  static_cast<size_t>(layout_.lane_rows) * layout_.row_bytes,
+                  exchange_);
 }
 
 void TaskScores::begin() {
@@ -156,13 +140,12 @@ void TaskScores::forget_step() {
 void TaskScores::lane_done(size_t lane, const LaneBatch& batch, int64_t rows) {
   if (layout_.task == Task::kOther) return;
   const int number = context_.lanes()[static_cast<int>(lane)];
-  const size_t first =
-      lane_positions_[static_cast<size_t>(number)] * static_cast<size_t>(layout_.lane_rows);
-  std::byte* const records = exchange_ + first * layout_.row_bytes;
+  std::byte* const records = gather_->of(number);
   const int64_t columns = layout_.columns;
   // Rows of a sample's targets; those after `rows` were not computed.
-  const int64_t targets = context_.evaluation->loss_rows_per_sample;
-  with_values(prediction_, dtype_, [&](auto value) {
+  const int64_t targets = context_.graphs.evaluation->loss_rows_per_sample;
+  with_numbers(prediction_, dtype_, [&](const auto* numbers) {
+    const auto value = [numbers](int64_t i) { return to_float(numbers[i]); };
     for (int64_t computed = 0; computed < batch.valid_samples * rows; ++computed) {
       const int64_t at = computed * stride_, row = computed / rows * targets + computed % rows;
       std::byte* const record = records + static_cast<size_t>(row) * layout_.row_bytes;
@@ -209,13 +192,11 @@ void TaskScores::add_values(const std::byte* record) {
 
 void TaskScores::step_done() {
   if (layout_.task == Task::kOther) return;
-  const size_t lane_bytes = static_cast<size_t>(layout_.lane_rows) * layout_.row_bytes;
-  context_.communicator.all_gather(exchange_,
-                                   static_cast<size_t>(context_.local_lanes()) * lane_bytes);
-  for (const size_t position : lane_positions_) {
+  gather_->gather();
+  for (int lane = 0; lane < layout_.lanes; ++lane) {
     for (int64_t row = 0; row < layout_.lane_rows; ++row) {
       const std::byte* const record =
-          exchange_ + position * lane_bytes + static_cast<size_t>(row) * layout_.row_bytes;
+          gather_->of(lane) + static_cast<size_t>(row) * layout_.row_bytes;
       if (layout_.task == Task::kValues) {
         add_values(record);
       } else {

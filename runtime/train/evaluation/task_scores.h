@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/gather/lane_gather.h"
 #include "runtime/config/task.h"
 #include "runtime/data/loader.h"
 #include "runtime/graph/graph.h"
@@ -84,12 +85,12 @@ class TaskScores {
   const RunContext& context_;
   TaskScoresLayout layout_;
   DType dtype_ = DType::kF32;
-  int64_t stride_ = 0;                  // of predictions, in elements
-  std::vector<size_t> lane_positions_;  // of every lane in the exchange, in units of lanes
+  int64_t stride_ = 0;  // of predictions, in elements
   std::byte* prediction_ = nullptr;
-  std::byte* exchange_ = nullptr;  // (ranks, local lanes, lane_rows) records
-  std::byte* samples_ = nullptr;   // of all samples, with scratch memory; null: none are kept
-  int64_t kept_ = 0;               // rows in it
+  std::byte* exchange_ = nullptr;     // (lanes, lane_rows) records,
+  std::optional<LaneGather> gather_;  // of which each rank writes its lanes'
+  std::byte* samples_ = nullptr;      // of all samples, with scratch memory; null: none are kept
+  int64_t kept_ = 0;                  // rows in it
   ClassCounts counts_;
 };
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/base/half.h"
 #include "runtime/base/threads.h"
+#include "runtime/train/number_types.h"
 
 namespace lockstep {
 namespace {
@@ -19,21 +19,12 @@ double loss_of(const T* logits, int64_t count, int32_t target) {
   return largest + std::log(sum) - static_cast<double>(to_float(logits[target]));
 }
 
-double loss_of(const std::byte* row, DType dtype, int64_t count, int32_t target) {
-  switch (dtype) {
-    case DType::kBF16: return loss_of(reinterpret_cast<const BFloat16*>(row), count, target);
-    case DType::kF16: return loss_of(reinterpret_cast<const Float16*>(row), count, target);
-    default: return loss_of(reinterpret_cast<const float*>(row), count, target);
-  }
-}
-
 }  // namespace
 
 TokenLosses::TokenLosses(const RunContext& context, const RunMemory& memory)
     : context_(context), pass_(context, memory) {
-  const Tensor& logits = (*context.evaluation)[context.evaluation->result];
+  const Tensor& logits = (*context.graphs.evaluation)[context.graphs.evaluation->result];
   LOCKSTEP_CHECK(logits.shape.rank() == 3);
-  lane_batch_ = logits.shape[0];
   tokens_ = logits.shape[1];
   vocabulary_ = logits.shape[2];
   stride_ = logits.row_stride();
@@ -50,42 +41,21 @@ void TokenLosses::add_lane(int64_t first, int64_t valid, float* losses) {
     parallel_for(tokens_, 1 + kGrainLogits / vocabulary_, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const auto row = static_cast<size_t>((b * tokens_ + t) * stride_) * size_of(dtype_);
-        losses[b * tokens_ + t] = targets[t] < 0
-                                      ? 0.0f
-                                      : static_cast<float>(loss_of(
-                                            pass_.result() + row, dtype_, vocabulary_, targets[t]));
+        float& loss = losses[b * tokens_ + t];
+        loss = 0;
+        if (targets[t] < 0) continue;
+        with_numbers(pass_.result() + row, dtype_, [&](const auto* logits) {
+          loss = static_cast<float>(loss_of(logits, vocabulary_, targets[t]));
+        });
       }
     });
   }
 }
 
 std::vector<float> TokenLosses::run() {
-  const auto lane_elements = static_cast<size_t>(lane_batch_ * tokens_);
-  const auto lanes = static_cast<size_t>(context_.local_lanes());
-  const auto first = static_cast<size_t>(context_.communicator.rank()) * lanes;
-  const bool root = context_.communicator.rank() == 0;
-  std::vector<float> step(lane_elements * static_cast<size_t>(context_.plan.lanes));
-  std::vector<float> losses;
-  const auto wanted = static_cast<size_t>(samples() * tokens_);
-  if (root) losses.reserve(wanted);
-  int64_t begin = 0;  // the first sample of the step
-  EvaluationPass::Visitor visitor;
-  visitor.lane_done = [&](size_t lane, const LaneBatch& batch, int64_t) {
-    add_lane(begin + static_cast<int64_t>(first + lane) * lane_batch_,
-             batch.valid_samples,
-             &step[(first + lane) * lane_elements]);
-  };
-  // Samples fill the lanes in order, so only the end of the last step is padding.
-  visitor.step_done = [&] {
-    context_.communicator.all_gather(reinterpret_cast<std::byte*>(step.data()),
-                                     lanes * lane_elements * sizeof(float));
-    begin += lane_batch_ * context_.plan.lanes;
-    if (!root) return;
-    const size_t count = std::min(step.size(), wanted - losses.size());
-    losses.insert(losses.end(), step.begin(), step.begin() + static_cast<ptrdiff_t>(count));
-  };
-  pass_.run(visitor);
-  return losses;
+  return pass_.collect(tokens_, [&](const LaneBatch& batch, int64_t first, std::span<float> to) {
+    add_lane(first, batch.valid_samples, to.data());
+  });
 }
 
 std::vector<DocumentLoss> TokenLosses::by_document(const std::vector<float>& losses) const {

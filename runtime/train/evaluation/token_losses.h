@@ -36,7 +36,7 @@ class TokenLosses {
 
   const RunContext& context_;
   EvaluationPass pass_;
-  int64_t lane_batch_, tokens_, vocabulary_, stride_;
+  int64_t tokens_, vocabulary_, stride_;
   DType dtype_;
   mutable std::vector<std::byte> input_, target_;  // one sample
 };

@@ -21,23 +21,30 @@ Reporter::Reporter(const RunContext& context, int64_t start_step, int64_t last_s
 }
 
 void Reporter::report(const StepRecord& record, bool checkpoint) {
-  if (now_ms() >= next_check_ms_) {
-    context_.require_folder();
-    if (context_.folder != nullptr) context_.folder->optional_files().retry();
-    next_check_ms_ = now_ms() + kCheckMs;
+  if (failed()) return;
+  try {
+    if (now_ms() >= next_check_ms_) {
+      context_.require_folder();
+      if (context_.folder != nullptr) context_.folder->optional_files().retry();
+      next_check_ms_ = now_ms() + kCheckMs;
+    }
+    jsonl_.append(record);
+    if (tensorboard_) tensorboard_->append(record);
+    progress_.update(record, checkpoint);
+  } catch (const Error& error) {
+    error_ = error;
   }
-  jsonl_.append(record);
-  if (tensorboard_) tensorboard_->append(record);
-  progress_.update(record, checkpoint);
 }
 
 void Reporter::flush() {
+  check();
   context_.require_folder();
   jsonl_.flush();
   if (tensorboard_) tensorboard_->flush();
 }
 
 void Reporter::finish() {
+  check();
   progress_.finish();
   context_.require_folder();
   jsonl_.finish();

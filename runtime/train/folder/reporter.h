@@ -18,13 +18,19 @@ class Reporter {
   // Continues after `start_step` completed steps; shows progress up to `last_step`.
   Reporter(const RunContext& context, int64_t start_step, int64_t last_step);
 
-  // `checkpoint`: a checkpoint is about to be written.
+  // `checkpoint`: a checkpoint is about to be written. An error does not end the run here, because
+  // the other ranks would wait: it is kept, and check(), flush() and finish() throw it.
   void report(const StepRecord& record, bool checkpoint);
+  bool failed() const { return error_.has_value(); }
+  void check() const {
+    if (error_) throw *error_;
+  }
   void flush();
   void finish();
 
  private:
   const RunContext& context_;
+  std::optional<Error> error_;
   double next_check_ms_ = 0;
   JsonlWriter jsonl_;
   std::optional<TensorBoardWriter> tensorboard_;

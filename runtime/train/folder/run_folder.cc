@@ -7,10 +7,9 @@
 #include <system_error>
 
 #include "runtime/base/error.h"
-#include "runtime/base/file.h"
 #include "runtime/base/names.h"
 #include "runtime/base/passing_error.h"
-#include "runtime/checkpoint/publish.h"
+#include "runtime/checkpoint/format/publish.h"
 
 namespace lockstep {
 namespace {

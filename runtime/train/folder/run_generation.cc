@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/host.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -21,12 +21,8 @@ constexpr size_t kMaxBytes = 4096;
 constexpr int64_t kMaxStarts = int64_t{1} << 60;  // leaves room to raise it
 
 int64_t number_in(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number > 0 &&
-                 number < kMaxStarts
-             ? number
-             : 0;
+  const int64_t number = parse_as<int64_t>(text).value_or(0);
+  return number > 0 && number < kMaxStarts ? number : 0;
 }
 
 RunGeneration from_environment() {

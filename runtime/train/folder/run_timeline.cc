@@ -9,6 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/graph/schema.h"
+#include "runtime/train/gather_values.h"
 
 namespace lockstep {
 namespace {
@@ -45,10 +46,10 @@ std::unique_ptr<RunTimeline> RunTimeline::make(const RunContext& context) {
 RunTimeline::RunTimeline(const RunContext& context)
     : context_(context),
       queued_(context.backend.ops().separate_memory),
-      groups_(context.plan.topology.groups_of(context.communicator.rank())),
+      groups_(context.plan.sharding.topology.groups_of(context.communicator.rank())),
       timeline_(kSpans),
       start_ms_(now_ms()) {
-  for (const Op& op : context.training.ops) {
+  for (const Op& op : context.graphs.training.ops) {
     const char* const kind = name_of(op.kind);
     op_names_.push_back(op.name == kind ? op.name : fmt::format("{} {}", kind, op.name));
   }
@@ -70,7 +71,7 @@ void RunTimeline::exchanged(
   const Name name("bucket {}, {:.3g} MiB, {}",
                   bucket,
                   mebibytes(bytes),
-                  title_of_level(context_.plan.topology, level));
+                  title_of_level(context_.plan.sharding.topology, level));
   const RankGroup& group = groups_[level];
   timeline_.record(
       name.text(), "exchange", Track::kExchanges, start_ms, end_ms, {group.first, group.count});
@@ -111,12 +112,10 @@ void RunTimeline::log_quality(const ClockOffset& offset,
     double within_ms;
     uint64_t dropped, dropped_ops;
   };
-  std::vector<OfRank> ranks(hosts.size());
-  Communicator& communicator = context_.communicator;
-  ranks[static_cast<size_t>(communicator.rank())] = {
-      offset.within_ms, timeline_.dropped(), timeline_.dropped_ops()};
-  communicator.all_gather(reinterpret_cast<std::byte*>(ranks.data()), sizeof(OfRank));
-  if (communicator.rank() != 0) return;
+  const std::vector<OfRank> ranks =
+      gather_values(context_.communicator,
+                    OfRank{offset.within_ms, timeline_.dropped(), timeline_.dropped_ops()});
+  if (context_.communicator.rank() != 0) return;
   const auto worst = [&](auto value) {
     return static_cast<size_t>(std::ranges::max_element(ranks, {}, value) - ranks.begin());
   };

@@ -22,17 +22,19 @@ struct RankTimes {
   double optimizer_ms = 0;
 };
 
-// The averages, with their names in the result's JSON.
+// The averages, with their names in the result's JSON, and what they are averages of.
 struct RankMean {
   const char* name;
   double RankTimes::*value;
+  double StepRecord::*of_step;
 };
-inline constexpr RankMean kRankMeans[] = {{"step_ms", &RankTimes::step_ms},
-                                          {"compute_ms", &RankTimes::compute_ms},
-                                          {"data_wait_ms", &RankTimes::data_wait_ms},
-                                          {"comm_exposed_ms", &RankTimes::comm_exposed_ms},
-                                          {"straggler_ms", &RankTimes::straggler_ms},
-                                          {"optimizer_ms", &RankTimes::optimizer_ms}};
+inline constexpr RankMean kRankMeans[] = {
+    {"step_ms", &RankTimes::step_ms, &StepRecord::step_ms},
+    {"compute_ms", &RankTimes::compute_ms, &StepRecord::compute_ms},
+    {"data_wait_ms", &RankTimes::data_wait_ms, &StepRecord::data_wait_ms},
+    {"comm_exposed_ms", &RankTimes::comm_exposed_ms, &StepRecord::comm_exposed_ms},
+    {"straggler_ms", &RankTimes::straggler_ms, &StepRecord::straggler_ms},
+    {"optimizer_ms", &RankTimes::optimizer_ms, &StepRecord::optimizer_ms}};
 
 // Adds up a rank's steps, except the first ones, in which caches and clocks warm up.
 class RunTimes {

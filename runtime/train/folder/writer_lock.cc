@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <sstream>
 #include <string_view>
 
@@ -17,6 +16,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/passing_error.h"
 #include "runtime/base/time.h"
+#include "runtime/metrics/environment.h"
 
 namespace lockstep {
 namespace {
@@ -28,15 +28,6 @@ constexpr size_t kMaxText = 4096;
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm time{};
-  ::gmtime_r(&now, &time);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &time);
-  return text;
 }
 
 std::string describe(const WriterLockOptions& options) {
@@ -60,6 +51,45 @@ std::string words_for(const WriterInfo& holder) {
                      holder.host,
                      holder.since,
                      holder.job.empty() ? "" : ", job " + holder.job);
+}
+
+Descriptor open_lock(int folder, const std::filesystem::path& name) {
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+  return Descriptor(uninterrupted([&] { return ::openat(folder, name.c_str(), kFlags); }));
+}
+
+std::string text_in(const Descriptor& file) {
+  char buffer[kMaxText];
+  const ssize_t bytes =
+      file.fd < 0 ? 0 : uninterrupted([&] { return ::read(file.fd, buffer, sizeof(buffer)); });
+  return std::string(buffer, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+}
+
+WriterInfo info_from(const std::string& text) {
+  WriterInfo info;
+  std::istringstream lines(text);
+  for (std::string name, value; lines >> name >> value;) {
+    if (name == "host") info.host = value;
+    if (name == "pid") info.pid = value;
+    if (name == "since") info.since = value;
+    if (name == "job") info.job = value;
+    if (name == "generation") info.generation.number = std::atoll(value.c_str());
+    if (name == "launch") info.generation.launch = value;
+  }
+  return info;
+}
+
+// Whether another process holds the open file.
+bool is_held(const Descriptor& file, const std::string& text) {
+  if (text.find("\nbeat ") != std::string::npos) {
+    struct stat status {};
+    const auto silence_s = static_cast<std::time_t>(WriterLockOptions().silence_s);
+    return ::fstat(file.fd, &status) == 0 && status.st_mtim.tv_sec + silence_s > std::time(nullptr);
+  }
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return ::fcntl(file.fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 }  // namespace
@@ -268,26 +298,16 @@ void WriterLock::check() {
 
 std::string WriterLock::text() const {
   // Opens the file again, because NFS asks the server only on opening.
-  const Descriptor file(
-      uninterrupted([&] { return ::openat(folder_, kFile, O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
-  char buffer[kMaxText];
-  const ssize_t bytes =
-      file.fd < 0 ? 0 : uninterrupted([&] { return ::read(file.fd, buffer, sizeof(buffer)); });
-  return std::string(buffer, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+  return text_in(open_lock(folder_, kFile));
 }
 
-WriterInfo WriterLock::holder() const {
-  WriterInfo info;
-  std::istringstream lines(text());
-  for (std::string name, value; lines >> name >> value;) {
-    if (name == "host") info.host = value;
-    if (name == "pid") info.pid = value;
-    if (name == "since") info.since = value;
-    if (name == "job") info.job = value;
-    if (name == "generation") info.generation.number = std::atoll(value.c_str());
-    if (name == "launch") info.generation.launch = value;
-  }
-  return info;
+WriterInfo WriterLock::holder() const { return info_from(text()); }
+
+std::optional<WriterInfo> writer_of(const std::filesystem::path& run_dir) {
+  const Descriptor file = open_lock(AT_FDCWD, run_dir / kFile);
+  const std::string text = text_in(file);
+  if (file.fd < 0 || !is_held(file, text)) return std::nullopt;
+  return info_from(text);
 }
 
 }  // namespace lockstep

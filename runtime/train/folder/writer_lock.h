@@ -21,6 +21,11 @@ struct WriterInfo {
   RunGeneration generation;
 };
 
+// The process that holds the lock of a run folder; nullopt if there is none, for example because
+// the run has ended or died. On a file system without locks, the file counts as held if it was
+// written in the last minute.
+std::optional<WriterInfo> writer_of(const std::filesystem::path& run_dir);
+
 struct WriterLockOptions {
   std::string job{};           // of this process
   bool requeued = false;       // whether it follows an earlier process of the same job

@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "runtime/base/log.h"
+#include "runtime/train/guard/not_finite_text.h"
+
 namespace lockstep {
 
 std::string FirstSteps::add(int64_t step, double loss, double grad_norm) {
@@ -30,6 +33,16 @@ std::string FirstSteps::add(int64_t step, double loss, double grad_norm) {
   };
   return norm ? text("the gradient's norm", grad_norm, first_norm_)
               : text("the loss", loss, first_loss_);
+}
+
+void FirstSteps::watch(const RunContext& context, const StepRecord& record) {
+  const std::string what = add(record.step, record.loss, record.grad_norm);
+  if (what.empty() || context.communicator.rank() > 0) return;
+  log_warn("step {}: {}{}",
+           record.step,
+           what,
+           words_for_explosion(
+               context.config, largest_of_step(context, record.step - 1), *context.data.train));
 }
 
 }  // namespace lockstep

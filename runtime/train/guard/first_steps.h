@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/metrics/step_record.h"
+#include "runtime/train/run_context.h"
+
 namespace lockstep {
 
 class FirstSteps {
@@ -22,6 +25,8 @@ class FirstSteps {
   // Takes step number `step`, counted from 1, of the run. Returns what explodes, such as "the
   // gradient's norm is 3.1e+07 (1.2 in step 1)"; otherwise empty.
   std::string add(int64_t step, double loss, double grad_norm);
+  // Takes a step of a run. Rank 0 warns of what explodes, with what the data have to do with it.
+  void watch(const RunContext& context, const StepRecord& record);
 
  private:
   bool begun_ = false, reported_ = false;

@@ -4,13 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <type_traits>
 
-#include "runtime/base/dtype.h"
-#include "runtime/base/half.h"
 #include "runtime/graph/graph.h"
+#include "runtime/train/number_types.h"
 
 namespace lockstep {
 
@@ -27,19 +25,16 @@ struct NotFiniteKinds {
 // Calls f with each element, in host memory, of type f32, f64, bf16 or f16.
 template <typename F>
 void for_each_number(std::span<const std::byte> elements, DType dtype, F&& f) {
-  const auto each = [&]<typename T>(T x) {
-    for (size_t at = 0; at + sizeof(T) <= elements.size(); at += sizeof(T)) {
-      std::memcpy(&x, elements.data() + at, sizeof(T));
+  const auto each = [&]<typename T>(const T* x) {
+    for (size_t i = 0; i < elements.size() / sizeof(T); ++i) {
       if constexpr (std::is_same_v<T, double>)
-        f(x);
+        f(x[i]);
       else
-        f(static_cast<double>(to_float(x)));
+        f(static_cast<double>(to_float(x[i])));
     }
   };
-  if (dtype == DType::kBF16) return each(BFloat16{});
-  if (dtype == DType::kF16) return each(Float16{});
-  if (dtype == DType::kF64) return each(0.0);
-  each(0.0f);
+  if (dtype == DType::kF64) return each(reinterpret_cast<const double*>(elements.data()));
+  with_numbers(elements.data(), dtype, each);
 }
 
 // The kinds among such elements.

@@ -4,6 +4,7 @@
 
 #include "collectives/agreement.h"
 #include "runtime/base/host.h"
+#include "runtime/train/gather_values.h"
 #include "runtime/train/guard/not_finite_text.h"
 #include "runtime/train/guard/numeric_fault.h"
 
@@ -54,9 +55,7 @@ void NotFiniteSearch::wrote(const Graph& graph,
 }
 
 std::pair<size_t, NotFiniteSearch::Found> NotFiniteSearch::first_of_ranks(const Found& mine) {
-  std::vector<Found> all(static_cast<size_t>(context_.communicator.size()));
-  all[static_cast<size_t>(context_.communicator.rank())] = mine;
-  context_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Found));
+  const std::vector<Found> all = gather_values(context_.communicator, mine);
   const auto first = std::ranges::min_element(
       all, {}, [](const Found& found) { return std::pair(found.op, found.first_sample); });
   return {static_cast<size_t>(first - all.begin()), *first};
@@ -74,7 +73,7 @@ std::pair<size_t, NotFiniteSearch::Found> NotFiniteSearch::search(const Pass& pa
 
 NotFiniteCause NotFiniteSearch::describe() {
   TrainingStep::Repeated again;
-  const Pass pass{true, context_.training, *context_.data.train, [&](OpObserver& observer) {
+  const Pass pass{true, context_.graphs.training, *context_.data.train, [&](OpObserver& observer) {
                     again = step_.compute_again(observer);
                   }};
   const auto [rank, found] = search(pass);
@@ -101,7 +100,7 @@ NotFiniteCause NotFiniteSearch::describe() {
 
 NotFiniteCause NotFiniteSearch::describe_evaluation(
     const std::function<void(OpObserver&)>& repeat) {
-  const Pass pass{false, *context_.evaluation, *context_.data.eval, repeat};
+  const Pass pass{false, *context_.graphs.evaluation, *context_.data.eval, repeat};
   const auto [rank, found] = search(pass);
   if (found.tensor == kNoTensor)
     return {
@@ -115,7 +114,7 @@ NotFiniteCause NotFiniteSearch::cause(const Pass& pass, size_t rank, const Found
   OpValues values(values_,
                   found.op,
                   found.first_sample,
-                  context_.config.train.global_batch / context_.plan.lanes);
+                  context_.config.train.global_batch / context_.plan.sharding.lanes);
   const bool mine = rank == static_cast<size_t>(context_.communicator.rank());
   OpObserver none;
   pass.repeat(mine ? static_cast<OpObserver&>(values) : none);
@@ -133,15 +132,11 @@ NotFiniteCause NotFiniteSearch::cause(const Pass& pass, size_t rank, const Found
           gather_texts(context_.communicator, own.remedy)[rank]};
 }
 
-TrainingOrder NotFiniteSearch::order() const {
-  const RunConfig& config = context_.config;
-  return {config.seed, config.data.shuffle, config.train.global_batch};
-}
-
 std::vector<SampleKey> NotFiniteSearch::samples_of(const Pass& pass, const Found& found) const {
-  const int64_t rows = context_.config.train.global_batch / context_.plan.lanes;
+  const int64_t rows = context_.config.train.global_batch / context_.plan.sharding.lanes;
   if (pass.trains)
-    return training_samples(pass.dataset, order(), found.step, found.first_sample, rows);
+    return training_samples(
+        pass.dataset, order_of(context_.config), found.step, found.first_sample, rows);
   std::vector<SampleKey> samples;
   for (int64_t row = 0; row < rows && found.first_sample + row < pass.dataset.samples(); ++row)
     samples.push_back({.index = found.first_sample + row});
@@ -181,9 +176,7 @@ NotFiniteSearch::DataCause NotFiniteSearch::data_cause(const Pass& pass,
     if (!pass.trains || values.largest_parameter() < kLargeNumber) return {};
     for (int64_t done = found.step - 1; done >= std::max(found.step - kStepsBefore, int64_t{0});
          --done) {
-      const LargestNumbers before = largest_numbers(
-          pass.dataset,
-          training_samples(pass.dataset, order(), done, 0, context_.config.train.global_batch));
+      const LargestNumbers before = largest_of_step(context_, done);
       const std::string in_step = words_for(before, pass.dataset);
       if (!in_step.empty())
         return {fmt::format("; in step {} {}", done + 1, in_step), what_is_large(before)};
@@ -196,26 +189,18 @@ NotFiniteSearch::DataCause NotFiniteSearch::data_cause(const Pass& pass,
 // The numbers of every lane are finite, but their sum is not: large numbers in the step's batch.
 NotFiniteCause NotFiniteSearch::cause_of_sum() {
   NotFiniteCause cause{overflowing_sum(), smaller_updates(context_.config)};
-  std::string text, what;
-  try {
-    const LargestNumbers largest = largest_numbers(
-        *context_.data.train,
-        training_samples(
-            *context_.data.train, order(), step_read_, 0, context_.config.train.global_batch));
-    text = words_for(largest, *context_.data.train);
-    what = what_is_large(largest);
-  } catch (const Error&) {  // a file that cannot be read now; the message does without
-  }
+  const LargestNumbers largest = largest_of_step(context_, step_read_);
+  const std::string text = words_for(largest, *context_.data.train);
   if (text.empty()) return cause;
   return {cause.text + "; " + text,
-          fmt::format("{}, or {}", scaled(what, context_.config), cause.remedy)};
+          fmt::format("{}, or {}", scaled(what_is_large(largest), context_.config), cause.remedy)};
 }
 
 // The numbers of every lane are finite, but their sum is not.
 std::string NotFiniteSearch::overflowing_sum() {
   std::string mine;
-  for (const StatePiece& piece : step_.optimizer().pieces()) {
-    const OwnedFloats& sums = step_.reducer().sums();
+  for (const StatePiece& piece : step_.update().optimizer().pieces()) {
+    const OwnedFloats& sums = step_.exchange().sums();
     Tensor sum;
     sum.shape = Shape{piece.range.size()};
     const auto* const data =

@@ -73,7 +73,6 @@ class NotFiniteSearch final : public OpObserver {
     std::string text, what;
   };
   DataCause data_cause(const Pass& pass, const Found& found, const OpValues& values) const;
-  TrainingOrder order() const;
   std::vector<SampleKey> samples_of(const Pass& pass, const Found& found) const;
   NotFiniteCause cause_of_sum();
   std::string overflowing_sum();

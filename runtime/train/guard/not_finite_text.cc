@@ -17,6 +17,10 @@ bool is_loss(const Tensor& tensor) { return tensor.dtype == DType::kF64; }
 
 }  // namespace
 
+TrainingOrder order_of(const RunConfig& config) {
+  return {config.seed, config.data.shuffle, config.train.global_batch};
+}
+
 std::string number_text(double number) {
   return std::isnan(number) ? "nan" : fmt::format("{}", number);
 }
@@ -71,6 +75,16 @@ std::string words_of_inputs(const Graph& graph, const std::vector<OpValues::Inpu
     text += fmt::format(
         "{}{} up to {:.3g}", text.empty() ? " (it reads " : ", ", graph[id].name, largest);
   return text.empty() ? "" : text + ")";
+}
+
+LargestNumbers largest_of_step(const RunContext& context, int64_t done) {
+  const Dataset& dataset = *context.data.train;
+  const TrainingOrder order = order_of(context.config);
+  try {
+    return largest_numbers(dataset, training_samples(dataset, order, done, 0, order.global_batch));
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 std::string words_for_explosion(const RunConfig& config,

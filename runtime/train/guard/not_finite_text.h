@@ -7,6 +7,7 @@
 
 #include "runtime/data/batch_samples.h"
 #include "runtime/train/guard/op_values.h"
+#include "runtime/train/run_context.h"
 
 namespace lockstep {
 
@@ -31,6 +32,12 @@ std::string words_of_rows(const std::vector<int64_t>& rows,
 
 // " (it reads layers.0 up to 3.1, targets up to 1e+20)".
 std::string words_of_inputs(const Graph& graph, const std::vector<OpValues::Input>& inputs);
+
+TrainingOrder order_of(const RunConfig& config);
+
+// The largest numbers in the batch of the step after `done` completed ones; none if a file cannot
+// be read now: messages do without.
+LargestNumbers largest_of_step(const RunContext& context, int64_t done);
 
 // The end of a warning that the first steps explode: what is probably wrong, and the remedy.
 // `largest`: of the batch.

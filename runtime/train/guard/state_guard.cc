@@ -23,6 +23,8 @@
 
 #include "collectives/agreement.h"
 #include "runtime/base/host.h"
+#include "runtime/base/text.h"
+#include "runtime/train/gather_values.h"
 
 namespace lockstep {
 namespace {
@@ -51,13 +53,11 @@ std::string StateGuard::examine(int64_t done) {
   struct Report {
     uint64_t damaged, digest;
   };
-  std::vector<Report> all(static_cast<size_t>(context_.communicator.size()));
-  Report& mine = all[static_cast<size_t>(context_.communicator.rank())];
-  mine.damaged = step_.checks().examine_memory() ? 0 : 1;
-  mine.digest = step_.checks().digest().value_or(0);
-  context_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Report));
+  const uint64_t damaged = step_.checks().examine_memory() ? 0 : 1;
+  const std::vector<Report> all =
+      gather_values(context_.communicator, Report{damaged, step_.checks().digest().value_or(0)});
   for (const Report& one : all) {
-    const bool differs = !context_.plan.shards_optimizer && one.digest != all[0].digest;
+    const bool differs = !context_.plan.sharding.shards_optimizer() && one.digest != all[0].digest;
     if (one.damaged != 0 || differs) return describe(done);
   }
   return "";
@@ -82,7 +82,7 @@ std::string StateGuard::name_ranks(const std::string& mine) const {
           : fmt::format("rank {} on {}: {}", context_.communicator.rank(), host_name(), mine);
   std::string all;
   for (const std::string& one : gather_texts(context_.communicator, text)) {
-    if (!one.empty()) all += (all.empty() ? "" : "; ") + one;
+    if (!one.empty()) append_item(all, one, "; ");
   }
   return all;
 }
@@ -101,8 +101,8 @@ std::vector<uint32_t> StateGuard::expected_gradients() const {
   const std::vector<StatePiece>& pieces = step_.checks().state()->pieces();
   const std::vector<int64_t> begins = context_.plan.layout.begins();
   std::vector<uint32_t> mine(pieces.size());
-  if (step_.gradient_checksums().empty()) return mine;
-  auto sum = step_.gradient_checksums().begin();
+  if (step_.update().gradient_checksums().empty()) return mine;
+  auto sum = step_.update().gradient_checksums().begin();
   for (const Range& owned : context_.owned()) {
     for (const Range& part : cut_range(owned, begins)) {
       const auto after = std::ranges::upper_bound(
@@ -153,7 +153,7 @@ std::string StateGuard::name_odd_ranks(const std::vector<uint32_t>& by_rank,
   std::string odd;
   for (size_t r = 0; r < by_rank.size(); ++r) {
     if (by_rank[r] == right) continue;
-    odd += fmt::format("{}rank {} on {}", odd.empty() ? "" : " and ", r, hosts[r]);
+    append_item(odd, fmt::format("rank {} on {}", r, hosts[r]), " and ");
   }
   return right ? fmt::format("{}: the {} differs from that of the other ranks", odd, of_tensor)
                : fmt::format("{} do not have the same {}", odd, of_tensor);

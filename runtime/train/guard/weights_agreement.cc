@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/train/gather_values.h"
+
 namespace lockstep {
 namespace {
 
@@ -13,14 +15,14 @@ bool is_running_statistic(const ParameterLayout& layout, const std::string& name
 
 }  // namespace
 
-WeightsAgreement::WeightsAgreement(const RunContext& context, const RunMemory& memory)
-    : context_(context), memory_(memory), weights_hash_(context, memory) {}
+WeightsAgreement::WeightsAgreement(const RunContext& context,
+                                   const RunMemory& memory,
+                                   const Saving& saving)
+    : context_(context), memory_(memory), weights_hash_(context, memory), saving_(saving) {}
 
 uint64_t WeightsAgreement::hash(int64_t step) {
   const WeightsHash::Result mine = weights_hash_.take();
-  std::vector<uint64_t> replicas(static_cast<size_t>(context_.communicator.size()));
-  replicas[static_cast<size_t>(context_.communicator.rank())] = mine.replica;
-  context_.communicator.all_gather(reinterpret_cast<std::byte*>(replicas.data()), sizeof(uint64_t));
+  const std::vector<uint64_t> replicas = gather_values(context_.communicator, mine.replica);
   for (size_t r = 1; r < replicas.size(); ++r) {
     if (replicas[r] == replicas[0]) continue;
     throw NumericFault(
@@ -64,11 +66,11 @@ void WeightsAgreement::refuse_not_finite(int64_t step,
   const std::string with = remedy.empty() ? "" : " with " + remedy;
   throw NumericFault(
       context_.config.guard.on_not_finite,
-      good_checkpoint_
+      saving_.good_step()
           ? fmt::format("step {}: {}; the checkpoint of step {} is good: resume from it{}",
                         step,
                         what,
-                        *good_checkpoint_,
+                        *saving_.good_step(),
                         with)
           : fmt::format("step {}: {}; no checkpoint has been written yet: start again{}",
                         step,
@@ -79,9 +81,9 @@ void WeightsAgreement::refuse_not_finite(int64_t step,
 void WeightsAgreement::refuse_damage(const std::string& what) const {
   throw NumericFault(
       context_.config.guard.on_damage,
-      good_checkpoint_
+      saving_.good_step()
           ? fmt::format(
-                "{}; the checkpoint of step {} is good: resume from it", what, *good_checkpoint_)
+                "{}; the checkpoint of step {} is good: resume from it", what, *saving_.good_step())
           : what + "; no checkpoint has been written yet: start again");
 }
 

@@ -6,16 +6,17 @@
 #include <optional>
 #include <string>
 
-#include "runtime/train/checkpoints/weights.h"
+#include "runtime/checkpoint/run/saving.h"
 #include "runtime/train/guard/numeric_fault.h"
 #include "runtime/train/run_context.h"
+#include "runtime/train/state/weights.h"
 
 namespace lockstep {
 
 class WeightsAgreement {
  public:
-  // Both are borrowed.
-  WeightsAgreement(const RunContext& context, const RunMemory& memory);
+  // All borrowed.
+  WeightsAgreement(const RunContext& context, const RunMemory& memory, const Saving& saving);
 
   // Returns the hash of the weights after `step` steps, of which every rank has all or its part.
   // Throws NumericFault if replicas differ, a weight is not finite, or frozen weights differ from
@@ -27,15 +28,13 @@ class WeightsAgreement {
                                       const std::string& what,
                                       const std::string& remedy) const;
   [[noreturn]] void refuse_damage(const std::string& what) const;
-  // The checkpoint of this step is good.
-  void checkpoint_done(int64_t step) { good_checkpoint_ = step; }
 
  private:
   const RunContext& context_;
   const RunMemory& memory_;
   WeightsHash weights_hash_;
-  std::optional<uint64_t> frozen_;          // hash of the frozen weights
-  std::optional<int64_t> good_checkpoint_;  // the newest, as far as this process knows
+  const Saving& saving_;
+  std::optional<uint64_t> frozen_;  // hash of the frozen weights
 };
 
 }  // namespace lockstep

@@ -12,11 +12,12 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-size_t input_bytes(const Graph& graph, size_t index) { return graph[graph.inputs[index]].bytes(); }
+size_t input_bytes(const Graph& graph, GraphIn input) { return graph[graph.inputs[input]].bytes(); }
 
 // Bytes of one lane's input and target.
 size_t lane_bytes(const Graph& graph) {
-  return aligned(input_bytes(graph, 0)) + aligned(input_bytes(graph, 1));
+  return aligned(input_bytes(graph, GraphIn::kInput)) +
+         aligned(input_bytes(graph, GraphIn::kTarget));
 }
 
 // Tokens of the longest sample, without the padding at its end. In samples (R, T), row 1 has the
@@ -44,12 +45,12 @@ BatchStage::BatchStage(const Graph& graph, Backend& backend, std::byte* device, 
     : backend_(backend),
       device_(device),
       lanes_(lanes),
-      input_bytes_(input_bytes(graph, 0)),
-      target_bytes_(input_bytes(graph, 1)),
+      input_bytes_(input_bytes(graph, GraphIn::kInput)),
+      target_bytes_(input_bytes(graph, GraphIn::kTarget)),
       lane_bytes_(lane_bytes(graph)),
       target_offset_(aligned(input_bytes_)),
       batches_(lanes) {
-  const Tensor& input = graph[graph.inputs[0]];
+  const Tensor& input = graph[graph.inputs[GraphIn::kInput]];
   if (input.dtype == DType::kI32) samples_ = input.shape;
 }
 

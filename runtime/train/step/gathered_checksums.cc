@@ -10,28 +10,32 @@ namespace lockstep {
 GatheredChecksums::GatheredChecksums(const RunContext& context,
                                      const RunMemory& memory,
                                      const StateChecksums& state)
-    : context_(context), memory_(memory), state_(state), times_(context.plan.buckets.size()) {
+    : context_(context),
+      memory_(memory),
+      state_(state),
+      times_(context.plan.layout.buckets.size()) {
   const Plan& plan = context.plan;
-  const Topology& topology = plan.topology;
+  const Topology& topology = plan.sharding.topology;
   const int ranks = topology.ranks(), me = context.communicator.rank();
   const std::vector<int64_t> begins = plan.layout.begins();
-  for (const Range& bucket : plan.buckets) max_pieces_ += cut_range(bucket, begins).size();
+  for (const Range& bucket : plan.layout.buckets) max_pieces_ += cut_range(bucket, begins).size();
   owners_.resize(max_pieces_ * static_cast<size_t>(ranks));
-  for (int rank = 0; rank < ranks && plan.shards_optimizer; ++rank) {
+  for (int rank = 0; rank < ranks && plan.sharding.shards_optimizer(); ++rank) {
     const bool of_my_node = rank / topology.per_node == me / topology.per_node;
-    const bool mine_to_check =
-        plan.shares_parameters() ? !of_my_node && (rank - me) % topology.per_node == 0 : rank != me;
+    const bool mine_to_check = plan.sharding.shares_parameters()
+                                   ? !of_my_node && (rank - me) % topology.per_node == 0
+                                   : rank != me;
     if (!mine_to_check) continue;
     Source source = {.rank = rank, .checksums = context.backend.host_array<uint32_t>(max_pieces_)};
     size_t number = 0;
-    for (const Range& bucket : plan.buckets) {
+    for (const Range& bucket : plan.layout.buckets) {
       source.first.push_back(number);
       source.pieces.push_back(cut_range(part_of(bucket, topology.part_of(rank), ranks), begins));
       number += source.pieces.back().size();
     }
     sources_.push_back(std::move(source));
   }
-  if (plan.compute != DType::kF32)
+  if (plan.layout.compute != DType::kF32)
     stored_ = context.backend.host_array<uint32_t>(state.pieces().size());
 }
 
@@ -39,12 +43,12 @@ void GatheredChecksums::add(int bucket, const std::byte* gathered) {
   const auto b = static_cast<size_t>(bucket);
   if (b >= times_.size()) return;  // frozen parameters, which no update has written
   const double start_ms = now_ms();
-  const DType dtype = context_.plan.compute;
+  const DType dtype = context_.plan.layout.compute;
   ++times_[b];
   for (Source& source : sources_) {
     uint32_t* sum = &source.checksums[source.first[b]];
     for (const Range& piece : source.pieces[b]) {
-      const int64_t offset = piece.begin - context_.plan.buckets[b].begin;
+      const int64_t offset = piece.begin - context_.plan.layout.buckets[b].begin;
       context_.backend.add_bits(
           gathered + static_cast<size_t>(offset) * size_of(dtype), dtype, piece.size(), sum++);
     }
@@ -55,18 +59,19 @@ void GatheredChecksums::add(int bucket, const std::byte* gathered) {
 void GatheredChecksums::add_all() {
   for (size_t b = 0; b < times_.size(); ++b)
     add(static_cast<int>(b),
-        memory_.parameters +
-            static_cast<size_t>(context_.plan.buckets[b].begin) * size_of(context_.plan.compute));
+        memory_.parameters + static_cast<size_t>(context_.plan.layout.buckets[b].begin) *
+                                 size_of(context_.plan.layout.compute));
 }
 
 // The checksums of this rank's own parameters, as its last update has written them.
 std::span<const uint32_t> GatheredChecksums::own_checksums() {
   if (stored_.empty()) return state_.of(StateArray::kWeight);
-  const DType dtype = context_.plan.compute;
+  const DType dtype = context_.plan.layout.compute;
   std::ranges::fill(stored_, 0u);
   for (size_t i = 0; i < stored_.size(); ++i) {
     const StatePiece& piece = state_.pieces()[i];
-    const int64_t offset = context_.plan.shards_parameters ? piece.local : piece.range.begin;
+    const int64_t offset =
+        context_.plan.sharding.shards_parameters() ? piece.local : piece.range.begin;
     context_.backend.add_bits(memory_.parameters + static_cast<size_t>(offset) * size_of(dtype),
                               dtype,
                               piece.range.size(),

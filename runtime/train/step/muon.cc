@@ -21,12 +21,12 @@ int64_t shift_of(const MuonMatrix& matrix) {
 
 std::vector<Piece> pieces_of(const Plan& plan, const Range& matrix, int rank) {
   std::vector<Piece> pieces;
-  for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
-    const Range owned =
-        part_of(plan.buckets[bucket], plan.topology.part_of(rank), plan.topology.ranks());
+  const Topology& topology = plan.sharding.topology;
+  for (const Range& bucket : plan.layout.buckets) {
+    const Range owned = part_of(bucket, topology.part_of(rank), topology.ranks());
     const Range part = {std::max(owned.begin, matrix.begin), std::min(owned.end, matrix.end)};
     if (part.begin < part.end)
-      pieces.push_back({part, plan.owned_index_of(rank, bucket, part.begin)});
+      pieces.push_back({part, plan.sharding.owned_index_of(rank, bucket, part.begin)});
   }
   return pieces;
 }
@@ -39,7 +39,7 @@ MuonDirections::MuonDirections(const Plan& plan,
                                const OwnedFloats& gradients,
                                std::byte* memory)
     : plan_(plan),
-      layout_(*plan.muon),
+      layout_(*plan.traffic.muon),
       communicator_(communicator),
       waits_(communicator, nullptr),
       backend_(backend),

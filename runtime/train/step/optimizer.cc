@@ -44,11 +44,12 @@ std::vector<std::string> layer_wise_moments(const LarsConfig& lars) {
   if (lars.momentum > 0) return {"momentum_buffer"};
   return {};
 }
-std::vector<std::string> layer_wise_moments(const LambConfig&) { return {"exp_avg", "exp_avg_sq"}; }
-
-// Muon's momentum is stored in place of AdamW's average of gradients, which the other parameters
-// have. A matrix has no second moment.
-std::vector<std::string> layer_wise_moments(const MuonConfig&) { return {"exp_avg", "exp_avg_sq"}; }
+// LAMB's and Muon's. Muon's momentum is stored in place of AdamW's average of gradients, which the
+// other parameters have. A matrix has no second moment.
+template <typename Config>
+std::vector<std::string> layer_wise_moments(const Config&) {
+  return {"exp_avg", "exp_avg_sq"};
+}
 
 // The elementwise update of a layer-wise optimizer, for a tensor whose trust ratio is known: LARS
 // and LAMB end with SGD.
@@ -77,17 +78,6 @@ AdamwUpdate layer_wise_update(const MuonConfig& muon, UpdateStep step, double) {
   return AdamwUpdate::make(muon, step);
 }
 
-}  // namespace
-
-std::vector<std::string> moment_names(const OptimizerConfig& config) {
-  return by_kind(
-      config,
-      []<typename Update>(const auto& kind) { return Update::moment_names(kind); },
-      [](const auto& kind) { return layer_wise_moments(kind); });
-}
-
-namespace {
-
 bool is_lamb(const OptimizerConfig& config) {
   return std::holds_alternative<LambConfig>(config.kind);
 }
@@ -96,7 +86,25 @@ bool is_muon(const OptimizerConfig& config) {
   return std::holds_alternative<MuonConfig>(config.kind);
 }
 
+// Gradients of a running statistic are summed over the lanes; `weight` turns the sum into their
+// mean.
+MovingAverage moving_average(const UpdateGroup& group, int lanes) {
+  const auto momentum = static_cast<double>(group.running_momentum);
+  return {.keep = static_cast<float>(1 - momentum), .weight = static_cast<float>(momentum / lanes)};
+}
+
+int64_t elements_of(const std::vector<Optimizer::KeptRange>& kept) {
+  return kept.empty() ? 0 : kept.back().local + kept.back().range.size();
+}
+
 }  // namespace
+
+std::vector<std::string> moment_names(const OptimizerConfig& config) {
+  return by_kind(
+      config,
+      []<typename Update>(const auto& kind) { return Update::moment_names(kind); },
+      [](const auto& kind) { return layer_wise_moments(kind); });
+}
 
 DType moment_dtype(const OptimizerConfig& config) {
   return config.moments == OptimizerConfig::MomentType::kBf16 ? DType::kBF16 : DType::kF32;
@@ -109,17 +117,6 @@ bool is_layer_wise(const OptimizerConfig& config) {
              [](const auto&) { return true; }) &&
          !is_muon(config);
 }
-
-namespace {
-
-// Gradients of a running statistic are summed over the lanes; `weight` turns the sum into their
-// mean.
-MovingAverage moving_average(const UpdateGroup& group, int lanes) {
-  const auto momentum = static_cast<double>(group.running_momentum);
-  return {.keep = static_cast<float>(1 - momentum), .weight = static_cast<float>(momentum / lanes)};
-}
-
-}  // namespace
 
 float* FlatWeights::floats(int64_t flat, int64_t local) const {
   if (compute != DType::kF32) return masters + local;
@@ -162,14 +159,6 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   prepare_updates(layout);
 }
 
-namespace {
-
-int64_t elements_of(const std::vector<Optimizer::KeptRange>& kept) {
-  return kept.empty() ? 0 : kept.back().local + kept.back().range.size();
-}
-
-}  // namespace
-
 size_t Optimizer::moment_begin(size_t index) const {
   int64_t elements = 0;
   for (size_t moment = 0; moment < index; ++moment) elements += elements_of(kept(moment));
@@ -191,8 +180,7 @@ void Optimizer::cut_pieces(const ParameterLayout& layout) {
   std::vector<size_t> slots(layout.slots.size());
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = i;
   const auto offset_of = [&](size_t slot) { return layout.slots[slot].offset; };
-  std::sort(
-      slots.begin(), slots.end(), [&](size_t a, size_t b) { return offset_of(a) < offset_of(b); });
+  std::ranges::sort(slots, {}, offset_of);
 
   const std::vector<Range> of_one_moment = one_moment_ranges(config_, layout);
   for (const Range& range : owned_) {

@@ -47,9 +47,8 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
     case Kind::kPolynomial:
       return floor + (lr - floor) * std::pow(1 - x, static_cast<double>(schedule.power));
     case Kind::kStep: {
-      const auto passed = std::count_if(schedule.milestones.begin(),
-                                        schedule.milestones.end(),
-                                        [&](int64_t milestone) { return step >= milestone; });
+      const auto passed = std::ranges::count_if(
+          schedule.milestones, [&](int64_t milestone) { return step >= milestone; });
       return lr * std::pow(static_cast<double>(schedule.gamma), static_cast<double>(passed));
     }
     case Kind::kOneCycle: return one_cycle(lr, floor, step, steps);

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
+#include "runtime/train/gather_values.h"
 #include "runtime/train/step/optimizer.h"
 
 namespace lockstep {
@@ -24,10 +26,14 @@ StepChecks::StepChecks(const RunContext& context, const RunMemory& memory, State
   every_ = context.config.guard.every;
   if (every_ == 0 && context.backend.ops().separate_memory) every_ = kEveryOnDevice;
   if (context.communicator.size() == 1) return;
-  if (context.config.comm.order == CommConfig::Order::kTree && !plan.power_sgd)
-    sent_.emplace(
-        context.communicator, context.backend, plan.topology, plan.buckets, plan.layout.begins());
-  if (plan.shards_optimizer && (!plan.shares_parameters() || plan.topology.nodes > 1))
+  if (context.config.comm.order == CommConfig::Order::kTree && !plan.traffic.power_sgd)
+    sent_.emplace(context.communicator,
+                  context.backend,
+                  plan.sharding.topology,
+                  plan.layout.buckets,
+                  plan.layout.begins());
+  if (plan.sharding.shards_optimizer() &&
+      (!plan.sharding.shares_parameters() || plan.sharding.topology.nodes > 1))
     gathered_.emplace(context, memory, *state);
 }
 
@@ -82,8 +88,7 @@ bool StepChecks::examine_memory() {
 void StepChecks::examine_transfers() {
   const ParameterLayout& layout = context_.plan.layout;
   if (gathered_) {
-    const std::optional<GatheredChecksums::Damage> damage = gathered_->compare();
-    if (damage && found_in_transfers_.empty())
+    if (const std::optional<GatheredChecksums::Damage> damage = gathered_->compare())
       found_in_transfers_ = fmt::format("its copy of the parameter {} differs from that of rank {}",
                                         layout.slots[damage->slot].name,
                                         damage->owner);
@@ -104,18 +109,13 @@ void StepChecks::choose_interval(double step_ms) {
     double check_ms, step_ms;
   };
   const double check_ms = (sent_ ? sent_->take_ms() : 0) + (gathered_ ? gathered_->take_ms() : 0);
-  std::vector<Times> all(static_cast<size_t>(context_.communicator.size()));
-  all[static_cast<size_t>(context_.communicator.rank())] = {check_ms, step_ms - check_ms};
-  context_.communicator.all_gather(reinterpret_cast<std::byte*>(all.data()), sizeof(Times));
-  Times worst = all[0];
-  for (const Times& times : all)
+  Times worst = {check_ms, step_ms - check_ms};
+  for (const Times& times : gather_values(context_.communicator, worst))
     worst = {std::max(worst.check_ms, times.check_ms), std::min(worst.step_ms, times.step_ms)};
   const double steps = worst.check_ms / (kShare * std::max(worst.step_ms, 1e-3));
   every_ = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps)));
   if (context_.communicator.rank() == 0)
-    log_info("guard: transfers between ranks are checked every {} step{}",
-             every_,
-             every_ == 1 ? "" : "s");
+    log_info("guard: transfers between ranks are checked every {} step{}", every_, plural(every_));
 }
 
 std::string StepChecks::name_of(StateArray array) const {
@@ -123,7 +123,7 @@ std::string StepChecks::name_of(StateArray array) const {
   switch (array) {
     case StateArray::kGradient: return "summed gradient";
     case StateArray::kWeight:
-      return context_.plan.compute == DType::kF32 ? "parameter" : "master weight";
+      return context_.plan.layout.compute == DType::kF32 ? "parameter" : "master weight";
     case StateArray::kFirstMoment: return "moment " + moments.at(0);
     case StateArray::kSecondMoment: return "moment " + moments.at(1);
     case StateArray::kAverage: return "average";

@@ -1,7 +1,8 @@
 #pragma once
 // Time accounting of a step on this rank.
 
-#include "runtime/base/time.h"
+#include "runtime/metrics/phase_timer.h"
+#include "runtime/train/folder/run_timeline.h"
 
 namespace lockstep {
 
@@ -11,13 +12,27 @@ struct StepClock {
     double data = 0, compute = 0, exchange = 0, stragglers = 0, optimizer = 0;
   };
   Phases phases;
-  double start_ms = 0;  // when the current step began
-  double met_ms = 0;    // when the ranks last left a collective together
+  double start_ms = 0;              // when the current step began
+  double met_ms = 0;                // when the ranks last left a collective together
+  RunTimeline* timeline = nullptr;  // borrowed; may be null
 
   // The next step begins now.
   void start_step() { start_ms = now_ms(); }
   // The ranks have just left a collective together.
   void ranks_met() { met_ms = now_ms(); }
+
+  // Records a span of the timeline, until the result is destroyed.
+  Timeline::Span span(const char* name) const {
+    return {timeline != nullptr ? timeline->spans() : nullptr, name, "step"};
+  }
+  // Also adds its milliseconds to a phase.
+  struct Timed {
+    PhaseTimer timer;
+    Timeline::Span span;
+  };
+  Timed time(double Phases::*phase, const char* name) {
+    return {PhaseTimer(phases.*phase), span(name)};
+  }
 };
 
 }  // namespace lockstep

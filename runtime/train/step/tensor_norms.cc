@@ -12,15 +12,16 @@ TensorNorms::TensorNorms(const Plan& plan,
                          Communicator& communicator,
                          Backend& backend)
     : communicator_(communicator), waits_(communicator, nullptr), backend_(backend) {
-  const int rank = communicator.rank(), ranks = plan.topology.ranks();
-  for (size_t b = 0; b < plan.buckets.size(); ++b) {
-    const Range part = part_of(plan.buckets[b], plan.topology.part_of(rank), ranks);
+  const int rank = communicator.rank(), ranks = plan.sharding.topology.ranks();
+  for (const Range& bucket : plan.layout.buckets) {
+    const Range part = part_of(bucket, plan.sharding.topology.part_of(rank), ranks);
     for (size_t tensor = 0; tensor < slots.size(); ++tensor) {
       const ParameterSlot& slot = plan.layout.slots[slots[tensor]];
       const int64_t begin = std::max(part.begin, slot.offset),
                     end = std::min(part.end, slot.offset + slot.elements);
       if (begin < end)
-        owned_.push_back({tensor, begin, plan.owned_index_of(rank, b, begin), end - begin});
+        owned_.push_back(
+            {tensor, begin, plan.sharding.owned_index_of(rank, bucket, begin), end - begin});
     }
   }
   const auto shares = static_cast<size_t>(ranks);

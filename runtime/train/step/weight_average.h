@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/sharding.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 #include "runtime/train/step/optimizer.h"

@@ -14,10 +14,10 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/rng.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
-#include "runtime/checkpoint/state.h"
-#include "runtime/checkpoint/writer.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/checkpoint/format/state.h"
+#include "runtime/checkpoint/format/writer.h"
 #include "tests/reference/temporary_folder.h"
 
 namespace lockstep {

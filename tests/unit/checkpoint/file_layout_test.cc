@@ -1,10 +1,10 @@
 // Catches: weights of images that other programs would read in the wrong order, and a checkpoint
 // that brings them back in another order than it was given.
-#include "runtime/checkpoint/file_layout.h"
+#include "runtime/checkpoint/format/file_layout.h"
 
 #include <numeric>
 
-#include "runtime/checkpoint/match.h"
+#include "runtime/checkpoint/format/match.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep {
@@ -69,7 +69,7 @@ TEST(FileForm, ACheckpointHoldsThemSoAndBringsThemBack) {
   const SafetensorsFile file(checkpoint / kModelFile);
   EXPECT_EQ(file.find("conv")->shape, (std::vector<int64_t>{2, 3, 2, 1}));
   std::vector<float> conv(12);
-  file.read_f32(*file.find("conv"), false, conv.data());
+  file.read_weights(*file.find("conv"), conv.data());
   EXPECT_EQ(conv[1], 3);
 
   const CheckpointState read = read_state(checkpoint);

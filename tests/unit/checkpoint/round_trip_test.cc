@@ -1,6 +1,6 @@
 // What is saved comes back, on any number of ranks, and what does not fit is refused with names.
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/format/safetensors.h"
 #include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 

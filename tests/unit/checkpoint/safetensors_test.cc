@@ -1,6 +1,6 @@
 // The safetensors reader: what it must read, and what it must refuse.
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/format/safetensors.h"
 
 #include <cmath>
 #include <cstring>
@@ -203,7 +203,7 @@ TEST(SafetensorsFile, WritesAndReadsBack) {
   ASSERT_EQ(file.header().entries.size(), 2u);
   EXPECT_EQ(file.header().entries[0].name, "a");
   std::vector<float> back(12);
-  file.read_f32(*file.find("b"), false, back.data());
+  file.read_weights(*file.find("b"), back.data());
   EXPECT_EQ(back, b);
   EXPECT_EQ(file.find("c"), nullptr);
 }
@@ -215,29 +215,28 @@ TEST(SafetensorsFile, ConvertsHalfAndBfloat) {
                             0xc000,
                             0x0001,
                             0x83ff,
-                            0x7c00,
                             0x7bff,
                             0x8000,  // F16
                             0x3f80,
                             0xc000,
                             0x0001,
-                            0x7f80,
-                            0x8000};  // BF16
-  std::string text = file_text(R"({"h":{"dtype":"F16","shape":[7],"data_offsets":[0,14]},)"
-                               R"("b":{"dtype":"BF16","shape":[5],"data_offsets":[14,24]}})",
+                            0x8000,   // BF16
+                            0x0000};  // I16
+  std::string text = file_text(R"({"h":{"dtype":"F16","shape":[6],"data_offsets":[0,12]},)"
+                               R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[12,20]},)"
+                               R"("i":{"dtype":"I16","shape":[1],"data_offsets":[20,22]}})",
                                0);
   text.append(reinterpret_cast<const char*>(words), sizeof(words));
   set_bytes(path, text);
   const SafetensorsFile file(path);
-  std::vector<float> half(7), bfloat(5);
-  file.read_f32(*file.find("h"), true, half.data());
-  EXPECT_EQ(half,
-            (std::vector<float>{1.0f, -2.0f, 0x1p-24f, -0x1.ff8p-15f, HUGE_VALF, 65504.0f, -0.0f}));
-  EXPECT_TRUE(std::signbit(half[6]));
-  file.read_f32(*file.find("b"), true, bfloat.data());
-  EXPECT_EQ(bfloat, (std::vector<float>{1.0f, -2.0f, 0x1p-133f, HUGE_VALF, -0.0f}));
-  EXPECT_CONTAINS(error_of([&] { file.read_f32(*file.find("h"), false, half.data()); }),
-                  "dtype F16; expected: F32");
+  std::vector<float> half(6), bfloat(4);
+  file.read_weights(*file.find("h"), half.data());
+  EXPECT_EQ(half, (std::vector<float>{1.0f, -2.0f, 0x1p-24f, -0x1.ff8p-15f, 65504.0f, -0.0f}));
+  EXPECT_TRUE(std::signbit(half[5]));
+  file.read_weights(*file.find("b"), bfloat.data());
+  EXPECT_EQ(bfloat, (std::vector<float>{1.0f, -2.0f, 0x1p-133f, -0.0f}));
+  EXPECT_CONTAINS(error_of([&] { file.read_weights(*file.find("i"), half.data()); }),
+                  "dtype I16; expected: F32, F16 or BF16");
 }
 
 // Wherever in a part it lies that is looked at at once, and behind the last whole one.
@@ -296,7 +295,7 @@ TEST(SafetensorsFile, ShrinksWhileOpen) {
   const SafetensorsFile file(path);
   fs::resize_file(path, 5000);
   std::vector<float> back(values.size());
-  EXPECT_CONTAINS(error_of([&] { file.read_f32(*file.find("a"), false, back.data()); }), "shrank");
+  EXPECT_CONTAINS(error_of([&] { file.read_weights(*file.find("a"), back.data()); }), "shrank");
 }
 
 }  // namespace

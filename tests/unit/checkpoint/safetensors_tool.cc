@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <numeric>
 
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/checkpoint/writer.h"
+#include "runtime/checkpoint/format/safetensors.h"
+#include "runtime/checkpoint/format/writer.h"
 
 namespace lockstep {
 namespace {
@@ -37,7 +37,7 @@ void read(const char* path) {
   const SafetensorsFile file(path);
   for (const SafetensorsEntry& entry : file.header().entries) {
     std::vector<float> values(static_cast<size_t>(entry.elements));
-    file.read_f32(entry, true, values.data());
+    file.read_weights(entry, values.data());
     std::printf("%s", entry.name.c_str());
     for (float value : values) std::printf(" %08x", std::bit_cast<uint32_t>(value));
     std::puts("");

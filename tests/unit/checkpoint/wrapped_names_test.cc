@@ -1,6 +1,6 @@
 // Catches: weights of a wrapped model that are refused, names that lose a part of their own, and
 // a message that does not name the prefix.
-#include "runtime/checkpoint/wrapped_names.h"
+#include "runtime/checkpoint/format/wrapped_names.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "runtime/checkpoint/publish.h"
+#include "runtime/checkpoint/format/publish.h"
 #include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 

@@ -24,7 +24,7 @@ constexpr int64_t kWidth = 3;
 
 // y = x + table.
 Graph adds_a_table(float first) {
-  GraphBuilder builder(GraphOptions(Purpose::kInference));
+  GraphBuilder builder{GraphOptions(Purpose::kInference)};
   const TensorId x = builder.input("x", {1, kWidth}, DType::kF32);
   const TensorId table =
       builder.constant("table", {1, kWidth}, std::vector<float>{first, first + 1, first + 2});
@@ -88,13 +88,14 @@ TEST(Constants, ArePlannedForEachProgramAndHaveNoGradient) {
   const Graph training = learns_beside_a_table(Purpose::kTraining),
               evaluation = learns_beside_a_table(Purpose::kEvaluation);
   const auto none = [](const Graph&, const Op&) { return size_t{0}; };
-  const Plan plan = make_plan(training, &evaluation, {}, none);
-  ASSERT_EQ(plan.training.constants.size(), 1u);
-  ASSERT_EQ(plan.evaluation.constants.size(), 1u);
-  EXPECT_EQ(plan.training.constants.front().offset, 0u);
-  EXPECT_EQ(plan.evaluation.constants.front().offset, plan.training.constant_bytes);
-  EXPECT_EQ(plan.row_bytes(kConstantsRow),
-            plan.training.constant_bytes + plan.evaluation.constant_bytes);
+  const Plan plan = make_plan({training, evaluation}, {}, none);
+  ASSERT_EQ(plan.programs.training.constants.size(), 1u);
+  ASSERT_EQ(plan.programs.evaluation.constants.size(), 1u);
+  EXPECT_EQ(plan.programs.training.constants.front().offset, 0u);
+  EXPECT_EQ(plan.programs.evaluation.constants.front().offset,
+            plan.programs.training.constant_bytes);
+  EXPECT_EQ(plan.memory.row_bytes(RowKind::kConstants),
+            plan.programs.training.constant_bytes + plan.programs.evaluation.constant_bytes);
   for (const Op& op : training.ops) {
     for (const TensorId output : op.outputs)
       EXPECT_TRUE(output == kNoTensor || training[output].role != Role::kConstant) << op.name;

@@ -11,7 +11,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/state/initialize.h"
 #include "tests/reference/models.h"
 #include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
@@ -48,7 +48,7 @@ Outcome run(const Graph& graph, const ParameterLayout& layout) {
       parameters[slot.offset + i] += 0.8f * (uniform_from_word(word) - 0.5f);
     }
   }
-  std::vector<uint32_t> pixels(graph[graph.inputs[0]].bytes() / sizeof(uint32_t) + 1);
+  std::vector<uint32_t> pixels(graph[graph.inputs[GraphIn::kInput]].bytes() / sizeof(uint32_t) + 1);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = philox_word({11, 0, 0, 1}, i);
   Executor executor(
       graph,

@@ -6,11 +6,12 @@
 #include <bit>
 #include <cmath>
 
+#include "collectives/reduce/step_totals.h"
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/state/initialize.h"
 #include "tests/reference/models.h"
 #include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
@@ -94,8 +95,8 @@ class Machine {
                                               : std::bit_cast<uint32_t>(real);
       }
     };
-    fill(graph_.inputs[0], input_, 1);
-    fill(graph_.inputs[1], target_, 2);
+    fill(graph_.inputs[GraphIn::kInput], input_, 1);
+    fill(graph_.inputs[GraphIn::kTarget], target_, 2);
   }
 
   std::unique_ptr<Backend> backend_;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <string>
 
+#include "collectives/reduce/step_totals.h"
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"

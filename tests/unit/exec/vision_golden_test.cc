@@ -7,14 +7,15 @@
 #include <map>
 #include <string>
 
+#include "collectives/reduce/step_totals.h"
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/file_layout.h"
+#include "runtime/checkpoint/format/file_layout.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/state/initialize.h"
 #include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
 
@@ -148,7 +149,7 @@ void compare(const Golden& of, bool bf16x3) {
     for (size_t k = 0; k < expected["at"].size(); ++k)
       EXPECT_NEAR(
           values[expected["at"][k].get<uint64_t>()], expected["values"][k].get<double>(), tolerance)
-          << slice.name << "[" << expected["at"][k] << "]";
+          << slice.name << "[" << expected["at"][k].dump() << "]";
     ++compared;
   }
   EXPECT_EQ(compared, tensors.size());

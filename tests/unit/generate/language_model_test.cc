@@ -10,7 +10,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/train/state/initialize.h"
 #include "tests/reference/models.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/format/reader.h"
 #include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
@@ -70,9 +70,10 @@ TEST(HalfMomentsMemory, RowsAreHalfOfFloats) {
   halves.push_back("optimizer.moments=BF16");
   const Plan floats = assembled(adamw).plan, half = assembled(halves).plan;
   const auto flat = static_cast<size_t>(floats.layout.elements);
-  EXPECT_EQ(floats.row_bytes(kMomentsRow), flat * 12);
-  EXPECT_EQ(half.row_bytes(kMomentsRow), flat * 8);  // two of two bytes, and the average
-  EXPECT_EQ(half.row_bytes(kMomentsSnapshotRow), flat * 8);
+  EXPECT_EQ(floats.memory.row_bytes(RowKind::kMoments), flat * 12);
+  EXPECT_EQ(half.memory.row_bytes(RowKind::kMoments),
+            flat * 8);  // two of two bytes, and the average
+  EXPECT_EQ(half.memory.row_bytes(RowKind::kMomentsSnapshot), flat * 8);
 }
 
 TEST(HalfMomentsCheckpoint, HoldsThemInTwoBytes) {
@@ -110,7 +111,7 @@ TEST(HalfMomentsGuard, SeesAFlippedBit) {
   const auto flip = [](const testing::RankUnderTest& rank) {
     rank.backend.on_lane = [&backend = rank.backend](const LaneContext& lane) {
       if (lane.step != 7) return;
-      backend.row(kMomentsRow)[1] ^= std::byte{2};
+      backend.row(name_of(RowKind::kMoments))[1] ^= std::byte{2};
     };
   };
   testing::Training training = {

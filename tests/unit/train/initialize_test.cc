@@ -1,7 +1,7 @@
 // Catches: initial weights that depend on anything but the seed and the parameter, or with the
 // wrong spread, and a hash that misses a bit or counts padding.
-#include "runtime/train/checkpoints/initialize.h"
-#include "runtime/train/checkpoints/weights.h"
+#include "runtime/train/state/initialize.h"
+#include "runtime/train/state/weights.h"
 
 #include <gtest/gtest.h>
 
@@ -15,11 +15,17 @@ namespace {
 ParameterLayout layout_of(int64_t second_offset) {
   ParameterLayout layout;
   layout.slots.push_back(
-      {"normal", {100, 500}, 0, 50'000, true, {Initializer::Kind::kNormal, 0.02f}});
-  layout.slots.push_back(
-      {"uniform", {40'000}, second_offset, 40'000, false, {Initializer::Kind::kUniform, 0.5f}});
-  layout.slots.push_back(
-      {"ones", {8}, second_offset + 40'000, 8, false, {Initializer::Kind::kConstant, 1.0f}});
+      {{.initializer = {Initializer::Kind::kNormal, 0.02f}}, "normal", {100, 500}, 0, 50'000});
+  layout.slots.push_back({{.initializer = {Initializer::Kind::kUniform, 0.5f}},
+                          "uniform",
+                          {40'000},
+                          second_offset,
+                          40'000});
+  layout.slots.push_back({{.initializer = {Initializer::Kind::kConstant, 1.0f}},
+                          "ones",
+                          {8},
+                          second_offset + 40'000,
+                          8});
   layout.elements = second_offset + 41'000;
   return layout;
 }

@@ -36,20 +36,14 @@ OptimizerConfig lamb() {
 }
 
 ParameterSlot slot(const char* name, int64_t offset, int64_t elements, bool decay) {
-  return {.name = name,
-          .shape = {elements},
-          .offset = offset,
-          .elements = elements,
-          .decay = decay,
-          .initializer = {},
-          .channels_last = {}};
+  return {{.decay = decay}, name, {elements}, offset, elements};
 }
 
 // Tensors longer than a slice and shorter, one of zeros, a bias, and a running statistic.
 Plan make_tensors(const Topology& topology, int64_t bucket_elements = 512) {
   Plan plan;
-  plan.topology = topology;
-  plan.lanes = kLanes;
+  plan.sharding.topology = topology;
+  plan.sharding.lanes = kLanes;
   plan.layout.lanes = kLanes;
   plan.layout.slots.push_back(slot("second", 832, 300, true));  // not in the flat order
   plan.layout.slots.push_back(slot("weight", 0, 700, true));
@@ -59,8 +53,8 @@ Plan make_tensors(const Topology& topology, int64_t bucket_elements = 512) {
   plan.layout.elements = plan.layout.statistics_begin + padded_elements(70, kLanes);
   plan.layout.slots.push_back(slot("running_mean", plan.layout.statistics_begin, 70, false));
   plan.layout.slots.back().running_momentum = 0.25f;
-  plan.buckets = make_buckets({0, plan.layout.statistics_begin}, kLanes, bucket_elements);
-  plan.buckets.push_back({plan.layout.statistics_begin, plan.layout.elements});
+  plan.layout.buckets = make_buckets({0, plan.layout.statistics_begin}, kLanes, bucket_elements);
+  plan.layout.buckets.push_back({plan.layout.statistics_begin, plan.layout.elements});
   return plan;
 }
 
@@ -97,7 +91,7 @@ std::vector<float> train(const OptimizerConfig& config,
   testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
     const auto backend = cpu::make_backend();
     const auto owned =
-        owned_ranges(plan.buckets, topology.part_of(communicator.rank()), topology.ranks());
+        owned_ranges(plan.layout.buckets, topology.part_of(communicator.rank()), topology.ranks());
     std::vector<float> parameters = initial(plan), moments(2 * parameters.size()),
                        gradients(parameters.size());
     TensorNorms norms(plan, adapted_slots(config, plan.layout), communicator, *backend);

@@ -146,10 +146,12 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
       const RunContext parts =
           context_of(prepared, communicator, communicator, *backend, node.get());
       const auto expect_planned = [&] {
-        EXPECT_EQ(
-            backend->allocated_bytes() + (node ? node->allocated_bytes() : 0),
-            prepared.plan.memory_bytes() - prepared.plan.row_bytes(kDatasetRow) -
-                (communicator.rank() == 0 ? 0 : prepared.plan.row_bytes(kWeightsSnapshotRow)));
+        EXPECT_EQ(backend->allocated_bytes() + (node ? node->allocated_bytes() : 0),
+                  prepared.plan.memory.total_bytes() -
+                      prepared.plan.memory.row_bytes(RowKind::kDataset) -
+                      (communicator.rank() == 0
+                           ? 0
+                           : prepared.plan.memory.row_bytes(RowKind::kWeightsSnapshot)));
       };
       Trainer trainer(parts);
       expect_planned();

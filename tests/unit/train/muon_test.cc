@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "runtime/base/error.h"
-#include "runtime/checkpoint/reader.h"
-#include "runtime/checkpoint/writer.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/checkpoint/format/writer.h"
 #include "runtime/train/step/optimizer.h"
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/newton_schulz.h"
@@ -45,8 +45,8 @@ Plan make_tensors(const OptimizerConfig& config,
                   const Topology& topology,
                   int64_t bucket_elements) {
   Plan plan;
-  plan.topology = topology;
-  plan.lanes = kLanes;
+  plan.sharding.topology = topology;
+  plan.sharding.lanes = kLanes;
   plan.layout.lanes = kLanes;
   auto& slots = plan.layout.slots;
   slots = {slot("wide", {10, 70}, true),
@@ -62,9 +62,11 @@ Plan make_tensors(const OptimizerConfig& config,
     offset += (each.elements + 15) / 16 * 16;
   }
   plan.layout.elements = plan.layout.statistics_begin = padded_elements(offset, kLanes);
-  plan.buckets = make_buckets({0, plan.layout.elements}, kLanes, bucket_elements);
-  plan.muon = make_muon_layout(
-      std::get<MuonConfig>(config.kind), plan, cpu::make_backend()->ops().newton_schulz_bytes);
+  plan.layout.buckets = make_buckets({0, plan.layout.elements}, kLanes, bucket_elements);
+  plan.traffic.muon = make_muon_layout(std::get<MuonConfig>(config.kind),
+                                       plan.layout,
+                                       plan.sharding,
+                                       cpu::make_backend()->ops().newton_schulz_bytes);
   return plan;
 }
 
@@ -88,14 +90,15 @@ std::vector<float> train(const OptimizerConfig& config,
   testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
     const auto backend = cpu::make_backend();
     const auto owned =
-        owned_ranges(plan.buckets, topology.part_of(communicator.rank()), topology.ranks());
+        owned_ranges(plan.layout.buckets, topology.part_of(communicator.rank()), topology.ranks());
     std::vector<float> parameters = values_of(plan, 1), moments(2 * parameters.size()),
                        gradients(parameters.size());
-    MuonDirections directions(plan,
-                              communicator,
-                              *backend,
-                              {gradients.data()},
-                              backend->allocate(plan.muon->bytes(), "test", Backend::Place::kHost));
+    MuonDirections directions(
+        plan,
+        communicator,
+        *backend,
+        {gradients.data()},
+        backend->allocate(plan.traffic.muon->bytes(), "test", Backend::Place::kHost));
     Optimizer optimizer(config,
                         plan.layout,
                         owned,
@@ -262,11 +265,11 @@ TEST(MuonTraining, PlansNoSecondMomentOfMatrices) {
         const Plan& plan = prepared.plan;
         const std::vector<bool> matrix = in_matrices(prepared);
         const size_t bytes = type == "FP32" ? 4 : 2;
-        const int parts = plan.shards_optimizer ? ranks : 1;
+        const int parts = plan.sharding.shards_optimizer() ? ranks : 1;
         size_t most = 0, matrices = 0;
         for (int part = 0; part < parts; ++part) {
           size_t elements = 0;
-          for (const Range& range : owned_ranges(plan.buckets, part, parts)) {
+          for (const Range& range : owned_ranges(plan.layout.buckets, part, parts)) {
             for (int64_t i = range.begin; i < range.end; ++i) {
               const bool one = matrix[static_cast<size_t>(i)];
               elements += one ? 1 : 2;
@@ -275,7 +278,8 @@ TEST(MuonTraining, PlansNoSecondMomentOfMatrices) {
           }
           most = std::max(most, elements * bytes);
         }
-        EXPECT_EQ(plan.row_bytes(kMomentsRow), most) << ranks << " ranks, stage " << stage;
+        EXPECT_EQ(plan.memory.row_bytes(RowKind::kMoments), most)
+            << ranks << " ranks, stage " << stage;
         EXPECT_GT(matrices, static_cast<size_t>(plan.layout.elements) / 2);
       }
     }

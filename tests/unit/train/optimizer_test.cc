@@ -13,9 +13,9 @@ namespace {
 
 ParameterLayout make_layout() {
   ParameterLayout layout;
-  layout.slots.push_back({"weight", {700}, 0, 700, true, {}});
-  layout.slots.push_back({"bias", {100}, 704, 100, false, {}});
-  layout.slots.push_back({"second", {300}, 816, 300, true, {}});
+  layout.slots.push_back({{.decay = true}, "weight", {700}, 0, 700});
+  layout.slots.push_back({{.decay = false}, "bias", {100}, 704, 100});
+  layout.slots.push_back({{.decay = true}, "second", {300}, 816, 300});
   layout.elements = padded_elements(1116, 4);
   return layout;
 }
@@ -129,18 +129,10 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
   ParameterLayout layout = make_layout();
   layout.lanes = 4;
   layout.statistics_begin = layout.elements;
-  layout.slots.push_back({.name = "running_mean",
-                          .shape = {70},
-                          .offset = layout.elements,
-                          .elements = 70,
-                          .running_momentum = 0.25f});
+  layout.slots.push_back({{.running_momentum = 0.25f}, "running_mean", {70}, layout.elements, 70});
   layout.elements += padded_elements(70, 4);
   const int64_t other = layout.elements;  // of another norm
-  layout.slots.push_back({.name = "other.running_mean",
-                          .shape = {30},
-                          .offset = other,
-                          .elements = 30,
-                          .running_momentum = 0.5f});
+  layout.slots.push_back({{.running_momentum = 0.5f}, "other.running_mean", {30}, other, 30});
   layout.elements += padded_elements(30, 4);
   std::vector<Range> buckets = make_buckets({0, layout.statistics_begin}, 4, 512);
   buckets.push_back({layout.statistics_begin, layout.elements});

@@ -162,10 +162,10 @@ TEST(RunPolicy, CopiesAreMadeWhereNoCheckpointIs) {
   config.checkpoint.local.every = 5;
   const RunPolicy policy(config, false);
   const RunPolicy::Next copied = policy.next({.step = 5}, false, {});
-  EXPECT_TRUE(copied.copy && copied.hash && !copied.save);
-  EXPECT_FALSE(policy.next({.step = 10}, false, {}).copy);
-  EXPECT_FALSE(policy.next({.step = 15, .stop = true}, false, {}).copy) << "it is saved";
-  EXPECT_FALSE(policy.next({.step = 16}, false, {}).copy);
+  EXPECT_TRUE(copied.save == SaveTo::kHosts && copied.hash);
+  EXPECT_EQ(policy.next({.step = 10}, false, {}).save, SaveTo::kRunFolder);
+  EXPECT_EQ(policy.next({.step = 15, .stop = true}, false, {}).save, SaveTo::kRunFolder);
+  EXPECT_FALSE(policy.next({.step = 16}, false, {}).save);
 }
 
 TEST(RunPolicy, TrainsToTheStepAskedForButNotBeyondTheEnd) {

@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "collectives/agreement.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
 #include "tests/reference/runs.h"
 
 namespace lockstep {

@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "collectives/agreement.h"
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/format/folder.h"
 #include "tests/reference/runs.h"
 
 namespace lockstep {
@@ -47,10 +47,11 @@ struct Place {
 Place place_of(const RankUnderTest& rank) {
   const Plan& plan = rank.prepared.plan;
   int64_t local = 0;
-  for (const Range& bucket : plan.buckets) {
-    const Range owned = plan.shards_optimizer
-                            ? part_of(bucket, plan.topology.part_of(kBad), plan.topology.ranks())
-                            : bucket;
+  for (const Range& bucket : plan.layout.buckets) {
+    const Range owned =
+        plan.sharding.shards_optimizer()
+            ? part_of(bucket, plan.sharding.topology.part_of(kBad), plan.sharding.topology.ranks())
+            : bucket;
     for (const ParameterSlot& slot : plan.layout.slots) {
       // An element that is in use, in the middle of the model.
       const int64_t at = std::max(owned.begin, slot.offset);
@@ -66,25 +67,28 @@ Place place_of(const RankUnderTest& rank) {
 // Where the sum of the gradient of the place lies, between the reduction and the update.
 std::byte* summed_gradients(const RankUnderTest& rank, const Place& place, int64_t* element) {
   *element = place.flat;
-  if (std::byte* const sums = rank.backend.row(kGradientSumsRow)) {
+  if (std::byte* const sums = rank.backend.row(name_of(RowKind::kGradientSums))) {
     *element = place.local;
     return sums;
   }
   if (rank.node != nullptr) return rank.node->own();
-  return rank.backend.row(kGradientsRow);
+  return rank.backend.row(name_of(RowKind::kGradients));
 }
 
 void strike(const RankUnderTest& rank, Fault fault) {
   const Plan& plan = rank.prepared.plan;
   const Place place = place_of(rank);
   ASSERT_NE(place.tensor, "");
-  const int64_t owned = plan.layout.elements / (plan.shards_optimizer ? plan.topology.ranks() : 1);
-  std::byte* const moments = rank.backend.row(kMomentsRow);
+  const int64_t owned = plan.layout.elements /
+                        (plan.sharding.shards_optimizer() ? plan.sharding.topology.ranks() : 1);
+  std::byte* const moments = rank.backend.row(name_of(RowKind::kMoments));
   int64_t element = place.flat;
   switch (fault) {
     case Fault::kParameter:
-      if (rank.node != nullptr && plan.shards_optimizer) return flip(rank.node->common(), element);
-      return flip(rank.backend.row(kParametersRow), plan.shards_parameters ? place.local : element);
+      if (rank.node != nullptr && plan.sharding.shards_optimizer())
+        return flip(rank.node->common(), element);
+      return flip(rank.backend.row(name_of(RowKind::kParameters)),
+                  plan.sharding.shards_parameters() ? place.local : element);
     case Fault::kFirstMoment: return flip(moments, place.local);
     case Fault::kSecondMoment: return flip(moments, owned + place.local);
     case Fault::kAverage: return flip(moments, 2 * owned + place.local);
@@ -221,11 +225,11 @@ TEST(StateGuard, FindsGradientsThatChangeInSharedMemoryBeforeTheyAreRead) {
     std::barrier all(2);
     const auto meddle = [&](const RankUnderTest& rank) {
       const auto step = follow(rank);
-      const Range last = rank.prepared.plan.buckets.back();
+      const Range last = rank.prepared.plan.layout.buckets.back();
       std::byte* const own = rank.node->own();
-      const int64_t at = rank.prepared.plan.bucket_offsets.empty()
+      const int64_t at = rank.prepared.plan.layout.bucket_offsets.empty()
                              ? last.begin
-                             : rank.prepared.plan.bucket_offsets.back();
+                             : rank.prepared.plan.layout.bucket_offsets.back();
       rank.backend.on_mark = [=, &all, bad = rank.communicator.rank() == kBad](Backend::Mark mark) {
         if (*step != kStep || mark != Backend::Mark::kBackwardDone) return;
         all.arrive_and_wait();  // all have offered, and nobody has taken the last bucket

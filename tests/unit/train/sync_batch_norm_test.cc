@@ -7,7 +7,7 @@
 #include <map>
 
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/format/reader.h"
 #include "tests/reference/runs.h"
 #include "tests/reference/temporary_folder.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collectives/agreement.h"
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/format/folder.h"
 #include "tests/reference/runs.h"
 #include "tests/unit/train/onnx_configs.h"
 

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <limits>
 
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
-#include "runtime/train/checkpoints/initialize.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/train/state/initialize.h"
 #include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <future>
 
 #include "runtime/base/error.h"
@@ -50,6 +51,21 @@ TEST_F(WriterLockTest, TheSecondIsToldWhoHoldsIt) {
                                   std::string("since 20"),
                                   std::string("job 77")})
     EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
+}
+
+TEST_F(WriterLockTest, OthersSeeTheHolderWithoutTakingTheLock) {
+  EXPECT_FALSE(writer_of(folder_));
+  for (const WriterLockOptions& options : {WriterLockOptions{}, heartbeat_}) {
+    auto holder = lock(options);
+    const auto seen = writer_of(folder_);
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->pid, std::to_string(::getpid()));
+    EXPECT_EQ(seen->host, host_name());
+    holder.reset();
+    EXPECT_FALSE(writer_of(folder_));
+  }
+  std::ofstream(file_) << "host a\npid 1\nsince today\n";  // left by a process that is dead
+  EXPECT_FALSE(writer_of(folder_));
 }
 
 TEST_F(WriterLockTest, TheEndGivesItBackAndRemovesTheFile) {

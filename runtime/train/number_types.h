@@ -1,0 +1,25 @@
+#pragma once
+// The C++ types of numbers in a backend's memory.
+
+#include <cstddef>
+#include <type_traits>
+
+#include "runtime/base/check.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/half.h"
+
+namespace lockstep {
+
+// Returns f(numbers), with `numbers` as a pointer to its type: f32, bf16 or f16.
+template <typename Byte, typename F>
+decltype(auto) with_numbers(Byte* numbers, DType dtype, F f) {
+  const auto as = [&]<typename T>(T) -> decltype(auto) {
+    return f(reinterpret_cast<std::conditional_t<std::is_const_v<Byte>, const T, T>*>(numbers));
+  };
+  if (dtype == DType::kBF16) return as(BFloat16());
+  if (dtype == DType::kF16) return as(Float16());
+  LOCKSTEP_CHECK(dtype == DType::kF32, "numbers of another type ");
+  return as(0.0f);
+}
+
+}  // namespace lockstep

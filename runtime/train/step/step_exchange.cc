@@ -1,0 +1,157 @@
+#include "runtime/train/step/step_exchange.h"
+
+#include "collectives/reduce/compressed_exchange.h"
+#include "collectives/reduce/lane_exchange.h"
+#include "collectives/reduce/library_exchange.h"
+#include "collectives/reduce/tree_exchange.h"
+
+namespace lockstep {
+namespace {
+
+std::unique_ptr<PowerSgd> make_power_sgd(const RunContext& context, const RunMemory& memory) {
+  const Plan& plan = context.plan;
+  if (!plan.traffic.power_sgd) return nullptr;
+  return std::make_unique<PowerSgd>(
+      RankCommunicators{context.slices, context.communicator},
+      context.backend,
+      context.backend.power_sgd(),
+      PowerSgd::Options{*plan.traffic.power_sgd, plan.sharding.topology, plan.layout.trained()},
+      PowerSgd::Memory{reinterpret_cast<float*>(memory.residuals), memory.factors});
+}
+
+GradientExchangeSetup setup_of(const RunContext& context, const RunMemory& memory) {
+  const ParameterLayout& layout = context.plan.layout;
+  const ShardingPlan& sharding = context.plan.sharding;
+  const bool sums_bits = context.config.guard.enabled && !context.backend.ops().separate_memory;
+  return {.communicators = {context.slices, context.communicator, context.node},
+          .math = context.backend,
+          .shares = sharding.shares(),
+          .topology = sharding.topology,
+          .gradients = {.data = memory.gradients,
+                        .elements = layout.gradient_elements,
+                        .buckets = layout.buckets,
+                        .gradient_buckets = layout.gradient_buckets(),
+                        .offsets = layout.bucket_offsets,
+                        .gaps = layout.bucket_gaps},
+          .sums = {memory.gradient_sums, /*packed=*/true},
+          .measures = {.tensor_begins = sums_bits ? layout.begins() : std::vector<int64_t>()}};
+}
+
+// `compressed`: null if the gradients themselves are exchanged.
+std::unique_ptr<GradientExchange> make_gradient_exchange(const RunContext& context,
+                                                         const RunMemory& memory,
+                                                         CompressedAllReduce* compressed) {
+  const ShardingPlan& sharding = context.plan.sharding;
+  const TrafficPlan& traffic = context.plan.traffic;
+  const GradientExchangeSetup setup = setup_of(context, memory);
+  const StagingMemory staging = {memory.staging, traffic.exchanged_elements};
+  if (compressed != nullptr) return std::make_unique<CompressedExchange>(setup, *compressed);
+  if (sharding.library_order && sharding.topology.ranks() > 1)
+    return std::make_unique<LibraryExchange>(setup, staging);
+  if (setup.shares.order == LaneOrder::kEachSummed)
+    return std::make_unique<LaneExchange>(setup, LaneExchange::Options{staging, traffic.wire});
+  const WireRounding wire = {
+      traffic.wire,
+      sharding.residual_groups > 0 ? reinterpret_cast<uint16_t*>(memory.residuals) : nullptr};
+  return std::make_unique<TreeExchange>(
+      setup, TreeExchange::Options{staging, wire, sharding.replicated_sums()});
+}
+
+BucketAllGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {
+  if (!plan.sharding.shards_optimizer())
+    return {.gathered = reinterpret_cast<std::byte*>(memory.gradients)};
+  return {.gathered = memory.gathered,
+          .owned = plan.sharding.shards_parameters() ? memory.parameters : nullptr,
+          .element_bytes = size_of(plan.layout.compute)};
+}
+
+}  // namespace
+
+StepExchange::StepExchange(const RunContext& context, const RunMemory& memory)
+    : context_(context),
+      power_sgd_(make_power_sgd(context, memory)),
+      gradients_(make_gradient_exchange(context, memory, power_sgd_.get())),
+      totals_(context.communicator, context.lane_shares()),
+      parameter_gather_({context.slices, context.communicator, context.parameters_node()},
+                        context.backend,
+                        context.plan.sharding.topology,
+                        context.plan.layout.all_buckets(),
+                        gather_memory(context.plan, memory)),
+      sum_gather_({context.slices, context.communicator},
+                  context.backend,
+                  context.plan.sharding.topology,
+                  context.plan.layout.buckets,
+                  {memory.gradients,
+                   reinterpret_cast<std::byte*>(memory.staging),
+                   context.plan.traffic.wire}) {}
+
+void StepExchange::observe(RunTimeline* timeline) {
+  gradients_->observe(timeline);
+  totals_.observe(timeline);
+  parameter_gather_.observe(timeline);
+  sum_gather_.observe(timeline);
+  if (power_sgd_) power_sgd_->observe(timeline);
+}
+
+void StepExchange::begin_step(TransferChecksums* checked) {
+  gradients_->begin_step(checked);
+  totals_.begin_step();
+  parameter_gather_.begin_step();
+  sum_gather_.begin_step();
+  if (power_sgd_) power_sgd_->begin_step();
+}
+
+// Unless the work is recorded, parameters that are already there are not gathered again. So nothing
+// writes to memory from which a checkpoint is being copied.
+void StepExchange::start_gather(GatheredChecksums* checked) {
+  const ProgramPlan& program = context_.plan.programs.training;
+  if (program.gathers_each_run) {
+    if (checked != nullptr)
+      parameter_gather_.on_arrival(
+          [=](int bucket, const std::byte* at) { checked->add(bucket, at); });
+  } else if (gathered_ && !context_.backend.ops().separate_memory) {
+    parameter_gather_.skip(program.gathers);
+  } else {
+    parameter_gather_.start(program.gathers);
+  }
+}
+
+void StepExchange::reduce(GatheredChecksums* checked) {
+  const Plan& plan = context_.plan;
+  context_.backend.mark(Backend::Mark::kBackwardDone);
+  gradients_->reduce();
+  if (!plan.traffic.gradient_gathers.empty()) {
+    parameter_gather_.start(plan.traffic.gradient_gathers);
+    parameter_gather_.finish();
+  }
+  if (!plan.traffic.rounded_gathers.empty()) sum_gather_.run(plan.traffic.rounded_gathers);
+  if (checked != nullptr && !plan.programs.training.gathers_each_run) checked->add_all();
+  parameter_gather_.on_arrival(nullptr);
+  context_.backend.mark(Backend::Mark::kReduced);
+}
+
+StepTotals StepExchange::totals(std::span<const LaneStatistics> local, StepReport report) {
+  context_.backend.synchronize();
+  report.squares = gradients_->squares();
+  return totals_.sum(local, report);
+}
+
+void StepExchange::gather_parameters() {
+  const ProgramPlan& program = context_.plan.programs.training;
+  if (program.gathers_each_run) return;  // no rank holds all
+  parameter_gather_.start(program.gathers);
+  parameter_gather_.finish();
+  gathered_ = true;
+}
+
+double StepExchange::exposed_ms() const {
+  return gradients_->exposed_ms() + totals_.exposed_ms() + parameter_gather_.exposed_ms() +
+         sum_gather_.exposed_ms() + (power_sgd_ ? power_sgd_->exposed_ms() : 0) +
+         (queued() ? context_.backend.reduce_ms() : 0);
+}
+
+bool StepExchange::queued() const {
+  return context_.backend.ops().separate_memory && context_.communicator.size() > 1;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+#include "runtime/train/step/step_gradients.h"
+
+#include "runtime/train/step/mixup.h"
+
+namespace lockstep {
+
+size_t recordings_of(size_t lengths, int lanes) {
+  constexpr size_t kMax = 16;  // each one takes memory of the device's driver
+  size_t count = 1;
+  for (int lane = 0; lane < lanes && count <= kMax; ++lane) count *= lengths;
+  return count > kMax ? 0 : count;
+}
+
+StepGradients::StepGradients(const RunContext& context,
+                             const RunMemory& memory,
+                             const StepBatches& batches,
+                             StepExchange& exchange,
+                             const StepClock& clock)
+    : context_(context),
+      batches_(batches),
+      exchange_(exchange),
+      clock_(clock),
+      executors_({context.graphs.training, context.plan.programs.training},
+                 context.graphs.length_bucket_training,
+                 context.plan.programs.length_bucket_training,
+                 context.plan.layout,
+                 context.backend,
+                 {.arena = memory.arena,
+                  .parameters = memory.gathered,
+                  .gather = &exchange.parameter_gather(),
+                  .constants = memory.constants},
+                 context.plan.sharding.interleaved_lanes ? context.local_lanes() : 1),
+      recordings_(recordings_of(executors_.size(), context.local_lanes())),
+      lanes_(context.backend.host_array<LaneContext>(static_cast<size_t>(context.local_lanes()))),
+      statistics_(context.backend.host_array<LaneStatistics>(lanes_.size())),
+      lane_runs_(lanes_.size()) {
+  for (auto& recording : recordings_) recording = context.backend.repeated_work();
+}
+
+void StepGradients::begin_step(int64_t done, double loss_scale) {
+  const TrainConfig& train = context_.config.train;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const LaneBatch& batch = batches_.taken()[i];
+    LaneContext& lane = lanes_[i] = {};
+    lane.seed = context_.config.seed;
+    lane.step = static_cast<uint32_t>(done);
+    lane.lane = static_cast<uint32_t>(context_.lanes()[static_cast<int>(i)]);
+    lane.valid_rows =
+        batch.valid_samples * executors_.planned(batch.tokens).graph.loss_rows_per_sample;
+    lane.first_sample = lane.lane * context_.geometry().lane_batch;
+    lane.gradient_scale = static_cast<float>(
+        loss_scale /
+        static_cast<double>(train.global_batch * context_.graphs.training.loss_rows_per_sample));
+    if (train.mixup > 0) lane.mix = draw_mix(train.mixup, lane.seed, lane.step, lane.lane);
+  }
+}
+
+void StepGradients::run(StepChecks& checks) {
+  const auto work = [&] { queue(checks.gathered()); };
+  RepeatedWork* const recorded = checks.checks_transfers() ? nullptr : recording();
+  recorded != nullptr ? recorded->run(work) : work();
+}
+
+// The recording for these lengths of the lanes, whose indices are the digits of its number, the
+// first lane's leading. Null if there is none.
+RepeatedWork* StepGradients::recording() {
+  if (recordings_.empty()) return nullptr;
+  size_t number = 0;
+  for (const LaneBatch& batch : batches_.taken())
+    number = number * executors_.size() + executors_.fit(batch.tokens);
+  return recordings_[number].get();
+}
+
+// The last update's parameters are gathered while the forward pass already runs.
+void StepGradients::queue(GatheredChecksums* checked) {
+  exchange_.start_gather(checked);
+  context_.plan.sharding.interleaved_lanes ? run_interleaved_lanes() : run_lanes();
+  const Timeline::Span span = clock_.span("reduce gradients");
+  exchange_.reduce(checked);
+}
+
+void StepGradients::run_lanes() {
+  GradientExchange& exchange = exchange_.gradients();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Timeline::Span span = clock_.span("forward and backward");
+    const LaneBatch& batch = batches_.taken()[i];
+    executors_.of(batch.tokens)
+        .run(lanes_[i],
+             batch.input,
+             batch.target,
+             exchange.lane_gradients(),
+             &exchange,
+             reinterpret_cast<std::byte*>(&statistics_[i]));
+    exchange.end_lane();
+  }
+  for (int turn = exchange.lanes().count; turn < exchange.turns(); ++turn) {
+    executors_.full_context().run_without_lane(&exchange);
+    exchange.end_lane();
+  }
+}
+
+void StepGradients::run_interleaved_lanes() {
+  const Timeline::Span span = clock_.span("forward and backward");
+  for (size_t i = 0; i < lanes_.size(); ++i)
+    lane_runs_[i] = {&lanes_[i],
+                     batches_.taken()[i].input,
+                     batches_.taken()[i].target,
+                     reinterpret_cast<std::byte*>(&statistics_[i])};
+  executors_.full_context().run_together(lane_runs_, exchange_.gradients());
+  exchange_.gradients().end_lane();
+}
+
+double StepGradients::computed_share() const {
+  double flops = 0;
+  for (const LaneBatch& batch : batches_.taken())
+    flops += static_cast<double>(executors_.planned(batch.tokens).plan.flops);
+  return flops / static_cast<double>(lanes_.size()) /
+         static_cast<double>(context_.plan.programs.training.flops);
+}
+
+}  // namespace lockstep

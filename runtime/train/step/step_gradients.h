@@ -1,0 +1,54 @@
+#pragma once
+// The gradients of this rank's lanes: forward and backward pass of each.
+
+#include "runtime/exec/length_bucket_executors.h"
+#include "runtime/train/step/step_batches.h"
+#include "runtime/train/step/step_checks.h"
+#include "runtime/train/step/step_exchange.h"
+
+namespace lockstep {
+
+// How many recordings of its gradients' work a device makes: one for each choice of a length for
+// each lane, or none if that would be too many.
+size_t recordings_of(size_t lengths, int lanes);
+
+class StepGradients {
+ public:
+  // All borrowed.
+  StepGradients(const RunContext& context,
+                const RunMemory& memory,
+                const StepBatches& batches,
+                StepExchange& exchange,
+                const StepClock& clock);
+
+  void observe(OpObserver* observer) { executors_.observe(observer); }
+  // Prepares the step after `done` completed ones, for the batches taken.
+  void begin_step(int64_t done, double loss_scale);
+  // Queues the passes of all lanes and the sum of their gradients, or replays a recording of this
+  // work. Collective.
+  void run(StepChecks& checks);
+  // The same, never as a recording.
+  void queue(GatheredChecksums* checked);
+
+  // By local lane; valid when the work is done.
+  std::span<const LaneStatistics> statistics() const { return statistics_; }
+  // The share of the full-length work that was computed. This rank's lanes stand for all lanes.
+  double computed_share() const;
+
+ private:
+  RepeatedWork* recording();
+  void run_lanes();
+  void run_interleaved_lanes();
+
+  const RunContext& context_;
+  const StepBatches& batches_;
+  StepExchange& exchange_;
+  const StepClock& clock_;
+  LengthBucketExecutors executors_;
+  std::vector<std::unique_ptr<RepeatedWork>> recordings_;
+  std::span<LaneContext> lanes_;              // by local lane
+  std::span<LaneStatistics> statistics_;      // by local lane
+  std::vector<Executor::LaneRun> lane_runs_;  // by local lane, if lanes run together
+};
+
+}  // namespace lockstep
