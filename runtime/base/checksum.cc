@@ -43,17 +43,4 @@ bool from_hex(std::string_view text, uint64_t& value) {
   return true;
 }
 
-std::string quote_name(std::string_view name) {
-  constexpr size_t kLongest = 200;
-  std::string text = "'";
-  for (char c : name.substr(0, kLongest)) {
-    if (c >= ' ' && c <= '~') {
-      text += c;
-    } else {
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-  }
-  return text + (name.size() > kLongest ? "...'" : "'");
-}
-
 }  // namespace lockstep

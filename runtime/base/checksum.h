@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/text.h"
+
 namespace lockstep {
 
 // XXH3-64 (seed 0) of data that is passed in parts.
@@ -30,9 +32,5 @@ uint64_t hash_text(std::string_view text);
 // if the text is anything else.
 std::string to_hex(uint64_t value);
 bool from_hex(std::string_view text, uint64_t& value);
-
-// `name` in quotes for a one-line message. Characters that are not printable ASCII are escaped, and
-// names longer than 200 bytes are truncated.
-std::string quote_name(std::string_view name);
 
 }  // namespace lockstep

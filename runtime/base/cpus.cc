@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "runtime/base/control_group.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -46,16 +46,10 @@ std::string identity_of(const std::filesystem::path& folder) {
 // The value of a variable that is a positive integer. If it is a list with one number per nesting
 // level ("4,2"), the first number counts. No value if the variable is not set or is anything else.
 std::optional<int> number_in_environment(const char* name) {
-  constexpr std::string_view kSpaces = " \t";
   const char* const value = std::getenv(name);
-  std::string_view text = value == nullptr ? "" : value;
-  text = text.substr(0, text.find(','));
-  text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
-  text = text.substr(0, text.find_last_not_of(kSpaces) + 1);
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number <= 0) return std::nullopt;
-  return number;
+  const std::string_view text = value == nullptr ? "" : value;
+  const auto number = parse_as<int>(trimmed(text.substr(0, text.find(','))));
+  return number > 0 ? number : std::nullopt;
 }
 
 }  // namespace
@@ -101,16 +95,14 @@ CpuShare share_of(const CpuLimits& limits,
   };
   CpuShare share{
       at_least_one(cpus),
-      fmt::format(
-          "{} CPU{}{}", limits.cpus.size(), limits.cpus.size() == 1 ? "" : "s", ranks(on_cpus))};
+      fmt::format("{} CPU{}{}", limits.cpus.size(), plural(limits.cpus.size()), ranks(on_cpus))};
   const auto limit = [&](int max_cpus, const std::string& reason) {
     if (max_cpus < share.cpus) share = {max_cpus, reason};
   };
   for (size_t i = 0; i < limits.quotas.size(); ++i) {
     const double quota = limits.quotas[i].cpus;
-    limit(
-        at_least_one(std::ceil(quota - kRounding) / in_group[i]),
-        fmt::format("a quota of {:.3g} CPU{}{}", quota, quota == 1 ? "" : "s", ranks(in_group[i])));
+    limit(at_least_one(std::ceil(quota - kRounding) / in_group[i]),
+          fmt::format("a quota of {:.3g} CPU{}{}", quota, plural(quota), ranks(in_group[i])));
   }
   if (limits.slurm_cpus_per_task)
     limit(*limits.slurm_cpus_per_task,

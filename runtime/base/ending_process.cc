@@ -4,9 +4,10 @@
 
 #include <cstdint>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <system_error>
+
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -24,20 +25,23 @@ bool has_got_kill(const fs::path& thread) {
 }
 
 bool is_ending_thread(const fs::path& thread) {
-  constexpr unsigned kExiting = 4;  // PF_EXITING of the kernel
-  std::ifstream file(thread / "stat");
-  std::string line, state;
-  std::getline(file, line);
-  // The fields after the name, which is in parentheses and may have spaces.
-  std::istringstream fields(line.substr(line.rfind(')') + 1));
-  long skipped = 0;
-  unsigned flags = 0;
-  fields >> state;
-  for (int i = 0; i < 5; ++i) fields >> skipped;
-  return fields >> flags && (flags & kExiting) != 0;
+  constexpr size_t kFlags = 6;      // field 9 of the line
+  constexpr uint64_t kExiting = 4;  // PF_EXITING of the kernel
+  const std::vector<std::string> fields = stat_fields(thread);
+  return fields.size() > kFlags && (parse_as<uint64_t>(fields[kFlags]).value_or(0) & kExiting) != 0;
 }
 
 }  // namespace
+
+// The second field is the program's name in parentheses, which may contain any character.
+std::vector<std::string> stat_fields(const fs::path& folder) {
+  std::ifstream file(folder / "stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  return name_end == std::string::npos ? std::vector<std::string>()
+                                       : words_of(line.substr(name_end + 1));
+}
 
 bool is_ending(pid_t process, const fs::path& proc) {
   std::error_code error;

@@ -4,8 +4,14 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace lockstep {
+
+// The fields of the file stat in a process's or thread's folder of /proc, from the third one, the
+// state, on; none if it cannot be read.
+std::vector<std::string> stat_fields(const std::filesystem::path& folder);
 
 // Whether the process exists but runs no more of its own code, because each of its threads has
 // received SIGKILL or is exiting. It may still hold locks for as long as the kernel keeps it, for

@@ -4,7 +4,6 @@
 #include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <ostream>
 #include <unordered_map>
 #include <utility>
 
@@ -353,7 +352,5 @@ std::string Json::dump(JsonFormat format) const {
     throw JsonError(words_of(error));
   }
 }
-
-std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump(); }
 
 }  // namespace lockstep

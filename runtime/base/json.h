@@ -1,11 +1,11 @@
 #pragma once
 // JSON values: results for --json, reports and records of a run. Do not use it for text whose
-// memory use must be bounded while it is parsed; see runtime/checkpoint/safetensors_header.cc.
+// memory use must be bounded while it is parsed; see
+// runtime/checkpoint/format/safetensors_header.cc.
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <iosfwd>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -122,7 +122,6 @@ class Json {
   // Numbers are equal if their values are, whatever their kind. Objects are equal only if their
   // members come in the same order.
   friend bool operator==(const Json& a, const Json& b);
-  friend std::ostream& operator<<(std::ostream& out, const Json& json);  // on one line
 
  private:
   struct Library;

@@ -1,7 +1,8 @@
 #include "runtime/base/text.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 
@@ -37,6 +38,63 @@ std::string escape_controls(std::string_view text) { return escaped(text, false)
 
 std::string escape_controls_in_lines(std::string_view text) { return escaped(text, true); }
 
+std::string in_quotes(std::string_view text) {
+  constexpr size_t kMaxBytes = 100;
+  size_t length = std::min(text.size(), kMaxBytes);
+  if (length < text.size()) {  // do not split a UTF-8 character
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
+  }
+  std::string result = "'";
+  for (const char c : text.substr(0, length)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\'' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += escaped(std::string_view(&c, 1), false);
+    } else {
+      result += c;
+    }
+  }
+  return result + (length < text.size() ? "...'" : "'");
+}
+
+std::string quote_name(std::string_view name) {
+  constexpr size_t kLongest = 200;
+  std::string text = "'";
+  for (const char c : name.substr(0, kLongest)) {
+    if (c >= ' ' && c <= '~')
+      text += c;
+    else
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return text + (name.size() > kLongest ? "...'" : "'");
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(text);
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+void append_item(std::string& list, std::string_view item, std::string_view separator) {
+  if (!list.empty()) list += separator;
+  list += item;
+}
+
+std::string joined(std::span<const std::string> items, std::string_view separator) {
+  return fmt::format("{}", fmt::join(items, separator));
+}
+
+std::string joined_with(std::string_view word, std::span<const std::string> items) {
+  if (items.size() < 2) return joined(items);
+  return fmt::format("{} {} {}", joined(items.first(items.size() - 1)), word, items.back());
+}
+
 size_t find_text(std::string_view text, std::string_view part, size_t from) {
   if (from > text.size()) return std::string_view::npos;
   const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
@@ -49,6 +107,11 @@ std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
+}
+
+std::string_view trimmed(std::string_view text, std::string_view blanks) {
+  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+  return text.substr(0, text.find_last_not_of(blanks) + 1);
 }
 
 }  // namespace lockstep

@@ -1,8 +1,13 @@
 #pragma once
-// Text utilities.
+// Text utilities: how names, numbers and lists stand in messages, and how texts are read.
 
+#include <charconv>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <type_traits>
 #include <vector>
 
 namespace lockstep {
@@ -14,10 +19,68 @@ std::string escape_controls(std::string_view text);
 // The same for our own text, which may have several lines: line breaks and tabs stay.
 std::string escape_controls_in_lines(std::string_view text);
 
+// 'text' in quotes. Control characters and quotes are escaped, so that it stays on one line; the
+// text is truncated to 100 bytes.
+std::string in_quotes(std::string_view text);
+
+// `name` in quotes for a one-line message. Characters that are not printable ASCII are escaped, and
+// names longer than 200 bytes are truncated.
+std::string quote_name(std::string_view name);
+
+// The text as one word for a shell, in quotes if it needs them.
+std::string shell_word(std::string_view text);
+
+// The end of a noun for this count: "s", or "" for one.
+template <typename Count>
+const char* plural(Count count) {
+  return count == Count{1} ? "" : "s";
+}
+
+// "1 step", "2 steps".
+template <typename Count>
+std::string counted(Count count, std::string_view noun) {
+  return std::to_string(count).append(" ").append(noun) + plural(count);
+}
+
+// Appends to a list, with the separator before all items but the first.
+void append_item(std::string& list, std::string_view item, std::string_view separator = ", ");
+
+// "a, b, c".
+std::string joined(std::span<const std::string> items, std::string_view separator = ", ");
+
+// "a, b and c", with this word before the last one.
+std::string joined_with(std::string_view word, std::span<const std::string> items);
+
+// The first items of a list of `count`, of which no more than `max` are named: "a, b and 3 more".
+// `name_of(i)` is the text of item i.
+template <typename NameOf>
+std::string named_first(size_t count, size_t max, const NameOf& name_of) {
+  std::string list;
+  for (size_t i = 0; i < count && i < max; ++i) append_item(list, name_of(i));
+  return count > max ? list + " and " + std::to_string(count - max) + " more" : list;
+}
+
 // Like std::string_view::find, but always in linear time.
 size_t find_text(std::string_view text, std::string_view part, size_t from = 0);
 
 // The words of a text, which are separated by white space.
 std::vector<std::string> words_of(const std::string& text);
+
+// The text without these characters at both ends.
+std::string_view trimmed(std::string_view text, std::string_view blanks = " \t");
+
+// All of `text` as a number. No value if it has anything else or is out of range.
+template <typename Number>
+std::optional<Number> parse_as(std::string_view text, [[maybe_unused]] int base = 10) {
+  Number value{};
+  const char* const end = text.data() + text.size();
+  std::from_chars_result result{};
+  if constexpr (std::is_integral_v<Number>)
+    result = std::from_chars(text.data(), end, value, base);
+  else
+    result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return value;
+}
 
 }  // namespace lockstep

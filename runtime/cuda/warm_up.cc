@@ -23,8 +23,8 @@ constexpr int64_t kArrayBytes = 128 * kSize * 3 * 2;  // the largest array: atte
 std::map<OpKind, std::set<DType>> types_by_kind(const Graph& graph) {
   std::map<OpKind, std::set<DType>> types;
   for (const Op& op : graph.ops) {
-    if (op.inputs.empty()) continue;
-    const DType type = graph[op.inputs[0]].dtype;
+    if (op.inputs.first() == kNoTensor) continue;
+    const DType type = graph[op.inputs.first()].dtype;
     if (type == DType::kF32 || type == DType::kBF16 || type == DType::kF16)
       types[op.kind].insert(type);
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/base/text.h"
 #include "runtime/data/sample_order.h"
 
 namespace lockstep {
@@ -61,11 +62,12 @@ std::string words_for(const LargestNumbers& largest, const Dataset& dataset) {
   for (const auto& [what, number] :
        {std::pair("inputs", &largest.input), std::pair("targets", &largest.target)}) {
     if (!is_large(*number)) continue;
-    text += fmt::format("{}{} reach {:.3g} in {}",
-                        text.empty() ? "" : ", and ",
-                        what,
-                        (*number)->magnitude,
-                        dataset.name_of((*number)->sample));
+    append_item(text,
+                fmt::format("{} reach {:.3g} in {}",
+                            what,
+                            (*number)->magnitude,
+                            dataset.name_of((*number)->sample)),
+                ", and ");
   }
   return text;
 }

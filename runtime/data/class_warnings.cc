@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep {
@@ -63,10 +64,7 @@ class Finder {
     return index < labels_.names.size() ? spell_out(labels_.names[index]) : std::to_string(label);
   }
   std::string list(const std::vector<int32_t>& some, size_t all) const {
-    std::string text;
-    for (size_t i = 0; i < std::min(some.size(), kShown); ++i)
-      text += (i > 0 ? ", " : "") + name_of(some[i]);
-    return all > kShown ? fmt::format("{} and {} more", text, all - kShown) : text;
+    return named_first(all, kShown, [&](size_t i) { return name_of(some[i]); });
   }
 
   // A classifier of prices has about as many classes as there are rows.
@@ -248,8 +246,7 @@ class Finder {
     warn(
         "the classes {} differ only in case, blanks or the form of a number, but are two classes{}",
         pair,
-        pairs == 1 ? std::string()
-                   : fmt::format("; {} more pair{}", pairs - 1, pairs == 2 ? "" : "s"));
+        pairs == 1 ? std::string() : fmt::format("; {} more pair{}", pairs - 1, plural(pairs - 1)));
   }
 
   const ClassLabels& labels_;

@@ -3,13 +3,13 @@
 #include <fnmatch.h>
 #include <glob.h>
 
-#include <charconv>
 #include <filesystem>
 #include <string_view>
 #include <unordered_set>
 
 #include "runtime/base/error.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep {
@@ -36,9 +36,8 @@ void expand_braces(const std::string& pattern,
   const size_t dots = inside.find("..");
   if (dots == std::string::npos) refuse();
   const auto number = [&](std::string_view text) {
-    int64_t value = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value < 0) refuse();
+    const int64_t value = parse_as<int64_t>(text).value_or(-1);
+    if (value < 0) refuse();
     return value;
   };
   const std::string low = inside.substr(0, dots);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/class_warnings.h"
 
@@ -43,10 +44,7 @@ std::string formats_for(const ModelTraits& model) {
   std::vector<std::string> sections;
   for (const DataConfig& data : all_formats())
     if (takes(model, *format_of(data))) sections.push_back("data." + name_of(data.source));
-  std::string text;
-  for (size_t i = 0; i < sections.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < sections.size() ? ", " : " or ") + sections[i];
-  return text;
+  return joined_with("or", sections);
 }
 
 std::optional<DataSource> image_source_at(const std::string& path) {

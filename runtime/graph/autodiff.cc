@@ -61,11 +61,11 @@ bool has_running_statistics(const Graph& graph, const Op& op) {
 // The gradient of a loss's prediction, multiplied by the loss's weight.
 TensorId weighted(GradientBuilder& builder, const LossRoot& root) {
   const Op& loss = builder.graph().ops[root.op];
-  const TensorId gradient = loss.outputs[1];
+  const TensorId gradient = loss.outputs[LossOut::kGradient];
   if (root.weight == 1) return gradient;
   PointwiseProgram program;
   program.append(PointwiseFunction::kMul, program.input(0), program.constant(root.weight));
-  const TensorId scaled = builder.new_gradient(loss.inputs[0]);
+  const TensorId scaled = builder.new_gradient(loss.inputs[LossIn::kPrediction]);
   builder.append(pointwise_op("weigh " + builder.graph()[gradient].name,
                               {{gradient, builder.graph().shape(gradient)}},
                               program,
@@ -113,10 +113,11 @@ std::pair<TensorId, bool> GradientBuilder::parameter_gradient(TensorId parameter
 }
 
 void GradientBuilder::add_loss_gradients(Op& loss) {
-  loss.outputs.push_back(new_gradient(loss.inputs[0]));
+  loss.outputs.push_back(new_gradient(loss.inputs[LossIn::kPrediction]));
   for (size_t k = 1; k < loss.inputs.size(); ++k) {
-    if (graph_[loss.inputs[k]].role == Role::kParameter)
-      loss.outputs.push_back(parameter_gradient(loss.inputs[k]).first);  // none if it is frozen
+    const TensorId id = loss.inputs.at(k);
+    if (graph_[id].role == Role::kParameter)
+      loss.outputs.push_back(parameter_gradient(id).first);  // none if it is frozen
   }
 }
 
@@ -133,7 +134,7 @@ void differentiate(Graph& graph) {
   for (const LossRoot& root : loss_roots(graph)) {
     is_root[root.op] = true;
     builder.add_loss_gradients(graph.ops[root.op]);
-    const TensorId prediction = graph.ops[root.op].inputs[0];
+    const TensorId prediction = graph.ops[root.op].inputs[LossIn::kPrediction];
     if (builder.needs_gradient(prediction))
       contributions[static_cast<size_t>(prediction)].push_back(weighted(builder, root));
   }
@@ -154,20 +155,18 @@ void differentiate(Graph& graph) {
     if (is_root[i]) continue;
     const Op op = graph.ops[i];  // a copy: appending reallocates the vector
     const Op& rule_op = recomputation.enter(i, op);
-    std::vector<TensorId> d_outputs;
-    bool any = false;
-    for (TensorId id : op.outputs) {
-      d_outputs.push_back(summed(id));
-      any |= d_outputs.back() != kNoTensor;
-    }
+    OpOutputs d_outputs;
+    for (TensorId id : op.outputs) d_outputs.push_back(summed(id));
+    const bool any = std::ranges::any_of(d_outputs, [](TensorId id) { return id != kNoTensor; });
     if (!any && !has_running_statistics(graph, op)) continue;
     const auto rule = schema_of(op.kind).backward;
     LOCKSTEP_CHECK(rule != nullptr, "no backward rule for {} ", name_of(op.kind));
     const std::vector<TensorId> d_inputs = rule(builder, rule_op, d_outputs);
     LOCKSTEP_CHECK(d_inputs.size() == op.inputs.size());
     for (size_t k = 0; k < d_inputs.size(); ++k) {
-      if (d_inputs[k] != kNoTensor && builder.needs_gradient(op.inputs[k]))
-        contributions[static_cast<size_t>(op.inputs[k])].push_back(d_inputs[k]);
+      const TensorId input = op.inputs.at(k);
+      if (d_inputs[k] != kNoTensor && builder.needs_gradient(input))
+        contributions[static_cast<size_t>(input)].push_back(d_inputs[k]);
     }
   }
   recomputation.drop_unused();

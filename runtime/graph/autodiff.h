@@ -10,7 +10,7 @@
 namespace lockstep {
 
 // Appends backward ops in reverse order of the forward ops. The loss op gains outputs: the
-// gradients of its first input and of its parameters.
+// gradients of its prediction and of its parameters.
 // Every trained parameter gets a `gradient`. If it is used more than once, later contributions are
 // accumulated into the first. A trained parameter on which the loss does not depend is a broken
 // invariant.
@@ -39,7 +39,7 @@ class GradientBuilder {
   // The gradient tensor of a parameter, and whether this contribution must be added to it.
   // {kNoTensor, false} for kNoTensor and for a frozen parameter.
   std::pair<TensorId, bool> parameter_gradient(TensorId parameter);
-  // Adds outputs to a loss op: the gradients of its first input and of its parameters, except
+  // Adds outputs to a loss op: the gradients of its prediction and of its parameters, except
   // frozen ones. The op overwrites these gradients.
   void add_loss_gradients(Op& loss);
   void append(Op op) { graph_.ops.push_back(std::move(op)); }

@@ -27,8 +27,9 @@ TensorId GraphBuilder::statistics_tensor(const std::string& name, Shape shape) {
 }
 
 TensorId GraphBuilder::input(const std::string& name, Shape shape, DType dtype) {
-  graph_.inputs.push_back(tensor(name, shape, dtype, Role::kInput));
-  return graph_.inputs.back();
+  const TensorId id = tensor(name, shape, dtype, Role::kInput);
+  graph_.inputs.push_back(id);
+  return id;
 }
 
 TensorId GraphBuilder::parameter(const std::string& name,

@@ -5,10 +5,13 @@
 
 #include "runtime/base/error.h"
 #include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/unread_ops.h"
 
 namespace lockstep {
@@ -62,11 +65,11 @@ class ForwardFusion {
 
   // The tensor whose columns from `first` on this tensor holds; kNoTensor if there is none.
   TensorId source_of_columns(TensorId id, int64_t first, int64_t rows, int64_t columns) const {
-    while (const Op* reshape = maker(id, OpKind::kReshape)) id = reshape->inputs[0];
+    while (const Op* reshape = maker(id, OpKind::kReshape)) id = reshape->inputs[RearrangeIn::kX];
     const Op* cut = maker(id, OpKind::kRearrange);
     if (cut == nullptr) return kNoTensor;
     const View& view = cut->as<RearrangeAttributes>().views.view;
-    const TensorId source = cut->inputs[0];
+    const TensorId source = cut->inputs[RearrangeIn::kX];
     const bool found = view.rank == 2 && view.offset == first && view.reads_everywhere() &&
                        view.dimensions[0].extent == rows && view.dimensions[1].extent == columns &&
                        view.dimensions[0].stride == graph_.shape(source).columns() &&
@@ -82,13 +85,13 @@ class ForwardFusion {
     int64_t first = 0;
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const int64_t end = attributes.ends[k];
-      const TensorId of = source_of_columns(op.inputs[k], first, attributes.rows, end - first);
+      const TensorId of = source_of_columns(op.inputs.at(k), first, attributes.rows, end - first);
       if (of == kNoTensor || (k > 0 && of != source)) return;
       source = of;
       first = end;
     }
     if (graph_.shape(source).columns() != first || graph_[source].role != Role::kActivation ||
-        graph_.shape(source).elements() != graph_.shape(op.outputs[0]).elements())
+        graph_.shape(source).elements() != graph_.shape(op.outputs[ConcatOut::kY]).elements())
       return;
     op = {OpKind::kReshape, op.name, {source}, op.outputs, {}};
   }
@@ -97,19 +100,22 @@ class ForwardFusion {
   void read_rows(size_t number) {
     Op& op = graph_.ops[number];
     if (op.kind != OpKind::kLinear) return;
-    const Op* reshape = maker(op.inputs[0], OpKind::kReshape);
-    if (reshape != nullptr && graph_[reshape->inputs[0]].role == Role::kActivation &&
-        graph_.shape(reshape->inputs[0]).columns() == graph_.shape(op.inputs[0]).columns())
-      op.inputs[0] = reshape->inputs[0];
+    TensorId& x = op.inputs[LinearIn::kX];
+    const Op* reshape = maker(x, OpKind::kReshape);
+    if (reshape == nullptr) return;
+    const TensorId before = reshape->inputs[RearrangeIn::kX];
+    if (graph_[before].role == Role::kActivation &&
+        graph_.shape(before).columns() == graph_.shape(x).columns())
+      x = before;
   }
 
   // Replaces a chain of reshapes by one reshape of the original tensor, or by that tensor itself.
   void shorten(size_t number) {
     Op& op = graph_.ops[number];
     if (op.kind != OpKind::kReshape) return;
-    while (const Op* before = maker(op.inputs[0], OpKind::kReshape))
-      op.inputs[0] = before->inputs[0];
-    const TensorId x = op.inputs[0], y = op.outputs[0];
+    TensorId& x = op.inputs[RearrangeIn::kX];
+    while (const Op* before = maker(x, OpKind::kReshape)) x = before->inputs[RearrangeIn::kX];
+    const TensorId y = op.outputs[RearrangeOut::kY];
     if (is_kept(y) || !(graph_.shape(x) == graph_.shape(y)) || graph_[x].role == Role::kParameter)
       return;
     for (const size_t reader : readers(y)) std::ranges::replace(graph_.ops[reader].inputs, y, x);
@@ -117,13 +123,13 @@ class ForwardFusion {
 
   void fuse_activation(size_t number) {
     const Op& op = graph_.ops[number];
-    if (op.kind != OpKind::kActivation || is_kept(op.outputs[0])) return;
+    if (op.kind != OpKind::kActivation || is_kept(op.outputs[ActivationOut::kY])) return;
     const Activation activation = op.as<ActivationAttributes>().activation;
-    const TensorId x = op.inputs[0], y = op.outputs[0];
+    const TensorId x = op.inputs[ActivationIn::kX], y = op.outputs[ActivationOut::kY];
     TensorId made = x;  // the layer's output; x may be a reshape of it
     if (readers(made).size() != 1 || is_kept(made)) return;
     while (const Op* reshape = maker(made, OpKind::kReshape)) {
-      made = reshape->inputs[0];
+      made = reshape->inputs[RearrangeIn::kX];
       if (readers(made).size() != 1 || is_kept(made)) return;
     }
     const size_t layer = makers_[static_cast<size_t>(made)];
@@ -147,27 +153,33 @@ class ForwardFusion {
       return false;
     layer.attributes = LinearAttributes{activation};
     if (graph_.purpose == Purpose::kTraining && saves_pre_activation(activation)) {
-      Tensor pre = graph_[layer.outputs[0]];
+      Tensor pre = graph_[layer.outputs[LinearOut::kY]];
       pre.name += ".pre";
-      layer.outputs[1] = static_cast<TensorId>(graph_.tensors.size());
+      layer.outputs[LinearOut::kPre] = static_cast<TensorId>(graph_.tensors.size());
       graph_.tensors.push_back(std::move(pre));
     }
     return true;
   }
 
   void fuse_sum(size_t number) {
+    const OpKind kind = graph_.ops[number].kind;
+    if (kind == OpKind::kLayerNorm)
+      fuse_sum_into(number, LayerNormIn::kX, LayerNormIn::kDelta, LayerNormOut::kSum);
+    if (kind == OpKind::kRmsNorm)
+      fuse_sum_into(number, RmsNormIn::kX, RmsNormIn::kDelta, RmsNormOut::kSum);
+  }
+
+  void fuse_sum_into(size_t number, InputName x, InputName delta, OutputName norm_sum) {
     Op& norm = graph_.ops[number];
-    if ((norm.kind != OpKind::kLayerNorm && norm.kind != OpKind::kRmsNorm) ||
-        norm.inputs[1] != kNoTensor || is_kept(norm.inputs[0]))
-      return;
-    const TensorId sum = norm.inputs[0];
+    const TensorId sum = norm.inputs[x];
+    if (norm.inputs[delta] != kNoTensor || is_kept(sum)) return;
     const Op* add = maker(sum, OpKind::kAdd);
-    if (add == nullptr || readers(sum).front() != number || add->inputs[0] == add->inputs[1] ||
-        is_kept(add->inputs[0]) || is_kept(add->inputs[1]))
-      return;
-    norm.inputs[0] = add->inputs[0];
-    norm.inputs[1] = add->inputs[1];
-    norm.outputs[1] = sum;
+    if (add == nullptr || readers(sum).front() != number) return;
+    const TensorId a = add->inputs[AddIn::kA], b = add->inputs[AddIn::kB];
+    if (a == b || is_kept(a) || is_kept(b)) return;
+    norm.inputs[x] = a;
+    norm.inputs[delta] = b;
+    norm.outputs[norm_sum] = sum;
     dropped_[makers_[static_cast<size_t>(sum)]] = true;
   }
 

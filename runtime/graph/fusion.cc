@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/graph/ops/activation.h"
+#include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/conv2d.h"
 #include "runtime/graph/ops/linear.h"
 
@@ -23,12 +24,16 @@ constexpr size_t kNone = ~size_t{0};
 
 // Makes one op of a conv2d and the batch_norm that reads it.
 Op conv2d_batch_norm(const Op& conv, const Op& norm) {
-  std::vector<TensorId> inputs = conv.inputs;                                     // x, weight, bias
-  inputs.insert(inputs.end(), norm.inputs.begin() + 2, norm.inputs.begin() + 6);  // of the norm
-  inputs.push_back(norm.inputs[1]);                                               // delta
   return {OpKind::kConv2dBatchNorm,
           conv.name,
-          std::move(inputs),
+          {conv.inputs[Conv2dIn::kX],
+           conv.inputs[Conv2dIn::kWeight],
+           conv.inputs[Conv2dIn::kBias],
+           norm.inputs[BatchNormIn::kGamma],
+           norm.inputs[BatchNormIn::kBeta],
+           norm.inputs[BatchNormIn::kRunningMean],
+           norm.inputs[BatchNormIn::kRunningVariance],
+           norm.inputs[BatchNormIn::kDelta]},
           norm.outputs,
           Conv2dBatchNormAttributes{conv.as<Conv2dAttributes>(), norm.as<BatchNormAttributes>()}};
 }
@@ -47,14 +52,15 @@ void fuse_activation_backward(Graph& graph) {
   std::vector<bool> fused(graph.ops.size(), false);
   for (size_t i = graph.forward_ops; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    if (op.kind == OpKind::kLinearBackward && op.outputs[0] != kNoTensor)
-      maker[static_cast<size_t>(op.outputs[0])] = i;
+    const TensorId d_x =
+        op.kind == OpKind::kLinearBackward ? op.outputs[LinearBackwardOut::kDX] : kNoTensor;
+    if (d_x != kNoTensor) maker[static_cast<size_t>(d_x)] = i;
     if (op.kind != OpKind::kActivationBackward) continue;
-    const auto d_y = static_cast<size_t>(op.inputs[0]);
+    const auto d_y = static_cast<size_t>(op.inputs[ActivationBackwardIn::kDY]);
     if (maker[d_y] == kNone || readers[d_y] != 1) continue;
     Op& linear = graph.ops[maker[d_y]];
-    linear.inputs[3] = op.inputs[1];
-    linear.outputs[0] = op.outputs[0];
+    linear.inputs[LinearBackwardIn::kSaved] = op.inputs[ActivationBackwardIn::kSaved];
+    linear.outputs[LinearBackwardOut::kDX] = op.outputs[ActivationBackwardOut::kDX];
     LinearBackwardAttributes attributes = linear.as<LinearBackwardAttributes>();
     attributes.input_activation = op.as<ActivationAttributes>().activation;
     linear.attributes = attributes;
@@ -72,9 +78,9 @@ void fuse_batch_norms(Graph& graph, const Supports& supports) {
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     Op& op = graph.ops[i];
     if (op.kind == OpKind::kConv2d && op.as<Conv2dAttributes>().activation == Activation::kNone)
-      maker[static_cast<size_t>(op.outputs[0])] = i;
+      maker[static_cast<size_t>(op.outputs[Conv2dOut::kY])] = i;
     if (op.kind != OpKind::kBatchNorm) continue;
-    const auto between = static_cast<size_t>(op.inputs[0]);
+    const auto between = static_cast<size_t>(op.inputs[BatchNormIn::kX]);
     const size_t conv_number = maker[between];
     if (conv_number == kNone || readers[between] != 1 ||
         graph.tensors[between].role != Role::kActivation)

@@ -13,6 +13,7 @@
 #include "runtime/base/shape.h"
 #include "runtime/graph/attributes.h"
 #include "runtime/graph/op_kind.h"
+#include "runtime/graph/operands.h"
 #include "runtime/graph/tensor_id.h"
 
 namespace lockstep {
@@ -43,33 +44,36 @@ struct Initializer {
       false;  // overrides weights that were read from elsewhere (train.init_from)
 };
 
-struct Tensor {
+// What a tensor has only if it is a parameter.
+struct ParameterAttributes {
+  Initializer initializer;
+  bool decay = false;  // subject to weight decay by default
+  // How the optimizer updates it (see graph/parameter_groups.h). A frozen parameter is not updated
+  // and has no gradient. A running statistic is never frozen.
+  bool frozen = false;
+  float lr_scale = 1;       // multiplies the learning rate
+  float weight_decay = -1;  // if at least 0, overrides the optimizer's
+  // Above 0 for a running statistic. Its `gradient` is then the statistic of a lane's batch, and a
+  // step sets it to (1 - momentum) times itself + momentum times the mean over the lanes.
+  float running_momentum = 0;
+  // (O, H, W, C) if files hold the parameter as (O, C, H, W). The parameter's shape is this or
+  // (O, H W C). Likewise (O, L, C) with one spatial axis and (O, H, W, D, C) with three. Empty if
+  // files hold it as it is.
+  Shape channels_last;
+  // The rows of each of the matrices that are stacked in it, such as q, k and v computed by one
+  // product. Empty if it is one matrix.
+  std::vector<int64_t> row_parts;
+};
+
+struct Tensor : ParameterAttributes {
   std::string name;
   Shape shape;
   DType dtype = DType::kF32;
   Role role = Role::kActivation;
-  Initializer initializer;  // parameters only
-  bool decay = false;       // parameters only: subject to weight decay by default
-  // Parameters only: how the optimizer updates it (see graph/parameter_groups.h). A frozen
-  // parameter is not updated and has no gradient. A running statistic is never frozen.
-  bool frozen = false;
-  float lr_scale = 1;       // multiplies the learning rate
-  float weight_decay = -1;  // if at least 0, overrides the optimizer's
   // Parameters only: 0 before the first block of layers, the block's number from 1 within a block,
   // and one more than the last block's number after it.
   int level = 0;
   TensorId gradient = kNoTensor;  // parameters only, set by differentiate()
-  // Parameters only, above 0 for a running statistic. Its `gradient` is then the statistic of a
-  // lane's batch, and a step sets it to (1 - momentum) times itself + momentum times the mean over
-  // the lanes.
-  float running_momentum = 0;
-  // Parameters only: (O, H, W, C) if files hold the parameter as (O, C, H, W). The parameter's
-  // shape is this or (O, H W C). Likewise (O, L, C) with one spatial axis and (O, H, W, D, C) with
-  // three. Empty if files hold it as it is.
-  Shape channels_last;
-  // Parameters only: the rows of each of the matrices that are stacked in it, such as q, k and v
-  // computed by one product. Empty if it is one matrix.
-  std::vector<int64_t> row_parts;
   std::shared_ptr<const std::vector<std::byte>> constant;  // constants only: bytes() of it
   bool detached = false;       // activations only: gradients do not flow through it
   int64_t padded_columns = 0;  // elements from row to row if rows are padded; 0: they are not
@@ -85,8 +89,8 @@ struct Tensor {
 struct Op {
   OpKind kind;
   std::string name;
-  std::vector<TensorId> inputs;  // in the order documented in the op's header
-  std::vector<TensorId> outputs;
+  OpInputs inputs;  // by the names in the op's header
+  OpOutputs outputs;
   Attributes attributes;
 
   template <typename T>
@@ -108,7 +112,7 @@ struct Graph {
   std::vector<Op> ops;
   size_t forward_ops = 0;                   // ops[0, forward_ops) are the forward pass
   std::vector<RecomputedBlock> recomputed;  // in order; they do not overlap
-  std::vector<TensorId> inputs;             // input, target (inference: input only)
+  OpInputs inputs;                          // by GraphIn
   std::vector<TensorId> parameters;         // in order of creation
   TensorId result = kNoTensor;              // statistics or inference output
   // Rows per sample that the loss counts in its statistics: 1 for an MLP, T for a language model.
@@ -118,7 +122,6 @@ struct Graph {
   Tensor& operator[](TensorId id) { return tensors[static_cast<size_t>(id)]; }
   const Tensor& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   const Shape& shape(TensorId id) const { return (*this)[id].shape; }
-  int64_t parameter_count() const;
   // Whether a lane needs values of the other lanes (gather_lanes). If so, all lanes of a rank run
   // together: each lane runs up to such an op before any continues.
   bool crosses_lanes() const;

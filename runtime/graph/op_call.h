@@ -10,6 +10,7 @@
 #include "runtime/graph/attributes.h"
 #include "runtime/graph/lane_context.h"
 #include "runtime/graph/op_kind.h"
+#include "runtime/graph/operands.h"
 #include "runtime/graph/tensor_id.h"
 
 namespace lockstep {
@@ -42,24 +43,24 @@ class OpCall {
         device_(device) {}
 
   OpKind kind() const;
-  // Input or output by its index in the op; null if it is absent.
+  // An input or output by its name; null if it is absent.
   template <typename T>
-  const T* input(size_t index) const {
-    return reinterpret_cast<const T*>(pointer(input_id(index)));
+  const T* input(InputName name) const {
+    return reinterpret_cast<const T*>(pointer(input_id(name)));
   }
   template <typename T>
-  T* output(size_t index) const {
-    return reinterpret_cast<T*>(pointer(output_id(index)));
+  T* output(OutputName name) const {
+    return reinterpret_cast<T*>(pointer(output_id(name)));
   }
-  bool has_input(size_t index) const { return input_id(index) != kNoTensor; }
-  bool has_output(size_t index) const { return output_id(index) != kNoTensor; }
-  const Shape& input_shape(size_t index) const;
-  const Shape& output_shape(size_t index) const;
-  DType input_dtype(size_t index) const;
-  DType output_dtype(size_t index) const;
+  bool has_input(InputName name) const { return input_id(name) != kNoTensor; }
+  bool has_output(OutputName name) const { return output_id(name) != kNoTensor; }
+  const Shape& input_shape(InputName name) const;
+  const Shape& output_shape(OutputName name) const;
+  DType input_dtype(InputName name) const;
+  DType output_dtype(OutputName name) const;
   // Elements from row to row.
-  int64_t input_stride(size_t index) const;
-  int64_t output_stride(size_t index) const;
+  int64_t input_stride(InputName name) const;
+  int64_t output_stride(OutputName name) const;
   template <typename T>
   const T& attributes() const {
     return all_attributes().as<T>();
@@ -82,8 +83,8 @@ class OpCall {
   bool bf16x3() const;
 
  private:
-  TensorId input_id(size_t index) const;
-  TensorId output_id(size_t index) const;
+  TensorId input_id(InputName name) const;
+  TensorId output_id(OutputName name) const;
   const Attributes& all_attributes() const;
   std::byte* pointer(TensorId id) const {
     return id == kNoTensor || tensors_ == nullptr ? nullptr : tensors_[id];

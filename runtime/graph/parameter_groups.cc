@@ -10,6 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/pattern.h"
+#include "runtime/graph/ops/recurrent.h"
 
 namespace lockstep {
 
@@ -21,8 +22,9 @@ struct Fans {
 
 // Biases of a recurrent layer are stacked by direction.
 bool is_recurrent_bias(const Graph& graph, TensorId id) {
-  return std::ranges::any_of(
-      graph.ops, [&](const Op& op) { return op.kind == OpKind::kRecurrent && op.inputs[3] == id; });
+  return std::ranges::any_of(graph.ops, [&](const Op& op) {
+    return op.kind == OpKind::kRecurrent && op.inputs[RecurrentIn::kBias] == id;
+  });
 }
 
 // The fans of a parameter; none for a vector. A matrix is (O, I), a kernel (O, H, W, I). A

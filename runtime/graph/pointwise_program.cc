@@ -200,22 +200,6 @@ PointwiseProgram PointwiseProgram::renumbered(const std::vector<int>& numbers) c
   return program.pruned();
 }
 
-double PointwiseProgram::evaluate(const std::vector<double>& inputs) const {
-  std::vector<double> values;
-  for (const PointwiseInstruction& instruction : instructions_) {
-    const auto at = [&](int k) {
-      const int operand = instruction.operands[k];
-      return operand < 0 ? 0 : values[static_cast<size_t>(operand)];
-    };
-    switch (instruction.function) {
-      case F::kInput: values.push_back(inputs.at(static_cast<size_t>(instruction.input))); break;
-      case F::kConstant: values.push_back(instruction.constant); break;
-      default: values.push_back(pointwise_value<double>(instruction.function, at(0), at(1), at(2)));
-    }
-  }
-  return values.at(static_cast<size_t>(result_));
-}
-
 bool PointwiseProgram::fits() const {
   if (inputs() > kMaxInputs || !compile_pointwise(pruned())) return false;
   for (int k = 0; k < inputs(); ++k) {
@@ -223,22 +207,6 @@ bool PointwiseProgram::fits() const {
     if (slope && !compile_pointwise(*slope)) return false;
   }
   return true;
-}
-
-std::optional<PointwiseProgram> fuse(const PointwiseProgram& producer,
-                                     const PointwiseProgram& consumer,
-                                     int input) {
-  const int first = consumer.inputs();
-  if (first + producer.inputs() > PointwiseProgram::kMaxInputs) return std::nullopt;
-  PointwiseProgram fused;
-  std::vector<int> of_producer, of_consumer;
-  for (int k = 0; k < producer.inputs(); ++k) of_producer.push_back(fused.input(first + k));
-  const int made = fused.append(producer, of_producer);
-  for (int k = 0; k < first; ++k) of_consumer.push_back(k == input ? made : fused.input(k));
-  fused.append(consumer, of_consumer);
-  fused = fused.pruned();
-  if (!fused.fits()) return std::nullopt;
-  return fused;
 }
 
 }  // namespace lockstep

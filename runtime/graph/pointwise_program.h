@@ -110,9 +110,6 @@ class PointwiseProgram {
   // The program with input numbers[i] instead of input i.
   PointwiseProgram renumbered(const std::vector<int>& numbers) const;
 
-  // The value of one element, for tests and for constant folding.
-  double evaluate(const std::vector<double>& inputs) const;
-
   // The program for d_y * d result / d input. Its input 0 is d_y, and its input i + 1 is input i of
   // this program. None if the derivative is zero everywhere, as for a comparison or floor. If the
   // two operands of kMin or kMax are equal, each gets half.
@@ -135,12 +132,5 @@ class PointwiseProgram {
   std::vector<PointwiseInstruction> instructions_;
   int result_ = -1;
 };
-
-// The consumer with its input `input` replaced by the producer's result. Inputs of the fused
-// program: the consumer's, with the same numbers (`input` itself is unused), then the producer's,
-// counted from consumer.inputs(). None if the result exceeds a limit.
-std::optional<PointwiseProgram> fuse(const PointwiseProgram& producer,
-                                     const PointwiseProgram& consumer,
-                                     int input);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 // The prediction that a loss compares with the target.
 
 #include "runtime/graph/graph.h"
+#include "runtime/graph/ops/total_loss.h"
 
 namespace lockstep {
 
@@ -10,10 +11,10 @@ namespace lockstep {
 // its own, because it then computes its prediction in parts.
 inline TensorId prediction_of(const Graph& graph) {
   const Op& last = graph.ops[graph.forward_ops - 1];
-  const bool ends_in_loss = !last.outputs.empty() && last.outputs[0] == graph.result &&
+  const bool ends_in_loss = last.outputs[LossOut::kStatistics] == graph.result &&
                             graph[graph.result].dtype == DType::kF64;
-  if (last.kind == OpKind::kTotalLoss) return last.inputs[0];
-  return ends_in_loss && last.inputs.size() == 2 ? last.inputs[0] : kNoTensor;
+  if (last.kind == OpKind::kTotalLoss) return last.inputs[TotalLossIn::kPrediction];
+  return ends_in_loss && last.inputs.size() == 2 ? last.inputs[LossIn::kPrediction] : kNoTensor;
 }
 
 }  // namespace lockstep

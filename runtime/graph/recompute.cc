@@ -26,12 +26,12 @@ void Recomputation::append_copies(const RecomputedBlock& block) {
 }
 
 Op Recomputation::renamed(Op op) const {
-  for (auto* ids : {&op.inputs, &op.outputs}) {
-    for (TensorId& id : *ids) {
-      const auto copy = copies_.find(id);
-      if (copy != copies_.end()) id = copy->second;
-    }
-  }
+  const auto rename = [&](TensorId& id) {
+    const auto copy = copies_.find(id);
+    if (copy != copies_.end()) id = copy->second;
+  };
+  std::ranges::for_each(op.inputs, rename);
+  std::ranges::for_each(op.outputs, rename);
   return op;
 }
 

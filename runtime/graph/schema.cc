@@ -1,5 +1,6 @@
 #include "runtime/graph/schema.h"
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/base/error.h"
@@ -17,11 +18,11 @@ const OpSchema& schema_of(OpKind kind) {
 
 int64_t bytes_moved(const Graph& graph, const Op& op) {
   int64_t bytes = 0;
-  for (const auto& ids : {op.inputs, op.outputs}) {
-    for (TensorId id : ids) {
-      if (id != kNoTensor) bytes += static_cast<int64_t>(graph[id].bytes());
-    }
-  }
+  const auto add = [&](TensorId id) {
+    if (id != kNoTensor) bytes += static_cast<int64_t>(graph[id].bytes());
+  };
+  std::ranges::for_each(op.inputs, add);
+  std::ranges::for_each(op.outputs, add);
   return bytes;
 }
 

@@ -14,17 +14,15 @@ class GradientBuilder;
 
 struct OpSchema {
   // Appends the ops that compute the gradients of op's inputs from those of its outputs (kNoTensor:
-  // the gradient is zero). Returns one id per input (kNoTensor: no gradient). Parameter gradients
-  // are written through GradientBuilder. Null for backward ops; losses are roots, which autodiff
+  // the gradient is zero). Returns one per input (kNoTensor: no gradient). Parameter gradients are
+  // written through GradientBuilder. Null for backward ops; losses are roots, which autodiff
   // handles itself.
-  std::vector<TensorId> (*backward)(GradientBuilder& builder,
-                                    const Op& op,
-                                    const std::vector<TensorId>& d_outputs);
+  OpInputs (*backward)(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs);
   // Floating-point operations; a multiply-add counts as two.
   int64_t (*flops)(const Graph& graph, const Op& op);
-  // Pairs (output index, input index): the output may overwrite the input if nothing else needs the
-  // input and both have the same type and size. An op may have fewer inputs.
-  std::vector<std::pair<int, int>> in_place;
+  // The output may overwrite the input if nothing else needs the input and both have the same type
+  // and size. An op may have fewer inputs.
+  std::vector<std::pair<OutputName, InputName>> in_place;
 };
 
 const OpSchema& schema_of(OpKind kind);

@@ -57,6 +57,11 @@ struct ViewAxis {
   int64_t begin = 0, end = 1;
   int64_t start = 0;
   int64_t move = 1;  // not 0
+
+  // The first `extent` indices of dimension `source`.
+  static ViewAxis first(int source, int64_t extent) {
+    return {.source = source, .extent = extent, .begin = 0, .end = extent};
+  }
 };
 
 // A view of x and its inverse. The gradient of an element of x is the sum, over `terms`, of the

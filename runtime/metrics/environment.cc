@@ -26,6 +26,8 @@ std::string proc_value(const char* path, const std::string& key) {
   return "";
 }
 
+}  // namespace
+
 std::string utc_now() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm parts{};
@@ -33,8 +35,6 @@ std::string utc_now() {
   char text[32];
   return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
-
-}  // namespace
 
 const char* lockstep_version() { return LOCKSTEP_VERSION; }
 

@@ -19,6 +19,9 @@ struct EnvironmentInfo {
   std::vector<std::string> command_line;
 };
 
+// The time, "2026-01-31T12:00:00Z".
+std::string utc_now();
+
 // Lockstep's version, "0.1.0".
 const char* lockstep_version();
 

@@ -12,6 +12,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/streams.h"
+#include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
 namespace lockstep {
@@ -50,8 +51,7 @@ std::string eval_text(const StepRecord& record) {
   std::string text;
   if (record.eval_loss) text += fmt::format("eval loss {:.4f}", *record.eval_loss);
   if (record.eval_accuracy) {
-    text += fmt::format(
-        "{}eval accuracy {:.2f}%", text.empty() ? "" : "  ", 100 * *record.eval_accuracy);
+    append_item(text, fmt::format("eval accuracy {:.2f}%", 100 * *record.eval_accuracy), "  ");
   }
   return text;
 }

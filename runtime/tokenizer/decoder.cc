@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "runtime/base/text.h"
 #include "runtime/tokenizer/metaspace.h"
 #include "runtime/tokenizer/normalizer.h"
 #include "runtime/tokenizer/pre_tokenizer.h"
@@ -15,12 +16,6 @@ namespace {
 
 constexpr char kAllowed[] =
     "BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece";
-
-std::string joined(const std::vector<std::string>& tokens, std::string_view between = "") {
-  std::string text;
-  for (size_t i = 0; i < tokens.size(); ++i) text.append(i == 0 ? "" : between).append(tokens[i]);
-  return text;
-}
 
 class ByteLevel final : public DecoderStep {
  public:
@@ -37,7 +32,7 @@ class ByteLevel final : public DecoderStep {
 class Fuse final : public DecoderStep {
  public:
   void apply(std::vector<std::string>* tokens, GrowthLimit&) const override {
-    tokens->assign(1, joined(*tokens));
+    tokens->assign(1, joined(*tokens, ""));
   }
 };
 

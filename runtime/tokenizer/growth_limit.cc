@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 
@@ -12,7 +13,7 @@ void GrowthLimit::fail_growth() const {
                   max_bytes_,
                   count_,
                   unit_,
-                  count_ == 1 ? "" : "s",
+                  plural(count_),
                   kTimes * bytes_each_,
                   kMoreBytes);
 }
@@ -23,7 +24,7 @@ void GrowthLimit::fail_steps() const {
                   max_steps_,
                   count_,
                   unit_,
-                  count_ == 1 ? "" : "s",
+                  plural(count_),
                   kSteps * bytes_each_,
                   kMoreSteps);
 }

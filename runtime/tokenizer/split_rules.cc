@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "runtime/base/text.h"
 #include "runtime/tokenizer/unicode.h"
 
 namespace lockstep {
@@ -244,8 +245,7 @@ SplitRule split_rule_of(std::string_view regex) {
 
 std::string known_split_rules() {
   std::string names;
-  for (const KnownRule& known : kKnownRules)
-    names.append(names.empty() ? "" : ", ").append(known.name);
+  for (const KnownRule& known : kKnownRules) append_item(names, known.name);
   return names;
 }
 

@@ -25,6 +25,7 @@
 
 #include "models/small_models.h"
 #include "runtime/cuda/planned_ops.h"
+#include "runtime/run/lanes.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/read_config.h"
 #include "tests/cuda/cudnn_requests.h"
@@ -68,11 +69,12 @@ CudnnRequests requests_of_config(const std::string& path, const Precision& preci
   overrides.set = {fmt::format("execution.precision={}",
                                precision.compute == DType::kF32 ? "FP32" : precision.name),
                    fmt::format("execution.tf32={}", precision.tf32)};
-  const PreparedRun run = prepare_run(open_config(read_config(text.str(), path, overrides)),
-                                      topology_of({"here"}),
-                                      RunPurpose::kTrain,
-                                      cuda::planned_ops(),
-                                      {.may_assume_data = true});
+  const PreparedRun run =
+      prepare_run(choose_lanes(open_config(read_config(text.str(), path, overrides))).opened,
+                  topology_of({"here"}),
+                  RunPurpose::kTrain,
+                  cuda::planned_ops(),
+                  {.may_assume_data = true});
   CudnnRequests requests;
   const auto add = [&](const Graph& graph) { add_requests(graph, precision.tf32, requests); };
   add(run.graphs->training);

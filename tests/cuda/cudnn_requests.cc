@@ -45,19 +45,21 @@ void add_attention(const OpCall& call, CudnnRequests& requests) {
   std::string why = cuda::cudnn_attention_limit(call);
   if (why.empty() && !cuda::fits_cudnn_workspace(shape, std::stoi(cuda::cudnn_version()), why))
     why = why.substr(std::string_view(cuda::kKnownLimit).size());
-  if (call.input_dtype(0) == DType::kF32) return;  // native, for it sums floats
+  if (cuda::attention_dtype(call) == DType::kF32) return;  // native, for it sums floats
   if (!why.empty())
     requests.kept.insert(text_of(shape) + ": " + why);
   else
-    requests.keys.insert(CudnnAttentionKey{
-        backward ? cuda::cudnn_attention_part(shape) : shape, call.input_dtype(0), backward});
+    requests.keys.insert(CudnnAttentionKey{backward ? cuda::cudnn_attention_part(shape) : shape,
+                                           cuda::attention_dtype(call),
+                                           backward});
 }
 
 // As runtime/cuda/ops/conv2d.cc.
 void add_conv2d_backward(const OpCall& call, bool tf32, CudnnRequests& requests) {
-  if (call.has_output(0))
+  if (call.has_output(Conv2dBackwardOut::kDX))
     requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kBackwardInput, tf32));
-  if (!call.has_output(1) || cuda::conv2d_shape(call).is_linear()) return;  // none, or a product
+  if (!call.has_output(Conv2dBackwardOut::kDWeight) || cuda::conv2d_shape(call).is_linear())
+    return;  // none, or a product
   requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kBackwardWeight, tf32));
   if (!Conv2dBackward<std::byte>::of(call).accumulate_weight)
     requests.keys.insert(cuda::cudnn_conv2d_wide_key(call, tf32));

@@ -163,7 +163,6 @@ def readable(names):
     plain = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True)
     short = []
     for name in plain.stdout.splitlines():
-        name = re.sub(r"lockstep::|cuda::|attention_tiles::|\(anonymous namespace\)::|^void ", "",
-                      name)
+        name = re.sub(r"\b[a-z]\w*::|\(anonymous namespace\)::|^void ", "", name)
         short.append(re.sub(r"\((?!\w+\)\d).*$", "", name))
     return dict(zip(names, short))

@@ -14,7 +14,7 @@
 namespace lockstep::cpu {
 namespace {
 
-std::vector<float> forward_bf16x3(const Conv2dShape& s, Inputs& in, const Epilogue& epilogue) {
+std::vector<float> forward_bf16x3(const Conv2dShape& s, ConvInputs& in, const Epilogue& epilogue) {
   Guarded<float> y(in.d_y.size(), 3);
   std::fill(y.begin(), y.end(), NAN);
   Guarded<unsigned char> workspace(bf16x3::conv2d_forward_workspace_bytes(s, compute_threads()));
@@ -39,11 +39,11 @@ TEST(Conv2dBf16x3, TakesWhatFillsTiles) {
 TEST(Conv2dBf16x3, AnImageDoesNotDependOnTheOthers) {
   for (Conv2dShape s : test::bf16x3_conv2d_shapes()) {
     s.batch = 3;
-    Inputs in(s);
+    ConvInputs in(s);
     const std::vector<float> all = forward_bf16x3(s, in, {});
     Conv2dShape alone = s;
     alone.batch = 1;
-    Inputs last(alone);
+    ConvInputs last(alone);
     std::copy(in.x.end() - last.x.size(), in.x.end(), last.x.begin());
     const std::vector<float> y = forward_bf16x3(alone, last, {});
     test::expect_same_bits(y, std::vector<float>(all.end() - y.size(), all.end()), describe(s));

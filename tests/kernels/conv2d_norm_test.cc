@@ -64,7 +64,7 @@ struct Norm {
 
 TEST(Conv2d, NormAndShortcutHaveTheBitsOfOpsOfTheirOwn) {
   for (const Conv2dShape& s : conv2d_shapes()) {
-    Inputs in(s);
+    ConvInputs in(s);
     Norm norm(s);
     for (const auto& [with_bias, with_delta, relu] :
          {std::tuple(true, false, false), {false, true, true}, {true, true, true}}) {

@@ -31,11 +31,11 @@ TEST(Conv2d, OutExtent) {
 TEST(Conv2d, AnImageDoesNotDependOnTheOthers) {
   for (Conv2dShape s : conv2d_shapes()) {
     s.batch = 3;
-    Inputs in(s);
+    ConvInputs in(s);
     const std::vector<float> all = forward(s, in, {.bias = in.bias.data()});
     Conv2dShape alone = s;
     alone.batch = 1;
-    Inputs last(alone);
+    ConvInputs last(alone);
     std::copy(in.x.end() - last.x.size(), in.x.end(), last.x.begin());
     const std::vector<float> y = forward(alone, last, {.bias = last.bias.data()});
     test::expect_same_bits(y, std::vector<float>(all.end() - y.size(), all.end()), describe(s));
@@ -44,7 +44,7 @@ TEST(Conv2d, AnImageDoesNotDependOnTheOthers) {
 
 // One chain of fused multiply-adds per output, in T.
 template <typename T>
-std::vector<T> forward_chains(const Conv2dShape& s, const Inputs& in) {
+std::vector<T> forward_chains(const Conv2dShape& s, const ConvInputs& in) {
   std::vector<T> y(in.d_y.size());
   test::for_each_product(s, [&](int64_t to, int64_t pixel, int64_t weight) {
     y[to] = std::fma(T{in.x[pixel]}, T{in.w[weight]}, y[to]);
@@ -58,7 +58,7 @@ struct Gradients {
   std::vector<T> d_x, d_w;
 };
 
-Gradients<float> backward(const Conv2dShape& s, Inputs& in) {
+Gradients<float> backward(const Conv2dShape& s, ConvInputs& in) {
   Guarded<float> d_x(in.x.size(), 1), d_w(in.w.size(), 2);
   // What is overwritten must not matter, not even when it is NaN.
   for (auto* output : {&d_x, &d_w}) std::fill(output->begin(), output->end(), NAN);
@@ -79,7 +79,7 @@ Gradients<float> backward(const Conv2dShape& s, Inputs& in) {
 // The same for the gradients: over the taps and the outputs of each, over the pixels of the
 // outputs.
 template <typename T>
-Gradients<T> backward_chains(const Conv2dShape& s, const Inputs& in) {
+Gradients<T> backward_chains(const Conv2dShape& s, const ConvInputs& in) {
   Gradients<T> result{std::vector<T>(in.x.size()), std::vector<T>(in.w.size())};
   struct Product {
     int64_t weight, from;
@@ -105,7 +105,7 @@ TEST(Conv2d, DirectConvolutionsAreChainsOfFusedMultiplyAdds) {
   if (!test::cpu_has(HWY_AVX2)) GTEST_SKIP() << "this CPU has no fused multiply-add";
   for (const Conv2dShape& s : conv2d_shapes()) {
     if (uses_winograd(s)) continue;
-    Inputs in(s);
+    ConvInputs in(s);
     const std::vector<float> y = forward_chains<float>(s, in);
     const Gradients<float> gradients = backward_chains<float>(s, in);
     for (int64_t target : {HWY_AVX2, HWY_AVX3}) {
@@ -136,7 +136,7 @@ TEST(Conv2d, WinogradIsAccurate) {
                                square(2, 16, 64, 64, 3, 1, 1),
                                square(4, 7, 256, 64, 3, 1, 1)}) {
     ASSERT_TRUE(uses_winograd(s));
-    Inputs in(s);
+    ConvInputs in(s);
     const std::vector<double> expected_y = forward_chains<double>(s, in);
     const Gradients<double> expected = backward_chains<double>(s, in);
     const std::vector<float> y = forward(s, in, {.bias = in.bias.data()});

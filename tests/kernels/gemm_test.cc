@@ -19,7 +19,7 @@ namespace {
 
 using test::Guarded;
 
-struct Size {
+struct Extents {
   int64_t rows, columns, depth;
 };
 
@@ -27,7 +27,7 @@ struct Size {
 class Case {
  public:
   // `gap`: unused elements at the end of each stored row; `offset`: misalignment in elements.
-  Case(Size size, bool accumulate, int64_t gap, int64_t offset)
+  Case(Extents size, bool accumulate, int64_t gap, int64_t offset)
       : size_(size), accumulate_(accumulate), gap_(gap), offset_(offset) {
     a_.resize(size.rows * size.depth);
     b_.resize(size.depth * size.columns);
@@ -114,13 +114,13 @@ class Case {
     return rows == 0 ? 0 : (rows - 1) * (row + gap_) + row;
   }
 
-  Size size_;
+  Extents size_;
   bool accumulate_;
   int64_t gap_, offset_;
   std::vector<float> a_, b_, c_;
 };
 
-void expect_exact(Size size, bool accumulate, int64_t gap, int64_t offset) {
+void expect_exact(Extents size, bool accumulate, int64_t gap, int64_t offset) {
   const Case product(size, accumulate, gap, offset);
   const std::vector<float> fused = product.expected(true), plain = product.expected(false);
   test::for_each_target([&](const std::string& target) {
@@ -168,12 +168,12 @@ TEST(Gemm, ChunksOfColumnsWithKeptPanelsAreExact) {
 }
 
 TEST(Gemm, ThreadsDoNotChangeBits) {
-  for (Size size : {Size{1, 1, 1},
-                    Size{3, 200, 40},
-                    Size{50, 300, 100},
-                    Size{150, 90, 400},
-                    Size{400, 20, 50},
-                    Size{700, 1500, 20}}) {
+  for (Extents size : {Extents{1, 1, 1},
+                       Extents{3, 200, 40},
+                       Extents{50, 300, 100},
+                       Extents{150, 90, 400},
+                       Extents{400, 20, 50},
+                       Extents{700, 1500, 20}}) {
     const Case product(size, true, 1, 1);
     for (int threads : {1, 2, 3}) {
       test::ScopedThreads scope(threads);

@@ -27,7 +27,7 @@ constexpr Implementation kReference[] = {
 
 // Each value is a few operations on factors of magnitude |x| at most: exp (2 ulp), division and the
 // product; the derivative multiplies more such factors, and 1 - y^2 is absolute to 1.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   if (expected.kind() == OpKind::kActivation) {
     const double y = std::abs(ActivationForward<double>::of(expected).y[i]);
     return {4 * std::max(1.0, y), y};
@@ -86,7 +86,7 @@ TEST_P(ActivationTest, KeepsRelativeAccuracyInTheTailsOnTheCpu) {
   test.value = [](const std::string&, int64_t i) {
     return (i % 2 == 0 ? 8 : -8) * std::pow(0.97, static_cast<double>(i / 2));
   };
-  test.tolerance = [](const OpCall& expected, size_t, int64_t i) {
+  test.tolerance = [](const OpCall& expected, OutputName, int64_t i) {
     const auto op = ActivationForward<double>::of(expected);
     return Tolerance{(5 + 1.5 * op.x[i] * op.x[i]) * std::abs(op.y[i]) + 1e-30, 0};
   };

@@ -32,7 +32,7 @@ TEST(AddTest, MatchesTheReferenceOnAllDevices) {
                           .cpu = cpu::kCpuAdd,
                           .cuda = cuda::kCudaAdd,
                           .tolerance =
-                              [](const OpCall& expected, size_t, int64_t i) {
+                              [](const OpCall& expected, OutputName, int64_t i) {
                                 const double y = std::abs(Add<double>::of(expected).y[i]);
                                 return Tolerance{y / 2, y};
                               },

@@ -134,7 +134,7 @@ constexpr Implementation kReference[] = {
 // A score is a sum of D products below spread^2, over sqrt(D), whose roundings mostly cancel. The
 // weights inherit its error as a relative one, and so do means of v (up to `spread`) weighted with
 // them; sums over T tokens add theirs. Gradients are twice such sums.
-Tolerance tolerance(const OpCall& expected, double spread, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, double spread, OutputName output, int64_t i) {
   const bool forward = expected.kind() == OpKind::kAttention;
   const AttentionShape s = forward ? AttentionForward<double>::of(expected).shape
                                    : AttentionBackward<double>::of(expected).shape;
@@ -146,7 +146,7 @@ Tolerance tolerance(const OpCall& expected, double spread, size_t output, int64_
     const double size = std::abs(AttentionBackward<double>::of(expected).d_qkv[i]);
     return {8 * mean_of_heads * (spread * spread + size), size};
   }
-  if (output == 1) return {2 * mean, 0};
+  if (output == AttentionOut::kLogSumExp) return {2 * mean, 0};
   return {mean, std::abs(AttentionForward<double>::of(expected).y[i])};
 }
 
@@ -166,7 +166,7 @@ OpTest attention(const AttentionShape& s, double spread) {
           .cpu = cpu::kCpuAttention,
           .cuda = cuda::kCudaAttention,
           .tolerance = [=](const OpCall& expected,
-                           size_t output,
+                           OutputName output,
                            int64_t i) { return tolerance(expected, spread, output, i); },
           .low = -spread,
           .high = spread};
@@ -212,7 +212,7 @@ OpTest with_dropout(const AttentionShape& s, float probability, bool documents) 
     const AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window, probability};
     ops::attention(builder, "y", qkv, attributes, numbers);
   };
-  test.tolerance = [=](const OpCall& expected, size_t output, int64_t i) {
+  test.tolerance = [=](const OpCall& expected, OutputName output, int64_t i) {
     const Tolerance plain = tolerance(expected, 1, output, i);
     return Tolerance{plain.floats / (1 - probability) / (1 - probability), plain.stored};
   };
@@ -356,8 +356,8 @@ TEST(AttentionTest, OtherDocumentsDoNotMatter) {
     const bool first = i / s.packed_width() < 101;
     return documents(tensor, i) * (tensor == "qkv" && first ? 3000 : 1);
   };
-  test.tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
-    const bool first = (output == 0 ? i / s.width() : i % s.time) < 101;
+  test.tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
+    const bool first = (output == AttentionOut::kY ? i / s.width() : i % s.time) < 101;
     return first ? Tolerance{1e30, 0} : tolerance(expected, 1, output, i);
   };
   check_on_all_devices(test);
@@ -368,10 +368,10 @@ TEST(AttentionTest, OtherDocumentsDoNotMatter) {
 // outputs are means of values up to 60. Of gradients, that they are finite.
 TEST(AttentionTest, LargeScoresDoNotOverflow) {
   OpTest test = attention({1, 100, 1, 16, true}, 60);
-  test.tolerance = [](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+  test.tolerance = [](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
     constexpr double kScoreError = 16.0 * 60 * 60 * 4;
     if (expected.kind() == OpKind::kAttentionBackward) return {1e30, 0};
-    if (output == 1) return {kScoreError, 0};
+    if (output == AttentionOut::kLogSumExp) return {kScoreError, 0};
     return {2 * 60 * kScoreError, std::abs(AttentionForward<double>::of(expected).y[i])};
   };
   check_on_all_devices(test);
@@ -386,8 +386,9 @@ TEST(AttentionTest, LaterTokensDoNotChangeEarlierOnes) {
     const int64_t token = i / (3 * s.heads * s.head_size);
     return std::sin(static_cast<double>(i)) * (token < 101 ? 1 : 3000);
   };
-  test.tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
-    const bool earlier = (output == 0 ? i / (s.heads * s.head_size) : i % s.time) < 101;
+  test.tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
+    const bool earlier =
+        (output == AttentionOut::kY ? i / (s.heads * s.head_size) : i % s.time) < 101;
     return earlier ? tolerance(expected, 1, output, i) : Tolerance{1e30, 0};
   };
   check_on_all_devices(test);

@@ -91,18 +91,20 @@ Tolerance of_d_x(const Inputs& in, const double* d_x, int64_t i) {
           std::abs(d_x[i])};
 }
 
-Tolerance of_parameter(const Inputs& in, size_t output, int64_t c) {
-  if (output == 2 || output == 3) return of_sum(in, c);
-  if (output == 5) return {8 * in.variance[c], 0};
+Tolerance of_parameter(const Inputs& in, OutputName output, int64_t c) {
+  if (output == BatchNormBackwardOut::kDGamma || output == BatchNormBackwardOut::kDBeta)
+    return of_sum(in, c);
+  if (output == BatchNormBackwardOut::kDRunningVariance) return {8 * in.variance[c], 0};
   return {0, 0};  // d_delta and d_running_mean, which are copies
 }
 
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   switch (expected.kind()) {
     case OpKind::kBatchNorm: {
       const auto op = BatchNormForward<double>::of(expected);
-      if (output == 0) return of_y(op, i);
-      return output == 1 ? of_mean(op.mean[i]) : of_variance(op.mean[i], op.variance[i]);
+      if (output == BatchNormOut::kY) return of_y(op, i);
+      return output == BatchNormOut::kMean ? of_mean(op.mean[i])
+                                           : of_variance(op.mean[i], op.variance[i]);
     }
     case OpKind::kBatchStatistics: {
       const auto op = BatchStatistics<double>::of(expected);
@@ -111,7 +113,8 @@ Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
     }
     case OpKind::kBatchNormSums: {
       const auto op = BatchNormSums<double>::of(expected);
-      return output == 0 ? of_sum(op.in, i % op.in.channels) : of_parameter(op.in, output, i);
+      return output == BatchNormBackwardOut::kSums ? of_sum(op.in, i % op.in.channels)
+                                                   : of_parameter(op.in, output, i);
     }
     case OpKind::kBatchNormInputGradient: {
       const auto op = BatchNormInputGradient<double>::of(expected);
@@ -119,7 +122,8 @@ Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
     }
     default: {
       const auto op = BatchNormBackward<double>::of(expected);
-      return output == 0 ? of_d_x(op.in, op.d_x, i) : of_parameter(op.in, output, i);
+      return output == BatchNormBackwardOut::kDX ? of_d_x(op.in, op.d_x, i)
+                                                 : of_parameter(op.in, output, i);
     }
   }
 }
@@ -218,7 +222,7 @@ TEST(BatchNormTest, VarianceDoesNotCancel) {
 TEST(BatchNormTest, ConstantChannelsAndSingleRowsHaveNoVariance) {
   for (const bool relu : {false, true}) {
     OpTest test = batch_norm({64, 4, false, relu});
-    test.tolerance = [](const OpCall& expected, size_t output, int64_t i) {
+    test.tolerance = [](const OpCall& expected, OutputName output, int64_t i) {
       return expected.kind() == OpKind::kBatchNorm ? Tolerance{0, 0}
                                                    : tolerance(expected, output, i);
     };
@@ -291,9 +295,12 @@ TEST(BatchNormTest, RunningStatisticsFollowWithoutABackwardPass) {
            .cpu = cpu::kCpuBatchNorm,
            .cuda = cuda::kCudaBatchNorm,
            .tolerance =
-               [](const OpCall& expected, size_t output, int64_t i) {
+               [](const OpCall& expected, OutputName output, int64_t i) {
                  const auto op = BatchNormRunning<double>::of(expected);
-                 return Tolerance{output == 0 ? 0 : 4 * std::abs(op.d_running_variance[i]), 0};
+                 return Tolerance{output == BatchNormRunningOut::kDRunningMean
+                                      ? 0
+                                      : 4 * std::abs(op.d_running_variance[i]),
+                                  0};
                },
            .gradients = 0});
     }

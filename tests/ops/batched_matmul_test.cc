@@ -35,9 +35,12 @@ int64_t matrix_at(const Shape& shape, const std::vector<int64_t>& index) {
 
 void reference(const OpCall& call) {
   const auto [transpose_a, transpose_b, scale] = call.attributes<BatchedMatmulAttributes>();
-  const Shape a = call.input_shape(0), b = call.input_shape(1), y = call.output_shape(0);
-  const auto *const from_a = call.input<double>(0), *const from_b = call.input<double>(1);
-  double* const to = call.output<double>(0);
+  const Shape a = call.input_shape(BatchedMatmulIn::kA), b = call.input_shape(BatchedMatmulIn::kB),
+              y = call.output_shape(BatchedMatmulOut::kY);
+  const auto *const from_a = call.input<double>(BatchedMatmulIn::kA), *const from_b =
+                                                                          call.input<double>(
+                                                                              BatchedMatmulIn::kB);
+  double* const to = call.output<double>(BatchedMatmulOut::kY);
   std::fill_n(to, y.elements(), 0.0);
   const int64_t m = extent(y, 1), n = extent(y, 0), k = extent(a, transpose_a ? 1 : 0);
   const int outer = std::max({a.rank(), b.rank(), y.rank()}) - 2;
@@ -70,13 +73,15 @@ constexpr Implementation kReference[] = {{OpKind::kBatchedMatmul, "double", refe
 
 // Terms are below 1 times the scale: a sum of k of them rounds by half an ulp of k at most, k
 // times; then it is scaled and rounded to what is stored.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   const auto& attributes = expected.attributes<BatchedMatmulAttributes>();
-  const auto sizes = BatchedProducts::of(
-      expected.input_shape(0), expected.input_shape(1), expected.output_shape(0), attributes);
+  const auto sizes = BatchedProducts::of(expected.input_shape(BatchedMatmulIn::kA),
+                                         expected.input_shape(BatchedMatmulIn::kB),
+                                         expected.output_shape(BatchedMatmulOut::kY),
+                                         attributes);
   const auto terms = static_cast<double>(sizes.k * sizes.sums.count());
   const double floats = (terms * terms / 2 + terms) * std::abs(attributes.scale);
-  return {floats, std::abs(expected.output<double>(0)[i]) + floats * 0x1p-23};
+  return {floats, std::abs(expected.output<double>(BatchedMatmulOut::kY)[i]) + floats * 0x1p-23};
 }
 
 OpTest matmul(const Shape& a,

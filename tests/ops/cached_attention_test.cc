@@ -70,8 +70,8 @@ constexpr Implementation kReference[] = {{OpKind::kCachedAttention, "double", re
 
 // As that of attention: a score is a sum of D products below 1 over sqrt(D), and the weights inherit
 // its error; what is stored is copied.
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
-  if (output == 1) return {0, 0};
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
+  if (output == CachedAttentionOut::kNewCache) return {0, 0};
   const auto op = Op::of(expected);
   const double score = 8 + 2 * std::sqrt(static_cast<double>(op.head_size));
   return {score + static_cast<double>(op.room) / 8, std::abs(op.y[i])};

@@ -32,7 +32,7 @@ void join(const OpCall& call) {
 }
 
 void reference_forward(const OpCall& call) {
-  if (call.input_dtype(0) == DType::kI32) return join<int32_t>(call);
+  if (call.input_dtype(ConcatIn::kX) == DType::kI32) return join<int32_t>(call);
   join<double>(call);
 }
 
@@ -74,7 +74,7 @@ OpTest concat(const Shape& first,
           .cpu = cpu::kCpuConcat,
           .cuda = cuda::kCudaConcat,
           .tolerance =
-              [](const OpCall&, size_t, int64_t) {
+              [](const OpCall&, OutputName, int64_t) {
                 return Tolerance{0, 0};
               },
           .gradients = integers ? size_t{0} : size_t{1},

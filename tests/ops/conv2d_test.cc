@@ -78,7 +78,7 @@ double sum_error(int64_t n) { return 16 + 0.5 * static_cast<double>(n); }
 
 constexpr double kMaxScale = 3;  // of the norms below: 1.5 / sqrt(0.25)
 
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   switch (expected.kind()) {
     case OpKind::kConv2d: {
       const auto op = Conv2dForward<double>::of(expected);
@@ -93,10 +93,10 @@ Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
     default: {
       const auto op = Conv2dBackward<double>::of(expected);
       const Conv2dShape& s = op.shape;
-      if (output == 0)
+      if (output == Conv2dBackwardOut::kDX)
         return {sum_error(s.kernel_h * s.kernel_w * s.group_outputs()), std::abs(op.d_x[i])};
       const double floats = sum_error(s.out_pixels() + 1);
-      if (output == 2) return {floats, 0};
+      if (output == Conv2dBackwardOut::kDBias) return {floats, 0};
       return {floats, std::abs(op.d_weight[i]) + 1};  // cuDNN may store it narrow
     }
   }

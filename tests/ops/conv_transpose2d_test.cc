@@ -71,7 +71,7 @@ constexpr Implementation kReference[] = {
 // Of a sum of n products below 1, as of conv2d.
 double sum_error(int64_t n) { return 16 + 0.5 * static_cast<double>(n); }
 
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   if (expected.kind() == OpKind::kConvTranspose2d) {
     const auto op = ConvTranspose2dForward<double>::of(expected);
     const Conv2dShape& s = op.shape;
@@ -79,7 +79,8 @@ Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
     return {sum_error(s.kernel_h * s.kernel_w * s.group_outputs() + 1), 2 * std::abs(op.y[i]) + 2};
   }
   const auto op = ConvTranspose2dBackward<double>::of(expected);
-  if (output == 0) return {sum_error(op.shape.patch()), std::abs(op.d_x[i])};
+  if (output == ConvTranspose2dBackwardOut::kDX)
+    return {sum_error(op.shape.patch()), std::abs(op.d_x[i])};
   return {sum_error(op.shape.pixels() + 1), 0};
 }
 
@@ -169,17 +170,19 @@ TEST(ConvTranspose2dTest, AddsToGradients) {
   test.build = [build = test.build](GraphBuilder& builder) {
     build(builder);
     const Op forward = builder.graph().ops.back();
-    const TensorId d_weight =
-        builder.statistics_tensor("d_weight", builder.shape(forward.inputs[1]));
-    builder.append({OpKind::kConvTranspose2dBackward,
-                    "backward",
-                    {builder.activation_tensor("d_y", builder.shape(forward.outputs[0])),
-                     forward.inputs[0],
-                     forward.inputs[1]},
-                    {kNoTensor,
-                     d_weight,
-                     builder.statistics_tensor("d_bias", builder.shape(forward.inputs[2]))},
-                    ConvTranspose2dBackwardAttributes{forward.as<Conv2dAttributes>(), true, true}});
+    const TensorId d_weight = builder.statistics_tensor(
+        "d_weight", builder.shape(forward.inputs[ConvTranspose2dIn::kWeight]));
+    builder.append(
+        {OpKind::kConvTranspose2dBackward,
+         "backward",
+         {builder.activation_tensor("d_y", builder.shape(forward.outputs[ConvTranspose2dOut::kY])),
+          forward.inputs[ConvTranspose2dIn::kX],
+          forward.inputs[ConvTranspose2dIn::kWeight]},
+         {kNoTensor,
+          d_weight,
+          builder.statistics_tensor("d_bias",
+                                    builder.shape(forward.inputs[ConvTranspose2dIn::kBias]))},
+         ConvTranspose2dBackwardAttributes{forward.as<Conv2dAttributes>(), true, true}});
     builder.keep(d_weight);
   };
   check_on_all_devices(test);

@@ -80,9 +80,11 @@ OpTest diffusion_noise(const Case& at) {
           .cuda = cuda::kCudaDiffusionNoise,
           // Noise is below 7; the sum of three roundings of that.
           .tolerance =
-              [](const OpCall&, size_t output, int64_t) {
-                if (output == 3) return Tolerance{0, 0};
-                return output == 2 ? Tolerance{1000, 0} : Tolerance{20, output == 0 ? 8.0 : 0};
+              [](const OpCall&, OutputName output, int64_t) {
+                if (output == DiffusionNoiseOut::kClasses) return Tolerance{0, 0};
+                return output == DiffusionNoiseOut::kTimes
+                           ? Tolerance{1000, 0}
+                           : Tolerance{20, output == DiffusionNoiseOut::kY ? 8.0 : 0};
               },
           .gradients = 0,
           .value = [](const std::string& tensor, int64_t i) -> double {

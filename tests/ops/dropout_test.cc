@@ -41,7 +41,7 @@ OpTest dropout(int64_t n, float probability) {
           .cpu = cpu::kCpuDropout,
           .cuda = cuda::kCudaDropout,
           .tolerance =
-              [](const OpCall& expected, size_t, int64_t i) {
+              [](const OpCall& expected, OutputName, int64_t i) {
                 const double y = std::abs(Dropout<double>::of(expected).y[i]);
                 return Tolerance{y, y};
               },

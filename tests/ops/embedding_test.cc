@@ -50,11 +50,14 @@ constexpr Implementation kReference[] = {
 };
 
 // Terms are below 1, so that a sum of n of them rounds by half an ulp of n at most, n times.
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   if (expected.kind() == OpKind::kEmbedding)
     return {1, std::abs(EmbeddingForward<double>::of(expected).y[i])};
   const EmbeddingSizes sizes = EmbeddingBackward<double>::of(expected).sizes;
-  const auto terms = static_cast<double>(output == 0 ? sizes.batch * sizes.time : sizes.batch) + 1;
+  const auto terms =
+      static_cast<double>(output == EmbeddingBackwardOut::kDToken ? sizes.batch * sizes.time
+                                                                  : sizes.batch) +
+      1;
   return {terms * terms / 2, 0};
 }
 

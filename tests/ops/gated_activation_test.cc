@@ -46,7 +46,7 @@ constexpr Implementation kReference[] = {
 
 // Of an activation and of its derivative as in activation_test.cc, times the other factors, with a
 // rounding more for each of these.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   const auto value_error = [](double value) { return 5 * std::max(1.0, std::abs(value)); };
   if (expected.kind() == OpKind::kGatedActivation) {
     const auto op = GatedActivationForward<double>::of(expected);

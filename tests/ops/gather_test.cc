@@ -39,14 +39,14 @@ void take(const OpCall& call) {
 
 template <bool kElements>
 void reference_forward(const OpCall& call) {
-  if (call.input_dtype(0) == DType::kI32) return take<int32_t, kElements>(call);
+  if (call.input_dtype(GatherIn::kX) == DType::kI32) return take<int32_t, kElements>(call);
   take<double, kElements>(call);
 }
 
 template <bool kElements>
 void reference_backward(const OpCall& call) {
   const auto op = GatherBackward<double>::of(call);
-  std::fill_n(op.d_x, call.output_shape(0).elements(), 0.0);
+  std::fill_n(op.d_x, call.output_shape(GatherBackwardOut::kDX).elements(), 0.0);
   each_element(
       op.sizes, op.indices, kElements, [&](int64_t y, int64_t x) { op.d_x[x] += op.d_y[y]; });
 }
@@ -60,7 +60,7 @@ constexpr Implementation kReference[] = {
 
 // A copy is exact. Terms are below 1, so that a sum of n of them rounds by half an ulp of n at
 // most, n times; then it is rounded to what is stored.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   if (expected.kind() == OpKind::kGather || expected.kind() == OpKind::kGatherElements)
     return {0, 0};
   const auto op = GatherBackward<double>::of(expected);

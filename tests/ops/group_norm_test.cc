@@ -78,22 +78,22 @@ constexpr Implementation kReference[] = {
 // sum in a part is a chain over its pixels; what leaves it is brought together in doubles.
 constexpr double kLow = 1, kHigh = 3;
 
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   const auto group_of = [&](const GroupNormShape& s) {
     return i / (s.pixels * s.channels) * s.groups + i % s.channels / s.group_channels();
   };
   if (expected.kind() == OpKind::kGroupNorm) {
     const auto op = GroupNormForward<double>::of(expected);
     const double sums = 12 + static_cast<double>(std::min<int64_t>(op.shape.pixels, 1024)) / 16;
-    if (output == 0) {
+    if (output == GroupNormOut::kY) {
       const double y = std::abs(op.y[i]), rstd = op.rstd[group_of(op.shape)];
       return {sums * (1 + y) * (1 + rstd), y};
     }
-    return {output == 1 ? sums : sums * op.rstd[i] * (1 + op.rstd[i]), 0};
+    return {output == GroupNormOut::kMean ? sums : sums * op.rstd[i] * (1 + op.rstd[i]), 0};
   }
   const auto op = GroupNormBackward<double>::of(expected);
   const double chain = 12 + static_cast<double>(std::min<int64_t>(op.shape.pixels, 1024)) / 8;
-  if (output == 0) {
+  if (output == GroupNormBackwardOut::kDX) {
     // g is below 9; xhat is wrong by its mean's error, and enters d_x twice, with rstd.
     const double rstd = op.rstd[group_of(op.shape)], slope = (1 + rstd) * (1 + rstd);
     return {10 * chain * slope, std::abs(op.d_x[i])};
@@ -102,7 +102,7 @@ Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
   double rstd = 1;  // of any group
   for (int64_t k = 0; k < op.shape.samples * op.shape.groups; ++k)
     rstd = std::max(rstd, op.rstd[k]);
-  return {chain * 3 * terms * (output == 1 ? rstd : 1), 0};
+  return {chain * 3 * terms * (output == GroupNormBackwardOut::kDGamma ? rstd : 1), 0};
 }
 
 OpTest group_norm(const Shape& shape, int64_t groups, bool with_gamma, bool with_beta) {
@@ -162,10 +162,11 @@ TEST(GroupNormTest, PartsFarApartAreBroughtTogether) {
   apart.value = [](const std::string&, int64_t i) {
     return 1 + static_cast<double>(i % 13) / 13 + (i < 2048 * 8 ? 0 : 1000);
   };
-  apart.tolerance = [](const OpCall& expected, size_t output, int64_t i) {
+  apart.tolerance = [](const OpCall& expected, OutputName output, int64_t i) {
     const double size = std::abs(expected.output<double>(output)[i]);
-    const double rounded = output == 0 ? 2 + 2 * size : 8 + size;  // of inputs in the stored type
-    return Tolerance{32 * (1 + size), rounded * (output == 1 ? 600 : 1)};
+    const double rounded =
+        output == GroupNormOut::kY ? 2 + 2 * size : 8 + size;  // of inputs in the stored type
+    return Tolerance{32 * (1 + size), rounded * (output == GroupNormOut::kMean ? 600 : 1)};
   };
   check_on_all_devices(apart);
 }

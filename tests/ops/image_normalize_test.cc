@@ -56,8 +56,8 @@ OpTest image_normalize(const Case& at) {
           .cuda = cuda::kCudaImageNormalize,
           // Values up to 3; what is mixed, the factors and the sum are rounded once each.
           .tolerance =
-              [](const OpCall& expected, size_t, int64_t i) {
-                return Tolerance{8, std::abs(expected.output<double>(0)[i])};
+              [](const OpCall& expected, OutputName, int64_t i) {
+                return Tolerance{8, std::abs(expected.output<double>(ImageNormalizeOut::kY)[i])};
               },
           .gradients = 0,
           .value = [](const std::string&,

@@ -74,41 +74,35 @@ constexpr double kLow = 1, kHigh = 3;
 
 double sum_error(int64_t n) { return 6 + static_cast<double>(n) / 64; }
 
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   if (expected.kind() == OpKind::kLayerNorm) {
     const auto op = LayerNormForward<double>::of(expected);
     const double sums = 6 * sum_error(op.columns);
     // Of x + delta, up to 6, rounded to what is stored; where there is one.
     const double rounded = op.delta != nullptr ? 6 : 0;
-    switch (output) {
-      case 0: {
-        const double y = std::abs(op.y[i]), rstd = op.rstd[i / op.columns];
-        const double slope = 3 * rstd * (1 + y);  // of y, by x
-        return {sums * (1 + y + slope), y + rounded * slope};
-      }
-      case 1: return {1, std::abs(op.sum[i])};
-      case 2: return {sums, rounded};
-      default: {
-        const double slope = op.rstd[i] * (1 + op.rstd[i]);
-        return {sums * slope, rounded * slope};
-      }
+    if (output == LayerNormOut::kY) {
+      const double y = std::abs(op.y[i]), rstd = op.rstd[i / op.columns];
+      const double slope = 3 * rstd * (1 + y);  // of y, by x
+      return {sums * (1 + y + slope), y + rounded * slope};
     }
+    if (output == LayerNormOut::kSum) return {1, std::abs(op.sum[i])};
+    if (output == LayerNormOut::kMean) return {sums, rounded};
+    const double slope = op.rstd[i] * (1 + op.rstd[i]);
+    return {sums * slope, rounded * slope};
   }
   const auto op = LayerNormBackward<double>::of(expected);
   const double sums = sum_error(op.columns);
-  switch (output) {
-    case 0: {
-      // g is below 9. xhat is wrong by its mean's error, and enters d_sum twice, with rstd.
-      const double rstd = op.rstd[i / op.columns], slope = (1 + rstd) * (1 + 4 * rstd);
-      return {30 * sums * slope * std::max(1.0, slope / 50), std::abs(op.d_sum[i])};
-    }
-    case 1: {
-      double terms = 0;
-      for (int64_t row = 0; row < op.rows; ++row) terms += 3 * (1 + 6 * op.rstd[row]);
-      return {(sums + static_cast<double>(op.rows) / 8) * terms, 0};
-    }
-    default: return {(1 + static_cast<double>(op.rows) / 2) * std::abs(op.d_beta[i]), 0};
+  if (output == LayerNormBackwardOut::kDSum) {
+    // g is below 9. xhat is wrong by its mean's error, and enters d_sum twice, with rstd.
+    const double rstd = op.rstd[i / op.columns], slope = (1 + rstd) * (1 + 4 * rstd);
+    return {30 * sums * slope * std::max(1.0, slope / 50), std::abs(op.d_sum[i])};
   }
+  if (output == LayerNormBackwardOut::kDGamma) {
+    double terms = 0;
+    for (int64_t row = 0; row < op.rows; ++row) terms += 3 * (1 + 6 * op.rstd[row]);
+    return {(sums + static_cast<double>(op.rows) / 8) * terms, 0};
+  }
+  return {(1 + static_cast<double>(op.rows) / 2) * std::abs(op.d_beta[i]), 0};
 }
 
 OpTest layer_norm(int64_t rows, int64_t columns, bool residual, bool with_beta) {
@@ -162,9 +156,9 @@ TEST(LayerNormTest, RowsOfEqualElementsGiveBeta) {
   OpTest equal = layer_norm(1, 40, false, true);
   equal.low = equal.high = 3.5;
   equal.gradients = 0;
-  equal.tolerance = [](const OpCall&, size_t output, int64_t) {
+  equal.tolerance = [](const OpCall&, OutputName output, int64_t) {
     // rstd is some 316; the rest is exact, but for the reference's own rounding.
-    return Tolerance{output == 3 ? 800 : 1e-3, 0};
+    return Tolerance{output == LayerNormOut::kRstd ? 800 : 1e-3, 0};
   };
   check_on_all_devices(equal);
 }

@@ -82,26 +82,27 @@ constexpr Implementation kReference[] = {{OpKind::kLinearCrossEntropy, "double",
 // of floats, and then rounded to what tensors store. A probability has the logits' error as a
 // relative one, and all of a row add up to 1; so do a row's errors in d_x, and in d_weight and
 // d_bias those of the rows add up.
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   const auto op = LinearCrossEntropy<double>::of(expected);
   const auto inputs = static_cast<double>(op.shape.inputs);
   const auto rows = static_cast<double>(op.shape.rows);
   const double logit = std::sqrt(inputs) + 1, floats = 8 + inputs / 4;
   const double scale = expected.lane().gradient_scale;
-  if (output == 0) return i == 0 ? Tolerance{rows * 2 * floats, rows * 2 * logit} : Tolerance{0, 0};
-  if (output == 1)
+  if (output == LinearCrossEntropyOut::kStatistics)
+    return i == 0 ? Tolerance{rows * 2 * floats, rows * 2 * logit} : Tolerance{0, 0};
+  if (output == LinearCrossEntropyOut::kDX)
     return {scale * 4 * (floats + std::sqrt(static_cast<double>(op.shape.outputs))),
             scale * 4 * (logit + 1) + std::abs(op.d_x[i])};
   return {scale * rows * (floats + rows / 8), scale * rows * 2 * (logit + 1)};
 }
 
-struct Sizes {
+struct HeadSizes {
   int64_t rows, inputs, classes, chunk;
   int64_t valid_rows = 1 << 30;
   bool bias = false;
 };
 
-OpTest head(const Sizes& at, float smoothing, bool training = true) {
+OpTest head(const HeadSizes& at, float smoothing, bool training = true) {
   return {
       .name = "linear_cross_entropy " + std::to_string(at.rows) + " x " +
               std::to_string(at.inputs) + " x " + std::to_string(at.classes) + " by " +

@@ -97,33 +97,34 @@ double sum_error(const OpCall& call, int64_t terms) {
 constexpr double kSteepest = 1.13;  // of all activations
 constexpr Tolerance kUntouched = {0, 1};
 
-Tolerance forward_tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance forward_tolerance(const OpCall& expected, OutputName output, int64_t i) {
   const auto op = LinearForward<double>::of(expected);
-  const int64_t stride = output == 0 ? op.stride : op.shape.outputs;
+  const int64_t stride = output == LinearOut::kY ? op.stride : op.shape.outputs;
   if (i % stride >= op.shape.outputs) return kUntouched;
   const Sum sum = output_sum(op, i / stride, i % stride);
   const double pre = std::abs(sum.value);
   // An activation's own error is some ulp of |y| <= |pre| + 1; it may read the rounded sum.
   const double floats = (kSteepest * sum_error(expected, op.shape.inputs + 1) + 8) * (sum.size + 1);
-  return {floats, output == 1 ? pre : std::abs(op.y[i]) + kSteepest * pre};
+  return {floats, output == LinearOut::kPre ? pre : std::abs(op.y[i]) + kSteepest * pre};
 }
 
-Tolerance backward_tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance backward_tolerance(const OpCall& expected, OutputName output, int64_t i) {
   const auto op = LinearBackward<double>::of(expected);
   const auto [rows, inputs, outputs] = op.shape;
-  if (output == 0) {
+  if (output == LinearBackwardOut::kDX) {
     const Sum sum = input_gradient_sum(op, i / inputs, i % inputs);
     const double error = sum_error(expected, outputs) * sum.size, size = std::abs(sum.value);
     if (op.saved == nullptr) return {error, size};
     return {kSteepest * error + 32 * size, std::abs(op.d_x[i]) + kSteepest * size};
   }
   // One more for what was there before, which is below 1.
-  const Sum sum =
-      output == 1 ? weight_gradient_sum(op, i / inputs, i % inputs) : bias_gradient_sum(op, i);
+  const Sum sum = output == LinearBackwardOut::kDWeight
+                      ? weight_gradient_sum(op, i / inputs, i % inputs)
+                      : bias_gradient_sum(op, i);
   return {sum_error(expected, rows + 1) * (sum.size + 1), 0};
 }
 
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   if (expected.kind() == OpKind::kLinear) return forward_tolerance(expected, output, i);
   return backward_tolerance(expected, output, i);
 }
@@ -253,7 +254,7 @@ TEST(LinearTest, LeavesThePaddingOfRows) {
   test.cpu = {};
   test.build = [build = test.build](GraphBuilder& builder) {
     build(builder);
-    builder[builder.graph().ops.back().outputs[0]].padded_columns = 24;
+    builder[builder.graph().ops.back().outputs[LinearOut::kY]].padded_columns = 24;
   };
   check_on_all_devices(test);
 }
@@ -382,7 +383,7 @@ TEST(LinearTest, OutputsAreChainsOfFusedMultiplyAddsOnTheCpu) {
       OpTest test = on_the_cpu(linear(s, bias, Activation::kNone));
       test.reference = kChains;
       test.needs_fma = true;
-      test.tolerance = [](const OpCall&, size_t, int64_t) { return Tolerance{0, 0}; };
+      test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{0, 0}; };
       check_on_all_devices(test);
     }
   }

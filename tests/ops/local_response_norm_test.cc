@@ -56,8 +56,8 @@ constexpr Implementation kReference[] = {
 };
 
 // Inputs are below 2; a power is an exponential of a logarithm.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
-  const double size = std::abs(expected.output<double>(0)[i]);
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
+  const double size = std::abs(expected.output<double>(output)[i]);
   return {expected.kind() == OpKind::kLocalResponseNorm ? 16.0 : 32.0, size};
 }
 

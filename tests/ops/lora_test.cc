@@ -67,11 +67,12 @@ constexpr Implementation kReference[] = {
 // All values are below 1, the scale is 2: a sum of n products is below 2 n, each of its roundings is
 // half an ulp of that at most, and far less of most. What is stored is h times the scale, whose rounding
 // every product has, and the result.
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t) {
-  const auto sizes =
-      LoraSizes::of(expected.input_shape(0), expected.input_shape(1), expected.input_shape(2));
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t) {
+  const auto sizes = LoraSizes::of(expected.input_shape(LoraAddIn::kY),
+                                   expected.input_shape(LoraAddIn::kH),
+                                   expected.input_shape(LoraAddIn::kB));
   const auto terms = static_cast<double>(expected.kind() == OpKind::kLoraAdd ? sizes.rank
-                                         : output == 0                       ? sizes.outputs
+                                         : output == LoraAddBackwardOut::kDH ? sizes.outputs
                                                                              : sizes.rows);
   return {(terms + 2) * (terms + 2), 4 * (terms + 2)};
 }

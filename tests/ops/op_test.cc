@@ -26,11 +26,11 @@ const Implementation* find_reference(const OpTest& test, OpKind kind) {
 
 // The op, what stands before it, and the ops of its backward rule.
 struct OpGraph {
-  Graph graph;                      // without ops where there is nothing to do
-  size_t op = 0;                    // its place in the graph
-  std::vector<bool> given;          // by tensor: an input, which no op that is run writes
-  std::vector<TensorId> d_outputs;  // by output of the op
-  std::vector<TensorId> d_inputs;   // by input
+  Graph graph;                     // without ops where there is nothing to do
+  size_t op = 0;                   // its place in the graph
+  std::vector<bool> given;         // by tensor: an input, which no op that is run writes
+  OpOutputs d_outputs;             // by output of the op
+  std::vector<TensorId> d_inputs;  // by input
 
   const Op& forward() const { return graph.ops[op]; }
 };
@@ -39,7 +39,8 @@ bool is_float(DType type) { return type != DType::kI32 && type != DType::kU8; }
 
 // A root of differentiation: its gradient, an output, lies over its first input.
 bool is_loss(const Graph& graph, const Op& op) {
-  return op.outputs[0] == graph.result && graph[graph.result].dtype == DType::kF64;
+  return op.outputs[LossOut::kStatistics] == graph.result &&
+         graph[graph.result].dtype == DType::kF64;
 }
 
 OpGraph make_graph(const OpTest& test, DType compute) {
@@ -53,7 +54,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
   test.build(builder);
   OpGraph made;
   if (builder.graph().ops.empty()) return made;  // nothing to do in this type
-  if (builder.graph().result == kNoTensor) builder.keep(builder.graph().ops.back().outputs[0]);
+  if (builder.graph().result == kNoTensor) builder.keep(builder.graph().ops.back().outputs.first());
   made.graph = std::move(builder).finish();
   Graph& graph = made.graph;
   const size_t last = graph.ops.size() - 1;
@@ -63,14 +64,15 @@ OpGraph make_graph(const OpTest& test, DType compute) {
   } else if (test.gradients > 0) {
     const Op op = graph.ops[last];  // a copy: appending moves the vector
     GradientBuilder gradients(graph, std::vector<bool>(graph.tensors.size(), true));
-    for (size_t k = 0; k < op.outputs.size(); ++k) {
-      const bool passes = k < test.gradients && op.outputs[k] != kNoTensor;
-      made.d_outputs.push_back(passes ? gradients.new_gradient(op.outputs[k]) : kNoTensor);
+    for (const TensorId output : op.outputs) {
+      const bool passes = made.d_outputs.size() < test.gradients && output != kNoTensor;
+      made.d_outputs.push_back(passes ? gradients.new_gradient(output) : kNoTensor);
     }
     made.d_inputs = schema_of(op.kind).backward(gradients, op, made.d_outputs);
     for (size_t k = 0; k < op.inputs.size(); ++k) {
-      if (op.inputs[k] != kNoTensor && made.d_inputs[k] == kNoTensor)
-        made.d_inputs[k] = graph[op.inputs[k]].gradient;  // of a parameter
+      const TensorId input = op.inputs.at(k);  // perhaps a parameter, which has its own gradient
+      if (input != kNoTensor && made.d_inputs[k] == kNoTensor)
+        made.d_inputs[k] = graph[input].gradient;
     }
   }
   made.given.assign(graph.tensors.size(), true);
@@ -242,7 +244,8 @@ class Comparison {
     if (of_.graph.ops.empty()) return;
     const Op& op = of_.forward();
     if (is_loss(of_.graph, op) && op.outputs.size() > 1) {
-      for (Arrays* arrays : {&arrays_, &expected_}) arrays->lay_over(op.outputs[1], op.inputs[0]);
+      const TensorId over = op.outputs[LossOut::kGradient], x = op.inputs[LossIn::kPrediction];
+      for (Arrays* arrays : {&arrays_, &expected_}) arrays->lay_over(over, x);
     }
     fill_inputs(test, of_, arrays_);
   }
@@ -327,13 +330,13 @@ class Comparison {
     prepare(op, expected_);
     const OpCall expected = run_reference(test_, of_.graph, op, expected_);
     for (size_t k = 0; k < op.outputs.size(); ++k) {
-      const TensorId id = op.outputs[k];
+      const TensorId id = op.outputs.at(k);
       if (id == kNoTensor) continue;
       expect_close(
           arrays_.read(id),
           expected_.read(id),
           [&](int64_t i) {
-            const Tolerance tolerance = test_.tolerance(expected, k, i);
+            const Tolerance tolerance = test_.tolerance(expected, OutputName::at(k), i);
             return kEps * tolerance.floats + half_spacing(compute_) * tolerance.stored +
                    half_least(compute_);
           },
@@ -349,12 +352,8 @@ class Comparison {
   void check_in_place(const Op& op, const Implementation& implementation) {
     std::vector<Place> places;
     for (const auto& [out, in] : schema_of(op.kind).in_place) {
-      if (static_cast<size_t>(out) >= op.outputs.size() ||
-          static_cast<size_t>(in) >= op.inputs.size() || is_loss(of_.graph, op))
-        continue;
-      const TensorId output = op.outputs[static_cast<size_t>(out)],
-                     input = op.inputs[static_cast<size_t>(in)];
-      if (output == kNoTensor || input == kNoTensor ||
+      const TensorId output = op.outputs[out], input = op.inputs[in];
+      if (is_loss(of_.graph, op) || output == kNoTensor || input == kNoTensor ||
           of_.graph[output].dtype != of_.graph[input].dtype ||
           of_.graph[output].bytes() != of_.graph[input].bytes())
         continue;
@@ -450,7 +449,7 @@ std::vector<double> first_output_of_reference(const OpTest& test) {
   Arrays arrays(of.graph, true, 0);
   fill_inputs(test, of, arrays);
   run_reference(test, of.graph, of.forward(), arrays);
-  return arrays.read(of.forward().outputs[0]);
+  return arrays.read(of.forward().outputs.first());
 }
 
 void check_gradient_of_reference(const OpTest& test) {
@@ -464,14 +463,15 @@ void check_gradient_of_reference(const OpTest& test) {
   std::vector<std::pair<TensorId, std::vector<double>>> checked;  // input, its gradient
   const bool loss = is_loss(graph, forward);
   for (size_t k = 1; loss && k < forward.outputs.size(); ++k) {  // of parameters behind the target
-    const TensorId input = forward.inputs[k == 1 ? 0 : k];
-    checked.push_back({input, arrays.read(forward.outputs[k])});
+    const bool first = OutputName::at(k) == LossOut::kGradient;
+    const TensorId input = first ? forward.inputs[LossIn::kPrediction] : forward.inputs.at(k);
+    checked.push_back({input, arrays.read(forward.outputs.at(k))});
   }
   for (size_t k = 0; !loss && k < forward.inputs.size(); ++k) {
-    const TensorId id = forward.inputs[k];
+    const TensorId id = forward.inputs.at(k);
     if (id == kNoTensor || of.d_inputs[k] == kNoTensor) continue;
     if (graph[id].running_momentum == 0)  // else it is no gradient: see Tensor
-      checked.push_back({forward.inputs[k], arrays.read(of.d_inputs[k])});
+      checked.push_back({id, arrays.read(of.d_inputs[k])});
   }
   ASSERT_FALSE(checked.empty()) << test.name;
   for (const auto& [input, gradient] : checked) {
@@ -480,12 +480,14 @@ void check_gradient_of_reference(const OpTest& test) {
     const auto f = [&, input = input] {
       arrays.write(input, x);
       run_reference(test, graph, forward, arrays);
-      if (loss) return test.lane.gradient_scale * arrays.read(forward.outputs[0])[0];
+      if (loss)
+        return test.lane.gradient_scale *
+               arrays.read(forward.outputs[LossOut::kStatistics])[kLossSum];
       double sum = 0;
       for (size_t k = 0; k < forward.outputs.size(); ++k) {
-        if (of.d_outputs[k] == kNoTensor) continue;
-        const std::vector<double> y = arrays.read(forward.outputs[k]),
-                                  d_y = arrays.read(of.d_outputs[k]);
+        const TensorId given = of.d_outputs.at(k);
+        if (given == kNoTensor) continue;
+        const std::vector<double> y = arrays.read(forward.outputs.at(k)), d_y = arrays.read(given);
         for (size_t i = 0; i < y.size(); ++i) sum += d_y[i] * y[i];
       }
       return sum;

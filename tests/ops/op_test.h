@@ -30,7 +30,7 @@ struct OpTest {
   std::function<void(GraphBuilder& builder)> build;
   Implementations reference, cpu, cuda;
   // Of element i of an output; `expected` is the reference's call, after it has run.
-  std::function<Tolerance(const OpCall& expected, size_t output, int64_t i)> tolerance;
+  std::function<Tolerance(const OpCall& expected, OutputName output, int64_t i)> tolerance;
   // Outputs, from the first on, whose gradients the backward pass is given; 0: no backward pass.
   // A loss has its gradient among its outputs, which lies over its first input, where this is 1.
   size_t gradients = 1;

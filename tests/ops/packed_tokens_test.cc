@@ -39,7 +39,7 @@ TEST(PackedTokensTest, MatchesTheReferenceOnAllDevices) {
            .cpu = cpu::kCpuPackedTokens,
            .cuda = cuda::kCudaPackedTokens,
            .tolerance =
-               [](const OpCall&, size_t, int64_t) {
+               [](const OpCall&, OutputName, int64_t) {
                  return Tolerance{0, 0};
                },
            .gradients = 0,

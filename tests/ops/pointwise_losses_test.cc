@@ -60,10 +60,10 @@ OpTest loss(OpKind kind, int64_t rows, int64_t outputs, double range) {
           .reference = kReference,
           .cpu = cpu::kCpuPointwiseLosses,
           .cuda = cuda::kCudaPointwiseLosses,
-          .tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+          .tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
             const auto op = PointwiseLoss<double>::of(expected);
             const double scale = expected.lane().gradient_scale;
-            if (output == 1) {
+            if (output == LossOut::kGradient) {
               const double d_x = std::abs(op.gradient[i]);
               return {8 * (d_x + scale / static_cast<double>(outputs)), d_x};
             }
@@ -112,8 +112,8 @@ TEST(BinaryCrossEntropyTest, WeightsOfClassesMatchTheReferenceOnAllDevices) {
   test.class_weights = {0.25f, 3.0f};
   test.lane.valid_rows = 33;
   const auto tolerance = test.tolerance;
-  test.tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
-    if (output == 0 && i == 1) return {40, 0};  // weights of targets, 33 of them
+  test.tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
+    if (output == LossOut::kStatistics && i == 1) return {40, 0};  // weights of targets, 33 of them
     const Tolerance plain = tolerance(expected, output, i);
     return {4 * plain.floats, plain.stored};
   };
@@ -138,8 +138,8 @@ TEST(BinaryCrossEntropyTest, ConfidentRightAnswersKeepTheirTinyLoss) {
       return tensor == "x" ? (i == 0 ? x : -x) : (i == 0 ? 1.0 : 0.0);
     };
     test.gradients = 0;
-    test.tolerance = [](const OpCall& expected, size_t, int64_t i) {
-      return Tolerance{8 * expected.output<double>(0)[i], 0};
+    test.tolerance = [](const OpCall& expected, OutputName, int64_t i) {
+      return Tolerance{8 * expected.output<double>(LossOut::kStatistics)[i], 0};
     };
     check_on_all_devices(test);
   }

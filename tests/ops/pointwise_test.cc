@@ -25,7 +25,7 @@ constexpr Implementation kReference[] = {
     {OpKind::kReduce, "double", reduce_reference},
 };
 
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   const auto op = PointwiseForward<double>::of(expected);
   const PointwiseElement element = pointwise_element(op, i);
   return {element.error, std::abs(element.value)};
@@ -118,7 +118,7 @@ TEST_P(PointwiseFunctionTest, TreatsNanInfinityAndZeroAsTheReferenceDoes) {
   test.value = [=](const std::string& tensor, int64_t i) {
     return kValues[(tensor == "x0" ? i : tensor == "x1" ? i / 9 : i / 81) % 9];
   };
-  test.tolerance = [](const OpCall&, size_t, int64_t) { return Tolerance{800, 80}; };
+  test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{800, 80}; };
   check_on_all_devices(test);
 }
 
@@ -192,7 +192,7 @@ TEST(PointwiseTest, InputsThatAreTheSameTensorOrAreNotRead) {
     const TensorId shape = builder.activation_tensor("shape", {3, 1});
     ops::pointwise(builder, "y", {x, x, shape}, program_of(F::kMul));
     EXPECT_EQ(builder.graph().ops.back().inputs, std::vector<TensorId>{x});
-    EXPECT_EQ(builder.shape(builder.graph().ops.back().outputs[0]), Shape({3, 40}));
+    EXPECT_EQ(builder.shape(builder.graph().ops.back().outputs[PointwiseOut::kY]), Shape({3, 40}));
   };
   check_on_all_devices(test);
   check_gradient_of_reference(test);
@@ -218,7 +218,7 @@ TEST(PointwiseTest, LargeExponentsAnglesAndTailsKeepTheirAccuracy) {
     test.gradients = 0;
     test.low = -factor;
     test.high = factor;
-    test.tolerance = [&](const OpCall& expected, size_t, int64_t i) {
+    test.tolerance = [&](const OpCall& expected, OutputName, int64_t i) {
       const auto op = PointwiseForward<double>::of(expected);
       return Tolerance{
           error * std::abs(pointwise_element(op, i).value) + (error == 4 && factor > 1e3), 0};

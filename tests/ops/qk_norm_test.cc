@@ -76,18 +76,19 @@ constexpr Implementation kReference[] = {
 
 // As of rms_norm: elements are below 1 in size, and a head's rstd below 4 where it has some of them
 // that are not near 0. Sums over D and over heads have errors that grow with them.
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   constexpr double kRstd = 4;
   if (expected.kind() == OpKind::kQkNorm) {
     const auto op = QkNormForward<double>::of(expected);
     const double sums = 4 + static_cast<double>(op.q.columns) / 64;
-    if (output == 0) return {sums * std::abs(op.rest.to[i]), std::abs(op.rest.to[i])};
-    return {sums * (output == 1 ? op.q : op.k).rstd[i], 0};
+    if (output == QkNormOut::kY) return {sums * std::abs(op.rest.to[i]), std::abs(op.rest.to[i])};
+    return {sums * (output == QkNormOut::kRstdQ ? op.q : op.k).rstd[i], 0};
   }
   const auto op = QkNormBackward<double>::of(expected);
   const double sums = 4 + static_cast<double>(op.q.columns) / 64;
-  if (output == 0) return {sums * (1 + kRstd * (1 + kRstd * kRstd)), std::abs(op.rest.to[i])};
-  const RmsNormBackward<double>& norm = output == 1 ? op.q : op.k;
+  if (output == QkNormBackwardOut::kDX)
+    return {sums * (1 + kRstd * (1 + kRstd * kRstd)), std::abs(op.rest.to[i])};
+  const RmsNormBackward<double>& norm = output == QkNormBackwardOut::kDGammaQ ? op.q : op.k;
   return {(2 + static_cast<double>(norm.rows) / 8) * static_cast<double>(norm.rows) * kRstd, 0};
 }
 

@@ -43,7 +43,7 @@ void rearrange_values(const OpCall& call) {
 }
 
 void reference_rearrange(const OpCall& call) {
-  if (call.input_dtype(0) == DType::kI32) return rearrange_values<int32_t>(call);
+  if (call.input_dtype(RearrangeIn::kX) == DType::kI32) return rearrange_values<int32_t>(call);
   rearrange_values<double>(call);
 }
 
@@ -54,7 +54,7 @@ void copy_values(const OpCall& call) {
 }
 
 void reference_reshape(const OpCall& call) {
-  if (call.input_dtype(0) == DType::kI32) return copy_values<int32_t>(call);
+  if (call.input_dtype(RearrangeIn::kX) == DType::kI32) return copy_values<int32_t>(call);
   copy_values<double>(call);
 }
 
@@ -82,7 +82,7 @@ constexpr Implementation kReference[] = {
 
 // A copy is exact. Terms are below 1, so that a sum of n of them rounds by half an ulp of n at
 // most, n times; then it is rounded to what is stored.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   if (expected.kind() != OpKind::kRearrangeBackward) return {0, 0};
   const auto op = RearrangeBackward<double, double>::of(expected);
   const auto terms = static_cast<double>(op.terms.count()) + (op.accumulate ? 1 : 0);
@@ -165,6 +165,36 @@ OpTest pad(const Shape& x,
       },
       input);
 }
+OpTest select(const Shape& x, int axis, int64_t index) {
+  return rearrange("selection", x, [=](GraphBuilder& builder, TensorId id) {
+    return ops::select(builder, "y", id, axis, index);
+  });
+}
+// Every stride-th pixel of images, with channels of 0.625 before and after their own.
+OpTest strided_and_padded(const Shape& x, int64_t stride, int64_t before, int64_t after) {
+  return rearrange("strided and padded", x, [=](GraphBuilder& builder, TensorId id) {
+    std::vector<ViewAxis> axes = {ViewAxis::first(0, x[0]),
+                                  ViewAxis::first(1, (x[1] + stride - 1) / stride),
+                                  ViewAxis::first(2, (x[2] + stride - 1) / stride),
+                                  ViewAxis::first(3, before + x[3] + after)};
+    axes[1].move = axes[2].move = stride;
+    axes[3].begin = before;
+    axes[3].end = before + x[3];
+    return ops::rearrange(builder, "y", id, axes, 0.625f);
+  });
+}
+OpTest first_columns(const Shape& x, int64_t columns, Input input) {
+  return rearrange(
+      "first columns",
+      x,
+      [=](GraphBuilder& builder, TensorId id) {
+        std::vector<ViewAxis> axes;
+        for (int d = 0; d < x.rank(); ++d)
+          axes.push_back(ViewAxis::first(d, d + 1 < x.rank() ? x[d] : columns));
+        return ops::rearrange(builder, "y", id, axes);
+      },
+      input);
+}
 OpTest reshape(const Shape& x, const Shape& y, Input input = Input::kActivation) {
   return rearrange(
       "reshape",
@@ -201,6 +231,9 @@ TEST(RearrangeTest, TakesWhatNumPyTakes) {
   EXPECT_EQ(numbered(pad({2, 2}, {1, 0}, {0, 1})), (Values{f, f, f, 0, 1, f, 2, 3, f}));
   EXPECT_EQ(numbered(pad({2, 3}, {0, -1}, {1, 1})), (Values{1, 2, f, 4, 5, f, f, f, f}));
   EXPECT_EQ(numbered(pad({2}, {3}, {-4})), (Values{f}));  // nothing of x is left
+  EXPECT_EQ(numbered(select({2, 3, 2}, 1, 2)), (Values{4, 5, 10, 11}));
+  EXPECT_EQ(numbered(select({2, 1}, 1, 0)), (Values{0, 1}));
+  EXPECT_EQ(numbered(strided_and_padded({1, 3, 2, 1}, 2, 1, 1)), (Values{f, 0, f, f, 4, f}));
   EXPECT_EQ(numbered(reshape({2, 3}, {3, 2})), (Values{0, 1, 2, 3, 4, 5}));
 }
 
@@ -212,6 +245,8 @@ TEST(RearrangeTest, ReferenceMatchesFiniteDifferences) {
   check_gradient_of_reference(tile({2, 3, 2}, {2, 1, 3}));
   check_gradient_of_reference(pad({3, 4}, {1, -1}, {-1, 2}));
   check_gradient_of_reference(pad({2, 2}, {3, 0}, {-4, 0}));
+  check_gradient_of_reference(select({2, 3, 2}, 1, 1));
+  check_gradient_of_reference(strided_and_padded({2, 5, 4, 3}, 2, 1, 2));
   check_gradient_of_reference(reshape({3, 4}, {2, 6}));
   check_gradient_of_reference(copy({3, 4}, Input::kParameter));
   check_gradient_of_reference(expand({3, 1}, {2, 3, 4}, Input::kParameter));
@@ -267,6 +302,30 @@ TEST(RearrangeTest, Paddings) {
   check_on_all_devices(pad({2, 1, 2, 3, 2, 2}, {1, 0, 1, 0, 0, 1}, {0, 2, 0, 0, 1, 0}));
 }
 
+TEST(RearrangeTest, Selections) {
+  check_on_all_devices(select({3, 5}, 1, 0));
+  check_on_all_devices(select({3, 17, 40}, 1, 16));
+  check_on_all_devices(select({4, 1, 9}, 1, 0));
+}
+
+// The shortcut of a residual network without parameters.
+TEST(RearrangeTest, StridesAndPaddingsTogether) {
+  check_on_all_devices(strided_and_padded({2, 5, 4, 3}, 2, 1, 2));
+  check_on_all_devices(strided_and_padded({2, 5, 6, 8}, 2, 4, 4));
+  check_on_all_devices(strided_and_padded({1, 4, 4, 16}, 2, 8, 8));
+  check_on_all_devices(strided_and_padded({3, 3, 2, 16}, 1, 0, 5));
+  check_on_all_devices(strided_and_padded({1, 7, 7, 264}, 3, 8, 0));
+}
+
+// Graphs of several lengths have the same ops.
+TEST(RearrangeTest, IsNoReshapeEvenIfItTakesAll) {
+  GraphBuilder builder{GraphOptions(Purpose::kInference)};
+  const TensorId x = builder.input("x", {4, 1}, DType::kI32);
+  ops::rearrange(builder, "first", x, {ViewAxis::first(0, 4), ViewAxis::first(1, 1)});
+  ops::select(builder, "column", x, 1, 0);
+  for (const Op& op : builder.graph().ops) EXPECT_EQ(op.kind, OpKind::kRearrange);
+}
+
 TEST(RearrangeTest, ReshapesMayLieOverTheirInput) {
   for (const int64_t n : {1, 7, 16, 2048, 5003}) check_on_all_devices(reshape({n, 3}, {3, n}));
 }
@@ -293,6 +352,8 @@ TEST(RearrangeTest, HasNoGradientOfAFrozenParameter) {
 TEST(RearrangeTest, MovesWholeNumbers) {
   check_on_all_devices(pad({5, 8}, {1, 4}, {2, 4}, Input::kWholeNumbers));
   check_on_all_devices(reshape({3, 5}, {15}, Input::kWholeNumbers));
+  for (const int64_t columns : {1, 151, 300})
+    check_on_all_devices(first_columns({2, 3, 300}, columns, Input::kWholeNumbers));
   check_on_all_devices(rearrange(
       "transpose",
       {20, 19},

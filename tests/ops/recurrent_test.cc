@@ -178,17 +178,19 @@ constexpr Implementation kReference[] = {
 
 // Weights and states are below 1. A step's error goes on to the next ones: through gates below 1 and rows
 // of H weights, of either sign, so that what is counted for each step is what a step adds.
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t) {
   if (expected.kind() == OpKind::kRecurrent) {
     const RecurrentShape s = RecurrentForward<double>::of(expected).shape;
     const auto steps = static_cast<double>(s.times);
     const double errors = steps * (16 + static_cast<double>(s.features + s.hidden));
-    return {errors, output == 2 ? 4 * steps * static_cast<double>(s.hidden) : 4 * steps};
+    return {errors,
+            output == RecurrentOut::kGates ? 4 * steps * static_cast<double>(s.hidden) : 4 * steps};
   }
   const RecurrentShape s = RecurrentBackward<double>::of(expected).shape;
   const auto terms = static_cast<double>(s.times * s.batch), hidden = static_cast<double>(s.hidden);
   const double chain = 16 + 4 * hidden;  // of a step
-  const bool summed = output >= 1 && output <= 3;
+  using Out = RecurrentBackwardOut;
+  const bool summed = output == Out::kDW || output == Out::kDR || output == Out::kDBias;
   const double steps = static_cast<double>(s.times) * (summed ? static_cast<double>(s.batch) : 1);
   return {2 * chain * steps + (summed ? terms : 0), 8 * hidden * steps};
 }
@@ -300,6 +302,8 @@ TEST(RecurrentTest, WeightsMayBeComputed) {
 // Ends the graph in the backward pass of its last op: of the gradient of y, which adds to those of the
 // parameters, or of the cells' alone, with gradients of x and the first states, too.
 void keep_backward(GraphBuilder& builder, bool adds, bool of_cells) {
+  using In = RecurrentIn;
+  using Out = RecurrentOut;
   const Op forward = builder.graph().ops.back();
   const auto like = [&](TensorId tensor, const char* name) {
     return builder.statistics_tensor(name, builder.shape(tensor));
@@ -307,26 +311,26 @@ void keep_backward(GraphBuilder& builder, bool adds, bool of_cells) {
   const auto values = [&](bool wanted, TensorId tensor, const char* name) {
     return wanted ? builder.activation_tensor(name, builder.shape(tensor)) : kNoTensor;
   };
-  const TensorId d_w = like(forward.inputs[1], "d_w");
+  const TensorId d_w = like(forward.inputs[In::kW], "d_w");
   builder.append(
       {OpKind::kRecurrentBackward,
        "backward",
-       {values(!of_cells, forward.outputs[0], "d_y"),
-        values(of_cells, forward.outputs[1], "d_cells"),
-        forward.inputs[0],
-        forward.inputs[1],
-        forward.inputs[2],
-        forward.inputs[4],
-        forward.inputs[5],
-        forward.outputs[0],
-        forward.outputs[1],
-        forward.outputs[2]},
-       {values(of_cells, forward.inputs[0], "d_x"),
+       {values(!of_cells, forward.outputs[Out::kY], "d_y"),
+        values(of_cells, forward.outputs[Out::kCells], "d_cells"),
+        forward.inputs[In::kX],
+        forward.inputs[In::kW],
+        forward.inputs[In::kR],
+        forward.inputs[In::kInitialH],
+        forward.inputs[In::kInitialC],
+        forward.outputs[Out::kY],
+        forward.outputs[Out::kCells],
+        forward.outputs[Out::kGates]},
+       {values(of_cells, forward.inputs[In::kX], "d_x"),
         d_w,
-        like(forward.inputs[2], "d_r"),
-        like(forward.inputs[3], "d_bias"),
-        values(of_cells, forward.inputs[4], "d_initial_h"),
-        values(of_cells, forward.inputs[5], "d_initial_c")},
+        like(forward.inputs[In::kR], "d_r"),
+        like(forward.inputs[In::kBias], "d_bias"),
+        values(of_cells, forward.inputs[In::kInitialH], "d_initial_h"),
+        values(of_cells, forward.inputs[In::kInitialC], "d_initial_c")},
        RecurrentBackwardAttributes{forward.as<RecurrentAttributes>(), adds, adds, adds}});
   builder.keep(d_w);
 }

@@ -23,7 +23,7 @@ constexpr Implementation kReference[] = {
 
 // A sum's error grows with its longest chain of additions, a 16th of the elements or less, or 16
 // rows; of pointwise parts of the gradients some products.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   if (expected.kind() == OpKind::kPointwise) {
     const auto element = pointwise_element(PointwiseForward<double>::of(expected), i);
     return {element.error, std::abs(element.value)};
@@ -165,7 +165,7 @@ TEST(ReduceTest, SumsOfIntegersAreExactOnManyThreads) {
     test.cuda = {};
     test.gradients = 0;
     test.value = [](const std::string&, int64_t i) { return static_cast<double>(i * 37 % 19 - 9); };
-    test.tolerance = [](const OpCall&, size_t, int64_t) { return Tolerance{0, 0}; };
+    test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{0, 0}; };
     check_on_all_devices(test);
   }
 }

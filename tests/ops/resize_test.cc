@@ -35,13 +35,13 @@ void for_each_tap(const ResizeCall<double>& op, Body&& body) {
 
 void reference_forward(const OpCall& call) {
   const auto op = ResizeCall<double>::of(call);
-  std::fill_n(op.to, call.output_shape(0).elements(), 0.0);
+  std::fill_n(op.to, call.output_shape(ResizeOut::kY).elements(), 0.0);
   for_each_tap(op, [&](int64_t x, int64_t y, double weight) { op.to[y] += weight * op.from[x]; });
 }
 
 void reference_backward(const OpCall& call) {
   const auto op = ResizeCall<double>::of(call);
-  std::fill_n(op.to, call.output_shape(0).elements(), 0.0);
+  std::fill_n(op.to, call.output_shape(ResizeOut::kDX).elements(), 0.0);
   for_each_tap(op, [&](int64_t x, int64_t y, double weight) { op.to[x] += weight * op.from[y]; });
 }
 
@@ -51,7 +51,7 @@ constexpr Implementation kReference[] = {
 };
 
 // Inputs are below 1, weights of one output add up to 1; those of one pixel to the outputs for each.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   const auto op = ResizeCall<double>::of(expected);
   const double per_pixel =
       expected.kind() == OpKind::kResize
@@ -60,7 +60,7 @@ Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
                       2) *
                 std::ceil(2.0 * static_cast<double>(op.out_width) / static_cast<double>(op.width) +
                           2);
-  return {4 * per_pixel, std::abs(expected.output<double>(0)[i])};
+  return {4 * per_pixel, std::abs(expected.output<double>(ResizeOut::kY)[i])};
 }
 
 // Linear between pixels whose centres are half a pixel inside.
@@ -144,7 +144,7 @@ TEST(ResizeTest, WhatWeighsNothingIsNotRead) {
     return (name == "x" || name == "d_y") && i == 15 ? std::numeric_limits<double>::quiet_NaN()
                                                      : tables(name, i);
   };
-  test.tolerance = [](const OpCall&, size_t, int64_t) { return Tolerance{0, 1}; };
+  test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{0, 1}; };
   check_on_all_devices(test);
 }
 

@@ -58,21 +58,19 @@ constexpr Implementation kReference[] = {
 double sum_error(int64_t n) { return 4 + static_cast<double>(n) / 64; }
 
 // Inputs are below 1 in size (sums below 2), so that xhat is below 2 rstd.
-Tolerance tolerance(const OpCall& expected, size_t output, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   if (expected.kind() == OpKind::kRmsNorm) {
     const auto op = RmsNormForward<double>::of(expected);
     const double sum_rounded = op.delta != nullptr ? 1 : 0, sums = sum_error(op.columns);
-    switch (output) {
-      case 0: {
-        const double y = std::abs(op.y[i]), slope = 2 * op.rstd[i / op.columns];
-        return {sums * y, y + sum_rounded * (y + slope)};
-      }
-      case 1: return {1, std::abs(op.sum[i])};
-      default: return {sums * op.rstd[i], sum_rounded * op.rstd[i]};
+    if (output == RmsNormOut::kY) {
+      const double y = std::abs(op.y[i]), slope = 2 * op.rstd[i / op.columns];
+      return {sums * y, y + sum_rounded * (y + slope)};
     }
+    if (output == RmsNormOut::kSum) return {1, std::abs(op.sum[i])};
+    return {sums * op.rstd[i], sum_rounded * op.rstd[i]};
   }
   const auto op = RmsNormBackward<double>::of(expected);
-  if (output == 0) {
+  if (output == RmsNormBackwardOut::kDSum) {
     const double rstd = op.rstd[i / op.columns], xhat = 2 * rstd;
     return {sum_error(op.columns) * (1 + rstd * (1 + xhat * xhat)), std::abs(op.d_sum[i])};
   }

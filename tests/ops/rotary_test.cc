@@ -68,7 +68,7 @@ constexpr Implementation kReference[] = {
 };
 
 // Inputs are below 1 in size. A cosine, a sine and a product or two round by half an ulp each.
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   return {2, std::abs(Rotation<double>::of(expected).y[i])};
 }
 

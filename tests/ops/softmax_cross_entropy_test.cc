@@ -105,9 +105,9 @@ OpTest loss(const Case& at) {
           // relatively, each exponential inherit; the sums of exponentials in a lane add a random
           // walk of roundings. The gradient's error is relative to the probability, which is the
           // gradient itself plus, at the targets, up to 1.
-          .tolerance = [=](const OpCall& expected, size_t output, int64_t i) -> Tolerance {
+          .tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
             const auto op = SoftmaxCrossEntropy<double>::of(expected);
-            if (output == 1) {
+            if (output == LossOut::kGradient) {
               const double d_x = std::abs(op.gradient[i]), scale = expected.lane().gradient_scale;
               return {30 * (1 + at.range) * (d_x + at.max_weight * scale), d_x};
             }

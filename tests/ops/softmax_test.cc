@@ -53,7 +53,7 @@ constexpr Implementation kReference[] = {
 // A sum of n positive floats in 16 lanes or more, whose errors are of either sign.
 double sum_error(int64_t n) { return 8 + static_cast<double>(n) / 64; }
 
-Tolerance tolerance(const OpCall& expected, size_t, int64_t i) {
+Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
   if (expected.kind() == OpKind::kSoftmax) {
     const auto op = SoftmaxForward<double>::of(expected);
     const double y = std::abs(op.y[i]);

@@ -14,11 +14,12 @@ namespace {
 
 void reference(const OpCall& call) {
   const auto& weights = call.attributes<TotalLossAttributes>().weights;
-  double* total = call.output<double>(0);
-  for (int k = 0; k < kStatisticCount; ++k) total[k] = call.input<double>(1)[k];
+  double* total = call.output<double>(TotalLossOut::kStatistics);
+  for (int k = 0; k < kStatisticCount; ++k)
+    total[k] = call.input<double>(TotalLossIn::kStatistics)[k];
   for (size_t i = 1; i < weights.size(); ++i)
-    total[kLossSum] +=
-        static_cast<double>(weights[i]) * call.input<double>(static_cast<int>(i) + 1)[kLossSum];
+    total[kLossSum] += static_cast<double>(weights[i]) *
+                       call.input<double>({TotalLossIn::kStatistics, i})[kLossSum];
 }
 
 constexpr Implementation kReference[] = {{OpKind::kTotalLoss, "loop", reference}};
@@ -26,24 +27,24 @@ constexpr Implementation kReference[] = {{OpKind::kTotalLoss, "loop", reference}
 TEST(TotalLossTest, MatchesTheReferenceOnAllDevices) {
   for (const std::vector<float>& weights :
        {std::vector<float>{1}, {1, 0.3f}, {1, 0.25f, 4, 1, 0.5f, 2, 3, 0.125f}}) {
-    check_on_all_devices({.name = "total_loss of " + std::to_string(weights.size()),
-                          .build =
-                              [=](GraphBuilder& builder) {
-                                std::vector<TensorId> inputs = {kNoTensor};
-                                for (size_t i = 0; i < weights.size(); ++i)
-                                  inputs.push_back(builder.input(
-                                      "loss" + std::to_string(i), {kStatisticCount}, DType::kF64));
-                                builder.append_result(
-                                    OpKind::kTotalLoss, inputs, TotalLossAttributes{weights});
-                              },
-                          .reference = kReference,
-                          .cpu = cpu::kCpuTotalLoss,
-                          .cuda = cuda::kCudaTotalLoss,
-                          .tolerance =
-                              [](const OpCall& expected, size_t, int64_t i) {
-                                return Tolerance{0, std::abs(expected.output<double>(0)[i])};
-                              },
-                          .gradients = 0});
+    check_on_all_devices(
+        {.name = "total_loss of " + std::to_string(weights.size()),
+         .build =
+             [=](GraphBuilder& builder) {
+               std::vector<TensorId> inputs = {kNoTensor};
+               for (size_t i = 0; i < weights.size(); ++i)
+                 inputs.push_back(
+                     builder.input("loss" + std::to_string(i), {kStatisticCount}, DType::kF64));
+               builder.append_result(OpKind::kTotalLoss, inputs, TotalLossAttributes{weights});
+             },
+         .reference = kReference,
+         .cpu = cpu::kCpuTotalLoss,
+         .cuda = cuda::kCudaTotalLoss,
+         .tolerance =
+             [](const OpCall& expected, OutputName, int64_t i) {
+               return Tolerance{0, std::abs(expected.output<double>(TotalLossOut::kStatistics)[i])};
+             },
+         .gradients = 0});
   }
 }
 

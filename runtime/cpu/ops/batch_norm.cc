@@ -91,8 +91,9 @@ void batch_norm_apply(const BatchNormForward<float>& op, const float* mean, cons
 
 namespace {
 
+template <auto kInput>  // x or d_y
 size_t workspace_bytes(const OpCall& call) {
-  const Shape& x = call.input_shape(0);  // or d_y
+  const Shape& x = call.input_shape(kInput);
   return BatchNormWorkspace::bytes(x.rows(), x.columns());
 }
 
@@ -130,10 +131,16 @@ void run_running(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kBatchNorm, "simd", run_forward, workspace_bytes},
-    {OpKind::kBatchNormBackward, "simd", run_batch_norm_backward, workspace_bytes},
-    {OpKind::kBatchStatistics, "simd", run_statistics, workspace_bytes},
-    {OpKind::kBatchNormSums, "simd", run_batch_norm_sums, workspace_bytes},
+    {OpKind::kBatchNorm, "simd", run_forward, workspace_bytes<BatchNormIn::kX>},
+    {OpKind::kBatchNormBackward,
+     "simd",
+     run_batch_norm_backward,
+     workspace_bytes<BatchNormBackwardIn::kDY>},
+    {OpKind::kBatchStatistics, "simd", run_statistics, workspace_bytes<BatchStatisticsIn::kX>},
+    {OpKind::kBatchNormSums,
+     "simd",
+     run_batch_norm_sums,
+     workspace_bytes<BatchNormBackwardIn::kDY>},
     {OpKind::kBatchNormRunning, "plain", run_running},
     {OpKind::kBatchNormInputGradient,
      "simd",

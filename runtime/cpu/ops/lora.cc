@@ -49,7 +49,9 @@ size_t scaled_bytes(const LoraSizes& sizes) {
 }
 
 size_t workspace_bytes(const OpCall& call) {
-  const auto sizes = LoraSizes::of(call.input_shape(0), call.input_shape(1), call.input_shape(2));
+  const auto sizes = LoraSizes::of(call.input_shape(LoraAddIn::kY),
+                                   call.input_shape(LoraAddIn::kH),
+                                   call.input_shape(LoraAddIn::kB));
   const LoraAttributes& attributes = call.kind() == OpKind::kLoraAdd
                                          ? *LoraAdd<float>::of(call).attributes
                                          : *LoraAddBackward<float>::of(call).attributes;

@@ -170,7 +170,7 @@ void copy_elements(const StridedLoops& all, const float* x, float* y) {
 void run_forward(const OpCall& call) {
   const auto op = RearrangeForward<float>::of(call);
   if (!op.view.reads_everywhere()) {
-    const bool is_integer = call.input_dtype(0) == DType::kI32;
+    const bool is_integer = call.input_dtype(RearrangeIn::kX) == DType::kI32;
     const float word =
         is_integer ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
     fill(op.y, op.view.elements(), word);

@@ -42,8 +42,6 @@ struct StridedLoops {
     for (int d = 0; d < rank; ++d) product *= loops[d].count;
     return product;
   }
-  // Moves loop `d` to the innermost position; the others keep their order.
-  void make_innermost(int d) { std::rotate(&loops[d], &loops[d] + 1, &loops[0] + rank); }
 
  private:
   void append(const StridedLoop& next) {

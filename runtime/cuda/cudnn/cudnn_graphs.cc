@@ -105,7 +105,7 @@ Handle& handle_of_gpu() {
   return *entry.handle;
 }
 
-using Step = std::function<fe::error_t()>;
+using BuildStep = std::function<fe::error_t()>;
 
 // The first line: the rest is a line or two for each engine.
 std::string message_of(fe::error_t error) {
@@ -117,8 +117,8 @@ std::string message_of(fe::error_t error) {
 }
 
 // Runs the steps in order; returns the first error, or an empty string.
-std::string first_refusal(std::initializer_list<Step> steps) {
-  for (const Step& step : steps) {
+std::string first_refusal(std::initializer_list<BuildStep> steps) {
+  for (const BuildStep& step : steps) {
     fe::error_t status = step();
     if (status.is_bad()) return message_of(status);
   }

@@ -67,13 +67,13 @@ template void activation_backward(const ActivationBackward<Float16>&, Stream);
 namespace {
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(ActivationIn::kX), [&]<typename T>() {
     activation_forward(ActivationForward<T>::of(call), stream_of(call));
   });
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(ActivationBackwardIn::kDY), [&]<typename T>() {
     activation_backward(ActivationBackward<T>::of(call), stream_of(call));
   });
 }

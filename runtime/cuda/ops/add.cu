@@ -25,7 +25,7 @@ struct Sums {
 };
 
 void run(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(AddIn::kA), [&]<typename T>() {
     const auto op = Add<T>::of(call);
     const bool vectors = is_aligned(op.a) && is_aligned(op.b) && is_aligned(op.y);
     for_each_flat<kVectorWidth<T>>(op.n, vectors, Sums<T>{op.a, op.b, op.y}, stream_of(call));

@@ -273,9 +273,6 @@ void start_backward(const AttentionBackward<T>& op, const D& dropout, Stream str
 using Forward = AttentionForward<std::byte>;
 using Backward = AttentionBackward<std::byte>;
 
-// The type of qkv and of everything else except the statistics.
-DType dtype_of(const OpCall& op) { return op.input_dtype(0); }
-
 void warn(const std::string& why) {
   warn_once("attention uses the native kernel, which is slower than cuDNN's: " + why);
 }
@@ -283,14 +280,14 @@ void warn(const std::string& why) {
 // Whether cuDNN supports the op. The answer is the same for the forward and the backward pass.
 bool has_cudnn(const OpCall& op) {
   CudnnAttention& cudnn = *context_of(op).cudnn_attention;
-  if (cudnn.supports(attention_shape(op), dtype_of(op))) return true;
+  if (cudnn.supports(attention_shape(op), attention_dtype(op))) return true;
   warn(cudnn.why_not());
   return false;
 }
 
 void run_cudnn(const OpCall& call) {
   const auto op = Forward::of(call);
-  context_of(call).cudnn_attention->run({op.shape, dtype_of(call), /*backward=*/false},
+  context_of(call).cudnn_attention->run({op.shape, attention_dtype(call), /*backward=*/false},
                                         {.qkv = op.qkv, .out = op.y, .log_sum_exp = op.log_sum_exp},
                                         op.workspace);
 }
@@ -298,7 +295,7 @@ void run_cudnn(const OpCall& call) {
 void run_cudnn_backward(const OpCall& call) {
   const auto op = Backward::of(call);
   const AttentionShape part = cudnn_attention_part(op.shape);
-  const DType dtype = dtype_of(call);
+  const DType dtype = attention_dtype(call);
   const auto rows = static_cast<size_t>(part.time * part.heads);
   const size_t out_bytes = static_cast<size_t>(part.time * part.width()) * size_of(dtype);
   const size_t qkv_bytes = static_cast<size_t>(part.time * part.packed_width()) * size_of(dtype);
@@ -317,13 +314,13 @@ void run_cudnn_backward(const OpCall& call) {
 
 // Warns if cuDNN would have been faster.
 void warn_of_limits(const OpCall& call) {
-  if (dtype_of(call) != DType::kF32 && !cudnn_attention_supports(call))
+  if (attention_dtype(call) != DType::kF32 && !cudnn_attention_supports(call))
     warn(kKnownLimit + cudnn_attention_limit(call));
 }
 
 void run_native(const OpCall& call) {
   warn_of_limits(call);
-  by_type(dtype_of(call), [&]<typename T>() {
+  by_type(attention_dtype(call), [&]<typename T>() {
     const auto op = AttentionForward<T>::of(call);
     with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
       start_forward(op, dropout, stream_of(call));
@@ -332,7 +329,7 @@ void run_native(const OpCall& call) {
 }
 
 void run_native_backward(const OpCall& call) {
-  by_type(dtype_of(call), [&]<typename T>() {
+  by_type(attention_dtype(call), [&]<typename T>() {
     const auto op = AttentionBackward<T>::of(call);
     with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
       start_backward(op, dropout, stream_of(call));

@@ -155,7 +155,7 @@ void start_forward(const BatchNormForward<T>& op, const S* mean, const S* varian
 // In evaluation, the running statistics are read from the stored parameters. If these are 16-bit,
 // they are rounded, by at most one part in 500 except beyond FP16's range.
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(BatchNormIn::kX), [&]<typename T>() {
     const auto op = BatchNormForward<T>::of(call);
     const Stream stream = stream_of(call);
     if (!call.training()) return start_forward(op, op.running_mean, op.running_variance, stream);
@@ -175,7 +175,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_statistics(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(BatchStatisticsIn::kX), [&]<typename T>() {
     const auto op = BatchStatistics<T>::of(call);
     start_statistics(op.x,
                      op.rows,
@@ -207,11 +207,20 @@ void run_running(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {OpKind::kBatchNorm, "native", run_forward, batch_norm_workspace},
-    {OpKind::kBatchNormBackward, "native", run_batch_norm_backward, batch_norm_workspace},
-    {OpKind::kBatchStatistics, "native", run_statistics, batch_norm_workspace},
+    {OpKind::kBatchNorm, "native", run_forward, batch_norm_workspace<BatchNormIn::kX>},
+    {OpKind::kBatchNormBackward,
+     "native",
+     run_batch_norm_backward,
+     batch_norm_workspace<BatchNormBackwardIn::kDY>},
+    {OpKind::kBatchStatistics,
+     "native",
+     run_statistics,
+     batch_norm_workspace<BatchStatisticsIn::kX>},
     {OpKind::kBatchNormRunning, "native", run_running},
-    {OpKind::kBatchNormSums, "native", run_batch_norm_sums, batch_norm_workspace},
+    {OpKind::kBatchNormSums,
+     "native",
+     run_batch_norm_sums,
+     batch_norm_workspace<BatchNormBackwardIn::kDY>},
     {OpKind::kBatchNormInputGradient,
      "native",
      run_batch_norm_input_gradient,

@@ -204,7 +204,7 @@ void start_input_gradient(const BatchNormGradientInputs<T>& in,
 }  // namespace
 
 void run_batch_norm_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(BatchNormBackwardIn::kDY), [&]<typename T>() {
     const auto op = BatchNormBackward<T>::of(call);
     const Stream stream = stream_of(call);
     float *const sums = op.parameters.d_beta, *const products = op.parameters.d_gamma;
@@ -219,7 +219,7 @@ void run_batch_norm_backward(const OpCall& call) {
 }
 
 void run_batch_norm_sums(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(BatchNormBackwardIn::kDY), [&]<typename T>() {
     const auto op = BatchNormSums<T>::of(call);
     const Stream stream = stream_of(call);
     float *const sums = op.parameters.d_beta, *const products = op.parameters.d_gamma;
@@ -234,7 +234,7 @@ void run_batch_norm_sums(const OpCall& call) {
 }
 
 void run_batch_norm_input_gradient(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(BatchNormBackwardIn::kDY), [&]<typename T>() {
     const auto op = BatchNormInputGradient<T>::of(call);
     const Stream stream = stream_of(call);
     float *const sums = op.workspace, *const products = sums + op.in.channels;

@@ -8,10 +8,9 @@
 #include "runtime/base/dtype.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
-#include "runtime/cuda/for_each.h"
-#include "runtime/cuda/matmul/matmul.h"
-#include "runtime/cuda/matmul/plain_product.h"
+#include "runtime/cuda/flat_copies.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/multiply.h"
 #include "runtime/cuda/plan/products.h"
 #include "runtime/cuda/warn_once.h"
 
@@ -20,14 +19,6 @@ namespace {
 
 // Arrays are passed as bytes; a product gets their type separately.
 using Call = BatchedMatmul<std::byte>;
-
-void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  context_of(call).matmul->run(product, operands);
-}
-void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  plain_product(product, operands, stream_of(call));
-}
-using Multiply = decltype(multiply);
 
 bool has_results(const BatchedProducts& sizes) {
   return sizes.m > 0 && sizes.n > 0 && sizes.products.count() > 0;
@@ -66,47 +57,25 @@ Product product_of(const OpCall& call, bool accumulate) {
           .batch_out = batch.y,
           .transpose_a = sizes.transpose_a,
           .transpose_b = sizes.transpose_b,
-          .in = call.input_dtype(0),
-          .out = adds_in_floats(call) ? DType::kF32 : call.output_dtype(0),
+          .in = call.input_dtype(BatchedMatmulIn::kA),
+          .out = adds_in_floats(call) ? DType::kF32 : call.output_dtype(BatchedMatmulOut::kY),
           .accumulate = accumulate,
           .tf32 = context_of(call).tf32};
 }
-
-template <typename T>
-struct Rounded {
-  const float* from;
-  T* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    float values[Count::value];
-    load(from + i, values);
-    store(values, to + i);
-  }
-};
-
-template <typename T>
-struct Zeros {
-  T* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    const float values[Count::value] = {};
-    store(values, to + i);
-  }
-};
 
 template <Multiply kMultiply>
 void run(const OpCall& call) {
   const Call op = Call::of(call);
   if (!has_results(op.sizes)) return;
-  const int64_t n = call.output_shape(0).elements();
+  const int64_t n = call.output_shape(BatchedMatmulOut::kY).elements();
   if (!has_terms(op.sizes)) {
-    return by_type(call.output_dtype(0), [&]<typename T>() {
-      for_each_flat<1>(n, false, Zeros<T>{reinterpret_cast<T*>(op.y)}, stream_of(call));
+    return by_type(call.output_dtype(BatchedMatmulOut::kY), [&]<typename T>() {
+      fill_zeros(reinterpret_cast<T*>(op.y), n, stream_of(call));
     });
   }
   const bool in_floats = adds_in_floats(call);
   std::byte* const out = in_floats ? op.workspace : op.y;
-  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(0))),
+  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(BatchedMatmulIn::kA))),
              out_bytes = in_floats ? int64_t{4} : in_bytes;
   const Batches batches(op.sizes);
   for (int64_t round = 0; round < batches.others.count(); ++round) {
@@ -122,10 +91,8 @@ void run(const OpCall& call) {
     }
   }
   if (!in_floats) return;
-  by_type(call.output_dtype(0), [&]<typename T>() {
-    T* const y = reinterpret_cast<T*>(op.y);
-    for_each_flat<kVectorWidth<T>>(
-        n, is_aligned(y), Rounded<T>{reinterpret_cast<const float*>(out), y}, stream_of(call));
+  by_type(call.output_dtype(BatchedMatmulOut::kY), [&]<typename T>() {
+    copy_flat(reinterpret_cast<const float*>(out), reinterpret_cast<T*>(op.y), n, stream_of(call));
   });
 }
 
@@ -133,7 +100,7 @@ void run(const OpCall& call) {
 bool supports_library(const OpCall& call) {
   const BatchedProducts sizes = Call::of(call).sizes;
   if (!has_results(sizes) || !has_terms(sizes)) return false;
-  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(0))),
+  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(BatchedMatmulIn::kA))),
              out_bytes = adds_in_floats(call) ? int64_t{4} : in_bytes;
   const ProductLoops others = Batches(sizes).others;
   for (const ProductLoops* const loops : {&others, &sizes.sums}) {

@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/flat_copies.h"
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/plan/attention.h"
@@ -12,18 +13,6 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 128;  // per block, which handles a token and a head of q
-
-template <typename T>
-struct CopyCache {
-  const T* from;
-  T* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    float values[Count::value];
-    load(from + i, values);
-    store(values, to + i);
-  }
-};
 
 // Stores element i of the keys (B, S, K, D) and of the values in the KV cache.
 template <typename T>
@@ -99,13 +88,9 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(CachedAttention<T> op,
 
 void run(const OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(CachedAttentionIn::kQkv), [&]<typename T>() {
     const auto op = CachedAttention<T>::of(call);
-    if (op.new_cache != op.cache) {
-      const bool vectors = is_aligned(op.cache) && is_aligned(op.new_cache);
-      for_each_flat<kVectorWidth<T>>(
-          op.cache_elements(), vectors, CopyCache<T>{op.cache, op.new_cache}, stream);
-    }
+    if (op.new_cache != op.cache) copy_flat(op.cache, op.new_cache, op.cache_elements(), stream);
     const int64_t rows = op.batch * op.tokens;
     for_each_flat<1>(rows * op.kv_heads * op.head_size, false, StoreTokens<T>{op}, stream);
     if (rows == 0) return;

@@ -2,23 +2,13 @@
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/flat_copies.h"
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/graph/ops/cast.h"
 
 namespace lockstep::cuda {
 namespace {
-
-template <typename T>
-struct Round {
-  const float* from;
-  T* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    float x[Count::value];
-    load(from + i, x);
-    store(x, to + i);
-  }
-};
 
 template <typename T>
 struct Widen {
@@ -37,13 +27,11 @@ struct Widen {
 };
 
 void run(const OpCall& call) {
-  by_type(call.output_dtype(0), [&]<typename T>() {
-    const auto* x = call.input<float>(0);
-    T* const y = call.output<T>(0);
-    for_each_flat<4>(call.input_shape(0).elements(),
-                     is_aligned(x) && is_aligned(y),
-                     Round<T>{x, y},
-                     stream_of(call));
+  by_type(call.output_dtype(CastOut::kY), [&]<typename T>() {
+    copy_flat(call.input<float>(CastIn::kX),
+              call.output<T>(CastOut::kY),
+              call.input_shape(CastIn::kX).elements(),
+              stream_of(call));
   });
 }
 

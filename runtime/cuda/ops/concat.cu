@@ -128,13 +128,15 @@ void run(const O& op, Bytes* const* arrays, const void* whole, Stream stream) {
 
 void run_forward(const OpCall& call) {
   const auto op = ConcatForward<std::byte>::of(call);
-  if (size_of(call.input_dtype(0)) == 4) return run<uint32_t>(op, op.x, op.y, stream_of(call));
+  if (size_of(call.input_dtype(ConcatIn::kX)) == 4)
+    return run<uint32_t>(op, op.x, op.y, stream_of(call));
   run<uint16_t>(op, op.x, op.y, stream_of(call));
 }
 
 void run_backward(const OpCall& call) {
   const auto op = ConcatBackward<std::byte>::of(call);
-  if (size_of(call.input_dtype(0)) == 4) return run<uint32_t>(op, op.d_x, op.d_y, stream_of(call));
+  if (size_of(call.input_dtype(ConcatBackwardIn::kDY)) == 4)
+    return run<uint32_t>(op, op.d_x, op.d_y, stream_of(call));
   run<uint16_t>(op, op.d_x, op.d_y, stream_of(call));
 }
 

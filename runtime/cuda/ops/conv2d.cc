@@ -90,7 +90,7 @@ void run_cudnn(const OpCall& call) {
 }
 
 void run_native(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(Conv2dIn::kX), [&]<typename T>() {
     const auto op = Conv2dForward<T>::of(call);
     conv2d_forward(op, stream_of(call));
     run_activation(op, stream_of(call));
@@ -112,17 +112,18 @@ constexpr Half kInputOnCudnn = {
     .supports = conv2d_supports_op,
     .available =
         [](const OpCall& call) {
-          return !call.has_output(0) ||
+          return !call.has_output(Conv2dBackwardOut::kDX) ||
                  cudnn_supports(call, key_of(call, Conv2dPass::kBackwardInput));
         }};
 
 constexpr Half kNativeInput = {.run =
                                    [](const OpCall& call) {
-                                     by_type(call.input_dtype(0), [&]<typename T>() {
-                                       const auto op = Conv2dBackward<T>::of(call);
-                                       if (op.d_x != nullptr)
-                                         conv2d_backward_input(op, stream_of(call));
-                                     });
+                                     by_type(call.input_dtype(Conv2dBackwardIn::kDY),
+                                             [&]<typename T>() {
+                                               const auto op = Conv2dBackward<T>::of(call);
+                                               if (op.d_x != nullptr)
+                                                 conv2d_backward_input(op, stream_of(call));
+                                             });
                                    },
                                .supports = conv2d_supports_op};
 
@@ -139,7 +140,7 @@ Product product_of(const OpCall& call) {
           .n = op.shape.channels,
           .k = op.shape.pixels(),
           .transpose_a = true,
-          .in = call.input_dtype(0),
+          .in = call.input_dtype(Conv2dBackwardIn::kDY),
           .out = DType::kF32,
           .accumulate = op.accumulate_weight,
           .tf32 = context_of(call).tf32};
@@ -221,19 +222,19 @@ constexpr Half kWeightWidened = {
           return true;
         }};
 
-constexpr Half kNativeWeight = {.run =
-                                    [](const OpCall& call) {
-                                      by_type(call.input_dtype(0), [&]<typename T>() {
-                                        conv2d_backward_weight(Conv2dBackward<T>::of(call),
-                                                               stream_of(call));
-                                      });
-                                    },
-                                .workspace_bytes = native_conv2d_weight_workspace};
+constexpr Half kNativeWeight = {
+    .run =
+        [](const OpCall& call) {
+          by_type(call.input_dtype(Conv2dBackwardIn::kDY), [&]<typename T>() {
+            conv2d_backward_weight(Conv2dBackward<T>::of(call), stream_of(call));
+          });
+        },
+    .workspace_bytes = native_conv2d_weight_workspace};
 
 // ---- Backward: d_bias, after d_weight ----
 
 void run_bias(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(Conv2dBackwardIn::kDY), [&]<typename T>() {
     const auto op = Conv2dBackward<T>::of(call);
     if (op.d_bias == nullptr) return;
     column_sum<T>(op.d_y,
@@ -251,7 +252,7 @@ template <const Half& kWeight>
 constexpr Half kAndBias = {
     .run =
         [](const OpCall& call) {
-          if (call.has_output(1)) kWeight.run(call);
+          if (call.has_output(Conv2dBackwardOut::kDWeight)) kWeight.run(call);
           run_bias(call);
         },
     .workspace_bytes =
@@ -262,7 +263,9 @@ constexpr Half kAndBias = {
     .available =
         kWeight.available == nullptr
             ? nullptr
-            : +[](const OpCall& call) { return !call.has_output(1) || kWeight.available(call); }};
+            : +[](const OpCall& op) {
+                return !op.has_output(Conv2dBackwardOut::kDWeight) || kWeight.available(op);
+              }};
 
 template <const Half& kInput, const Half& kWeight>
 constexpr Implementation backward(const char* name) {

@@ -42,7 +42,7 @@ bool cudnn_supports(const OpCall& call, Conv2dPass pass) {
 // Calls f with the op, typed by its element type.
 template <template <typename> typename Op, typename F>
 void with_op(const OpCall& call, F f) {
-  by_type(call.input_dtype(0), [&]<typename T>() { f(Op<T>::of(call)); });
+  by_type(conv2d_dtype(call), [&]<typename T>() { f(Op<T>::of(call)); });
 }
 
 void run_bias(const OpCall& call) {
@@ -67,21 +67,22 @@ void run_native(const OpCall& call) {
 
 // ---- Backward: d_x ----
 
-constexpr Half kInputOnCudnn = {
-    .run =
-        [](const OpCall& call) {
-          const auto op = Backward::of(call);
-          if (op.d_x == nullptr) return;
-          context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kForward),
-                                             {.x = op.d_y, .w = op.weight, .y = op.d_x},
-                                             op.workspace);
-        },
-    .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kForward>,
-    .supports = conv2d_supports_op,
-    .available =
-        [](const OpCall& call) {
-          return !call.has_output(0) || cudnn_supports(call, Conv2dPass::kForward);
-        }};
+constexpr Half kInputOnCudnn = {.run =
+                                    [](const OpCall& call) {
+                                      const auto op = Backward::of(call);
+                                      if (op.d_x == nullptr) return;
+                                      context_of(call).cudnn_conv2d->run(
+                                          key_of(call, Conv2dPass::kForward),
+                                          {.x = op.d_y, .w = op.weight, .y = op.d_x},
+                                          op.workspace);
+                                    },
+                                .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kForward>,
+                                .supports = conv2d_supports_op,
+                                .available =
+                                    [](const OpCall& call) {
+                                      return !call.has_output(ConvTranspose2dBackwardOut::kDX) ||
+                                             cudnn_supports(call, Conv2dPass::kForward);
+                                    }};
 
 constexpr Half kNativeInput = {.run =
                                    [](const OpCall& call) {
@@ -95,7 +96,7 @@ constexpr Half kNativeInput = {.run =
 // ---- Backward: d_weight, then d_bias ----
 
 void run_bias_gradient(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(ConvTranspose2dBackwardIn::kDY), [&]<typename T>() {
     const auto op = ConvTranspose2dBackward<T>::of(call);
     if (op.d_bias == nullptr) return;
     column_sum<T>(op.d_y,
@@ -127,8 +128,9 @@ constexpr Half kWeightOnCudnn = {
         },
     .available =
         [](const OpCall& call) {
-          return !call.has_output(1) || (!Backward::of(call).accumulate_weight &&
-                                         cudnn_supports(call, Conv2dPass::kBackwardWeight));
+          return !call.has_output(ConvTranspose2dBackwardOut::kDWeight) ||
+                 (!Backward::of(call).accumulate_weight &&
+                  cudnn_supports(call, Conv2dPass::kBackwardWeight));
         }};
 
 constexpr Half kNativeWeight = {

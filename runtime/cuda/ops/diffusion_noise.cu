@@ -24,7 +24,7 @@ struct Mix {
 };
 
 void run(const OpCall& call) {
-  by_type(call.output_dtype(0), [&]<typename T>() {
+  by_type(call.output_dtype(DiffusionNoiseOut::kY), [&]<typename T>() {
     const auto op = DiffusionNoise<T>::of(call);
     for_each_flat<1>(
         op.samples * op.elements, false, Mix<T>{op, context_of(call).lane}, stream_of(call));

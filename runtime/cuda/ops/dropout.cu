@@ -43,7 +43,7 @@ struct Drop {
 };
 
 void run(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(DropoutIn::kX), [&]<typename T>() {
     const auto op = Dropout<T>::of(call);
     const Drop<T> drop{op.x, op.y, op.threshold(), op.factor(), context_of(call).lane, op.purpose};
     for_each_flat<kVectorWidth<T>>(

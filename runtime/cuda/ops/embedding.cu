@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/flat_copies.h"
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/token_sort.h"
@@ -135,15 +136,6 @@ struct PositionSum {
   }
 };
 
-struct Zero {
-  float* x;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    const float zeros[Count::value] = {};
-    store(zeros, x + i);
-  }
-};
-
 template <int N, typename T>
 void sum_tokens(const SortedBackward<T>& op, Stream stream) {
   const int64_t n = op.sizes.batch * op.sizes.time;
@@ -154,7 +146,7 @@ void sum_tokens(const SortedBackward<T>& op, Stream stream) {
 }
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(1), [&]<typename T>() {
+  by_type(call.input_dtype(EmbeddingIn::kToken), [&]<typename T>() {
     const auto op = EmbeddingForward<T>::of(call);
     const dim3 grid{blocks_for(op.sizes.batch * op.sizes.time, 1), 1, 1};
     const Launch config{grid, {kThreads, 1, 1}, stream_of(call)};
@@ -171,9 +163,8 @@ void start_backward(const SortedBackward<T>& op, Stream stream) {
   constexpr int kWide = kVectorWidth<T>;
   const bool vectors = is_vectorizable<T>(op.sizes.channels, {op.d_y}) && is_aligned(op.d_token) &&
                        is_aligned(op.partials) && is_aligned(op.d_position);
-  if (op.d_token != nullptr && !op.accumulate_token) {
-    for_each_flat<4>(op.sizes.vocabulary * op.sizes.channels, vectors, Zero{op.d_token}, stream);
-  }
+  if (op.d_token != nullptr && !op.accumulate_token)
+    fill_zeros(op.d_token, op.sizes.vocabulary * op.sizes.channels, stream);
   if (op.d_token != nullptr) {
     if (vectors) {
       sum_tokens<kWide>(op, stream);
@@ -189,7 +180,7 @@ void start_backward(const SortedBackward<T>& op, Stream stream) {
 
 void run_backward(const OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(EmbeddingBackwardIn::kDY), [&]<typename T>() {
     const auto op = EmbeddingBackward<T>::of(call);
     const EmbeddingWorkspace parts(op.sizes);
     auto* const sorted = call.workspace<int32_t>();

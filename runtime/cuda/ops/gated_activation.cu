@@ -49,7 +49,7 @@ struct Backward {
 };
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(GatedActivationIn::kX), [&]<typename T>() {
     const auto op = GatedActivationForward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.y});
     with_activation(op.activation, [&](auto kind) {
@@ -60,7 +60,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(GatedActivationBackwardIn::kDY), [&]<typename T>() {
     const auto op = GatedActivationBackward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.columns, {op.d_y, op.x, op.d_x});
     with_activation(op.activation, [&](auto kind) {

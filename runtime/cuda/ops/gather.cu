@@ -7,6 +7,7 @@
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/fast_division.h"
+#include "runtime/cuda/flat_copies.h"
 #include "runtime/cuda/for_each.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/ops/token_sort.h"
@@ -99,33 +100,19 @@ void copy_slices(const GatherForward<std::byte>& op, Stream stream) {
 
 void run_forward(const OpCall& call) {
   const auto op = GatherForward<std::byte>::of(call);
-  if (size_of(call.input_dtype(0)) == 4) return copy_slices<uint32_t>(op, stream_of(call));
+  if (size_of(call.input_dtype(GatherIn::kX)) == 4)
+    return copy_slices<uint32_t>(op, stream_of(call));
   copy_slices<uint16_t>(op, stream_of(call));
 }
 
 void run_elements(const OpCall& call) {
   const auto op = GatherForward<std::byte>::of(call);
-  if (size_of(call.input_dtype(0)) == 4)
+  if (size_of(call.input_dtype(GatherIn::kX)) == 4)
     return copy<CopyElements, uint32_t>(op, 1, stream_of(call));
   copy<CopyElements, uint16_t>(op, 1, stream_of(call));
 }
 
 // ---- Gradients ----
-
-template <typename T>
-struct Zeros {
-  T* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    const float values[Count::value] = {};
-    store(values, to + i);
-  }
-};
-
-template <typename T>
-void fill_zeros(T* to, int64_t n, Stream stream) {
-  for_each_flat<kVectorWidth<T>>(n, is_aligned(to), Zeros<T>{to}, stream);
-}
 
 struct WithinExtent {
   const int32_t* indices;
@@ -172,7 +159,7 @@ __global__ void __launch_bounds__(kThreads) sum_slices_kernel(SortedBackward<T> 
 
 void run_backward(const OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(GatherBackwardIn::kDY), [&]<typename T>() {
     const auto op = GatherBackward<T>::of(call);
     const GatherSizes& sizes = op.sizes;
     fill_zeros(op.d_x, sizes.outer * sizes.extent * sizes.inner, stream);
@@ -221,21 +208,9 @@ struct AddElements {
   }
 };
 
-template <typename T>
-struct Rounded {
-  const float* from;
-  T* to;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    float values[Count::value];
-    load(from + i, values);
-    store(values, to + i);
-  }
-};
-
 void run_elements_backward(const OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(GatherBackwardIn::kDY), [&]<typename T>() {
     const auto op = GatherBackward<T>::of(call);
     const int64_t n = op.sizes.outer * op.sizes.extent * op.sizes.inner;
     float* sums = reinterpret_cast<float*>(op.workspace);
@@ -245,8 +220,7 @@ void run_elements_backward(const OpCall& call) {
                      false,
                      AddElements<T>{op.sizes, op.d_y, op.indices, sums},
                      stream);
-    if constexpr (!std::is_same_v<T, float>)
-      for_each_flat<kVectorWidth<T>>(n, is_aligned(op.d_x), Rounded<T>{sums, op.d_x}, stream);
+    if constexpr (!std::is_same_v<T, float>) copy_flat(sums, op.d_x, n, stream);
   });
 }
 

@@ -229,7 +229,7 @@ Launch by_groups(const GroupNormShape& s, Stream stream) {
 }
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(GroupNormIn::kX), [&]<typename T>() {
     const auto op = GroupNormForward<T>::of(call);
     const GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
@@ -263,7 +263,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(GroupNormBackwardIn::kDY), [&]<typename T>() {
     const auto op = GroupNormBackward<T>::of(call);
     const GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kFlatThreads) image_normalize_kernel(
 }
 
 void run(const OpCall& call) {
-  by_type(call.output_dtype(0), [&]<typename T>() {
+  by_type(call.output_dtype(ImageNormalizeOut::kY), [&]<typename T>() {
     const auto op = ImageNormalize<T>::of(call);
     const int64_t elements = op.pixels * op.channels, n = op.images * elements;
     const Images images{op.x, static_cast<uint32_t>(n), static_cast<uint32_t>(elements)};

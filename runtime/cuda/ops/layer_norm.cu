@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(Threads)
 }
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LayerNormIn::kX), [&]<typename T>() {
     const auto op = LayerNormForward<T>::of(call);
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.beta, op.sum, op.y});
@@ -128,7 +128,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LayerNormBackwardIn::kDY), [&]<typename T>() {
     const auto op = LayerNormBackward<T>::of(call);
     const Stream stream = stream_of(call);
     const bool vectors =
@@ -144,12 +144,15 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kLayerNorm, .name = "native", .run = run_forward, .supports = supports_row},
+    {.kind = OpKind::kLayerNorm,
+     .name = "native",
+     .run = run_forward,
+     .supports = supports_row<LayerNormIn::kX>},
     {OpKind::kLayerNormBackward,
      "native",
      run_backward,
      layer_norm_backward_workspace,
-     supports_row},
+     supports_row<LayerNormBackwardIn::kDY>},
 };
 
 }  // namespace

@@ -10,10 +10,9 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/halves.h"
-#include "runtime/cuda/matmul/matmul.h"
-#include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/activation.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/multiply.h"
 #include "runtime/cuda/plan/fused_gelu.h"
 #include "runtime/cuda/plan/products.h"
 #include "runtime/cuda/warn_once.h"
@@ -24,14 +23,6 @@ namespace {
 // Arrays are passed as bytes; a product gets their type separately.
 using Forward = LinearForward<std::byte>;
 using Backward = LinearBackward<std::byte>;
-
-void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  context_of(call).matmul->run(product, operands);
-}
-void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  plain_product(product, operands, stream_of(call));
-}
-using Multiply = decltype(multiply);
 
 bool has_algorithm(const OpCall& call, const Product& product) {
   return context_of(call).matmul->supports(product);
@@ -52,14 +43,14 @@ bool has_last_algorithm(const OpCall& call, const Product& product) {
 }
 
 bool gelu_is_fused(const OpCall& call) {
-  return fuses_gelu(context_of(call).capability, call.input_dtype(0));
+  return fuses_gelu(context_of(call).capability, call.input_dtype(LinearIn::kX));
 }
 
 // ---- Forward ----
 
 Product product_of_forward(const OpCall& call, Epilogue epilogue) {
   const auto op = Forward::of(call);
-  const DType dtype = call.input_dtype(0);
+  const DType dtype = call.input_dtype(LinearIn::kX);
   return {.m = op.shape.rows,
           .n = op.shape.outputs,
           .k = op.shape.inputs,
@@ -74,15 +65,15 @@ Product product_of_forward(const OpCall& call, Epilogue epilogue) {
 // Whether bias and activation fit in the epilogue. cuBLASLt has activations only after a bias.
 bool has_activation_epilogue(const OpCall& op) {
   const Activation activation = Forward::of(op).activation;
-  return op.has_input(2) &&
+  return op.has_input(LinearIn::kBias) &&
          (activation == Activation::kRelu || activation == Activation::kGeluTanh);
 }
 
 Product activated_product(const OpCall& call) {
   if (Forward::of(call).activation == Activation::kRelu)
     return product_of_forward(call, Epilogue::kBiasRelu);
-  return product_of_forward(call,
-                            call.has_output(1) ? Epilogue::kBiasGeluSaved : Epilogue::kBiasGelu);
+  return product_of_forward(
+      call, call.has_output(LinearOut::kPre) ? Epilogue::kBiasGeluSaved : Epilogue::kBiasGelu);
 }
 
 bool activation_is_fused(const OpCall& call) {
@@ -99,7 +90,8 @@ void run_activated(const OpCall& call) {
 
 // The product with only the bias in the epilogue.
 Product biased_product(const OpCall& call) {
-  return product_of_forward(call, call.has_input(2) ? Epilogue::kBias : Epilogue::kNone);
+  return product_of_forward(call,
+                            call.has_input(LinearIn::kBias) ? Epilogue::kBias : Epilogue::kNone);
 }
 
 template <Multiply kMultiply>
@@ -109,7 +101,7 @@ void run_forward(const OpCall& call) {
   kMultiply(call, biased_product(call), {.a = op.x, .b = op.weight, .out = sums, .bias = op.bias});
   if (op.activation == Activation::kNone) return;
   LOCKSTEP_CHECK(op.stride == op.shape.outputs, "only logits have padded rows");
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LinearIn::kX), [&]<typename T>() {
     activation_forward<T>({.activation = op.activation,
                            .n = op.shape.rows * op.shape.outputs,
                            .x = reinterpret_cast<const T*>(sums),
@@ -122,7 +114,7 @@ void run_forward(const OpCall& call) {
 
 Product product_of_input(const OpCall& call, Epilogue epilogue) {
   const auto op = Backward::of(call);
-  const DType dtype = call.input_dtype(0);
+  const DType dtype = call.input_dtype(LinearBackwardIn::kDY);
   return {.m = op.shape.rows,
           .n = op.shape.inputs,
           .k = op.shape.outputs,
@@ -146,7 +138,8 @@ constexpr Half kInputWithGelu = {
         },
     .supports =
         [](const OpCall& op) {
-          return op.has_output(0) && Backward::of(op).input_activation == Activation::kGeluTanh;
+          return op.has_output(LinearBackwardOut::kDX) &&
+                 Backward::of(op).input_activation == Activation::kGeluTanh;
         },
     .available =
         [](const OpCall& call) {
@@ -161,7 +154,7 @@ void run_input(const OpCall& call) {
   kMultiply(
       call, product_of_input(call, Epilogue::kNone), {.a = op.d_y, .b = op.weight, .out = op.d_x});
   if (op.input_activation == Activation::kNone) return;
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LinearBackwardIn::kDY), [&]<typename T>() {
     T* const d_x = reinterpret_cast<T*>(op.d_x);
     activation_backward<T>({.activation = op.input_activation,
                             .n = op.shape.rows * op.shape.inputs,
@@ -173,7 +166,7 @@ void run_input(const OpCall& call) {
 }
 
 constexpr Half kInput = {.run = run_input<multiply>, .available = [](const OpCall& call) {
-                           return !call.has_output(0) ||
+                           return !call.has_output(LinearBackwardOut::kDX) ||
                                   has_last_algorithm(call, product_of_input(call, Epilogue::kNone));
                          }};
 constexpr Half kInputPlainly = {.run = run_input<multiply_plainly>};
@@ -187,7 +180,7 @@ Product product_of_weight(const OpCall& call, Epilogue epilogue) {
           .k = op.shape.rows,
           .stride_a = op.stride,
           .transpose_a = true,
-          .in = call.input_dtype(0),
+          .in = call.input_dtype(LinearBackwardIn::kDY),
           .out = DType::kF32,
           .accumulate = op.accumulate_weight,
           .tf32 = context_of(call).tf32,
@@ -205,7 +198,8 @@ constexpr Half kWeightWithBias = {
         },
     .supports =
         [](const OpCall& op) {
-          return op.has_output(1) && op.has_output(2) && !Backward::of(op).accumulate_bias;
+          return op.has_output(LinearBackwardOut::kDWeight) &&
+                 op.has_output(LinearBackwardOut::kDBias) && !Backward::of(op).accumulate_bias;
         },
     .available =
         [](const OpCall& call) {
@@ -220,7 +214,7 @@ void run_weight(const OpCall& call) {
               product_of_weight(call, Epilogue::kNone),
               {.a = op.d_y, .b = op.x, .out = op.d_weight});
   if (op.d_bias == nullptr) return;
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LinearBackwardIn::kDY), [&]<typename T>() {
     column_sum<T>(reinterpret_cast<const T*>(op.d_y),
                   op.shape.rows,
                   op.shape.outputs,
@@ -235,7 +229,7 @@ void run_weight(const OpCall& call) {
 constexpr Half kWeight = {.run = run_weight<multiply>,
                           .workspace_bytes = linear_backward_workspace,
                           .available = [](const OpCall& call) {
-                            return !call.has_output(1) ||
+                            return !call.has_output(LinearBackwardOut::kDWeight) ||
                                    has_last_algorithm(call,
                                                       product_of_weight(call, Epilogue::kNone));
                           }};

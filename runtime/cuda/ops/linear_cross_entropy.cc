@@ -5,9 +5,8 @@
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
-#include "runtime/cuda/matmul/matmul.h"
-#include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/multiply.h"
 #include "runtime/cuda/ops/softmax_cross_entropy.h"
 #include "runtime/cuda/plan/losses.h"
 #include "runtime/cuda/warn_once.h"
@@ -23,7 +22,7 @@ struct Products {
 };
 Products products_of(const OpCall& call, int64_t chunk) {
   const auto op = AnyType::of(call);
-  const DType dtype = call.input_dtype(0);
+  const DType dtype = call.input_dtype(LinearCrossEntropyIn::kX);
   const bool tf32 = context_of(call).tf32;
   const int64_t rows = op.rows_of(chunk), stride = op.attributes.stride;
   return {.logits = {.m = rows,
@@ -34,7 +33,8 @@ Products products_of(const OpCall& call, int64_t chunk) {
                      .in = dtype,
                      .out = dtype,
                      .tf32 = tf32,
-                     .epilogue = call.has_input(3) ? Epilogue::kBias : Epilogue::kNone},
+                     .epilogue = call.has_input(LinearCrossEntropyIn::kBias) ? Epilogue::kBias
+                                                                             : Epilogue::kNone},
           .d_weight = {.m = op.shape.outputs,
                        .n = op.shape.inputs,
                        .k = rows,
@@ -66,7 +66,8 @@ bool has_algorithm(const OpCall& call, const Product& product) {
 // Whether every chunk is aligned for cuBLASLt.
 bool supports_library(const OpCall& call) {
   const auto op = AnyType::of(call);
-  const int64_t row = op.shape.inputs * static_cast<int64_t>(size_of(call.input_dtype(0)));
+  const int64_t row =
+      op.shape.inputs * static_cast<int64_t>(size_of(call.input_dtype(LinearCrossEntropyIn::kX)));
   return op.chunks() == 1 || op.chunk_rows() * row % 16 == 0;
 }
 
@@ -77,26 +78,20 @@ bool has_algorithms(const OpCall& call) {
   for (const int64_t chunk : {int64_t{0}, std::min<int64_t>(1, last), last}) {
     const Products products = products_of(call, chunk);
     if (!has_algorithm(call, products.logits)) return false;
-    if (call.has_output(1) && !has_algorithm(call, products.d_x)) return false;
-    if (call.has_output(2) && !has_algorithm(call, products.d_weight)) return false;
+    if (call.has_output(LinearCrossEntropyOut::kDX) && !has_algorithm(call, products.d_x))
+      return false;
+    if (call.has_output(LinearCrossEntropyOut::kDWeight) && !has_algorithm(call, products.d_weight))
+      return false;
   }
   return true;
 }
-
-void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  context_of(call).matmul->run(product, operands);
-}
-void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  plain_product(product, operands, stream_of(call));
-}
-using Multiply = decltype(multiply);
 
 template <Multiply kMultiply>
 void run(const OpCall& call) {
   const auto parts = LinearCrossEntropyWorkspace::of(call);
   auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + parts.logits);
   auto* const sums = reinterpret_cast<float*>(call.workspace() + parts.logits + parts.losses);
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LinearCrossEntropyIn::kX), [&]<typename T>() {
     const auto op = LinearCrossEntropy<T>::of(call);
     T* const logits = call.workspace<T>();
     for (int64_t chunk = 0; chunk < op.chunks(); ++chunk) {

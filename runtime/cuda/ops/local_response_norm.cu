@@ -128,7 +128,7 @@ Launch launch_of(const Piece& piece, int64_t rows, int64_t channels, Stream stre
 }
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LocalResponseNormIn::kX), [&]<typename T>() {
     const auto op = LocalResponseNormForward<T>::of(call);
     const Piece piece = piece_of(op.channels);
     launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
@@ -143,7 +143,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LocalResponseNormBackwardIn::kDY), [&]<typename T>() {
     const auto op = LocalResponseNormBackward<T>::of(call);
     const Piece piece = piece_of(op.channels);
     launch(launch_of(piece, op.rows, op.channels, stream_of(call)),

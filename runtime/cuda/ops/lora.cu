@@ -6,22 +6,14 @@
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/flat_copies.h"
 #include "runtime/cuda/for_each.h"
-#include "runtime/cuda/matmul/matmul.h"
-#include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/multiply.h"
 #include "runtime/cuda/plan/products.h"
 
 namespace lockstep::cuda {
 namespace {
-
-void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  context_of(call).matmul->run(product, operands);
-}
-void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  plain_product(product, operands, stream_of(call));
-}
-using Multiply = decltype(multiply);
 
 template <typename T>
 struct Scaled {
@@ -45,18 +37,6 @@ void scaled(const T* x, float scale, T* out, int64_t n, Stream stream) {
   for_each_flat<kVectorWidth<T>>(n, vectors, Scaled<T>{x, scale, out}, stream);
 }
 
-template <typename T>
-struct Copied {
-  const T* x;
-  T* out;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    float values[Count::value];
-    load(x + i, values);
-    store(values, out + i);
-  }
-};
-
 const LoraAttributes& attributes_of(const OpCall& call) {
   return call.kind() == OpKind::kLoraAdd ? call.attributes<LoraAttributes>()
                                          : call.attributes<LoraBackwardAttributes>().forward;
@@ -65,7 +45,7 @@ const LoraAttributes& attributes_of(const OpCall& call) {
 // out_p += h_p B_p^T.
 Product product_of_output(const OpCall& call, const LoraPart& part) {
   const LoraSizes sizes = lora_sizes(call);
-  const DType dtype = call.input_dtype(0);
+  const DType dtype = call.input_dtype(LoraAddIn::kY);
   return {.m = sizes.rows,
           .n = part.rows,
           .k = sizes.rank,
@@ -81,7 +61,7 @@ Product product_of_output(const OpCall& call, const LoraPart& part) {
 // d_h_p = d_out_p B_p.
 Product product_of_inner(const OpCall& call, const LoraPart& part) {
   const LoraSizes sizes = lora_sizes(call);
-  const DType dtype = call.input_dtype(0);
+  const DType dtype = call.input_dtype(LoraAddIn::kDOut);
   return {.m = sizes.rows,
           .n = sizes.rank,
           .k = part.rows,
@@ -101,7 +81,7 @@ Product product_of_weight(const OpCall& call, const LoraPart& part) {
           .stride_a = sizes.outputs,
           .stride_b = sizes.inner,
           .transpose_a = true,
-          .in = call.input_dtype(0),
+          .in = call.input_dtype(LoraAddIn::kDOut),
           .out = DType::kF32,
           .accumulate = call.attributes<LoraBackwardAttributes>().accumulate,
           .tf32 = context_of(call).tf32};
@@ -110,7 +90,7 @@ Product product_of_weight(const OpCall& call, const LoraPart& part) {
 // cuBLASLt's operands must be aligned to 16 bytes.
 bool supports_library(const OpCall& call) {
   const LoraSizes sizes = lora_sizes(call);
-  const auto size = static_cast<int64_t>(size_of(call.input_dtype(0)));
+  const auto size = static_cast<int64_t>(size_of(call.input_dtype(LoraAddIn::kDOut)));
   const auto aligned = [&](int64_t elements) { return elements * size % 16 == 0; };
   if (!aligned(sizes.rank) || !aligned(sizes.outputs)) return false;
   const std::vector<LoraPart> parts = parts_of(attributes_of(call), sizes.rank);
@@ -126,22 +106,22 @@ bool has_algorithms(const OpCall& call) {
       if (!matmul.supports(product_of_output(call, part))) return false;
       continue;
     }
-    if (call.has_output(0) && !matmul.supports(product_of_inner(call, part))) return false;
-    if (call.has_output(1) && !matmul.supports(product_of_weight(call, part))) return false;
+    if (call.has_output(LoraAddBackwardOut::kDH) && !matmul.supports(product_of_inner(call, part)))
+      return false;
+    if (call.has_output(LoraAddBackwardOut::kDB) && !matmul.supports(product_of_weight(call, part)))
+      return false;
   }
   return true;
 }
 
 template <Multiply kMultiply>
 void run(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LoraAddIn::kY), [&]<typename T>() {
     const auto op = LoraAdd<T>::of(call);
     const auto [rows, outputs, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
-    if (op.out != op.y)
-      for_each_flat<kVectorWidth<T>>(
-          rows * outputs, is_aligned(op.y) && is_aligned(op.out), Copied<T>{op.y, op.out}, stream);
+    if (op.out != op.y) copy_flat(op.y, op.out, rows * outputs, stream);
     for (const LoraPart& part : parts_of(*op.attributes, rank))
       kMultiply(call,
                 product_of_output(call, part),
@@ -153,7 +133,7 @@ void run(const OpCall& call) {
 
 template <Multiply kMultiply>
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LoraAddIn::kDOut), [&]<typename T>() {
     const auto op = LoraAddBackward<T>::of(call);
     const auto [rows, outputs, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);

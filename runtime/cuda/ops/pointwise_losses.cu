@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <bool Squared>
 void run(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LossIn::kPrediction), [&]<typename T>() {
     const auto op = PointwiseLoss<T>::of(call);
     auto* const results = call.workspace<RowLoss>();
     launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream_of(call)},

@@ -294,7 +294,7 @@ void check_size(const PoolShape& s) {
 }
 
 void run_max_pool(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(PoolIn::kX), [&]<typename T>() {
     const auto op = PoolForward<T>::of(call);
     check_size(op.shape);
     constexpr int N = kVectorWidth<T>;
@@ -309,7 +309,7 @@ void run_max_pool(const OpCall& call) {
 }
 
 void run_max_pool_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(PoolBackwardIn::kDY), [&]<typename T>() {
     const auto op = PoolBackward<T>::of(call);
     check_size(op.shape);
     constexpr int N = kVectorWidth<T>;
@@ -324,7 +324,7 @@ void run_max_pool_backward(const OpCall& call) {
 }
 
 void run_avg_pool(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(PoolIn::kX), [&]<typename T>() {
     const auto op = PoolForward<T>::of(call);
     check_size(op.shape);
     for_each_pixel<kVectorWidth<T>>(pixels_out(op.shape),
@@ -336,7 +336,7 @@ void run_avg_pool(const OpCall& call) {
 }
 
 void run_avg_pool_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(PoolBackwardIn::kDY), [&]<typename T>() {
     const auto op = PoolBackward<T>::of(call);
     check_size(op.shape);
     for_each_pixel<kVectorWidth<T>>(pixels_in(op.shape),
@@ -348,7 +348,7 @@ void run_avg_pool_backward(const OpCall& call) {
 }
 
 void run_global_avg_pool(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(PoolIn::kX), [&]<typename T>() {
     const auto op = GlobalAvgPoolForward<T>::of(call);
     if (is_vectorizable<T>(op.channels, {op.x, op.y})) {
       start_global_avg<T, kVectorWidth<T>>(
@@ -360,7 +360,7 @@ void run_global_avg_pool(const OpCall& call) {
 }
 
 void run_global_avg_pool_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(PoolBackwardIn::kDY), [&]<typename T>() {
     const auto op = GlobalAvgPoolBackward<T>::of(call);
     LOCKSTEP_REQUIRE(op.images * op.pixels < kMaxPixels);
     for_each_pixel<kVectorWidth<T>>(
@@ -372,17 +372,26 @@ void run_global_avg_pool_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation native(OpKind kind, void (*run)(const OpCall&)) {
-  return {.kind = kind, .name = "native", .run = run, .supports = supports_pixels};
+constexpr Implementation forward(OpKind kind, void (*run)(const OpCall&)) {
+  return {.kind = kind,
+          .name = "native",
+          .run = run,
+          .supports = supports_pixels<PoolIn::kX, PoolOut::kY>};
+}
+constexpr Implementation backward(OpKind kind, void (*run)(const OpCall&)) {
+  return {.kind = kind,
+          .name = "native",
+          .run = run,
+          .supports = supports_pixels<PoolBackwardIn::kDY, PoolBackwardOut::kDX>};
 }
 
 constexpr Implementation kRows[] = {
-    native(OpKind::kMaxPool, run_max_pool),
-    native(OpKind::kMaxPoolBackward, run_max_pool_backward),
-    native(OpKind::kAvgPool, run_avg_pool),
-    native(OpKind::kAvgPoolBackward, run_avg_pool_backward),
-    native(OpKind::kGlobalAvgPool, run_global_avg_pool),
-    native(OpKind::kGlobalAvgPoolBackward, run_global_avg_pool_backward),
+    forward(OpKind::kMaxPool, run_max_pool),
+    backward(OpKind::kMaxPoolBackward, run_max_pool_backward),
+    forward(OpKind::kAvgPool, run_avg_pool),
+    backward(OpKind::kAvgPoolBackward, run_avg_pool_backward),
+    forward(OpKind::kGlobalAvgPool, run_global_avg_pool),
+    backward(OpKind::kGlobalAvgPoolBackward, run_global_avg_pool_backward),
 };
 
 }  // namespace

@@ -150,7 +150,7 @@ void copy_rest(const QkNormRest<T>& rest, Stream stream) {
 }
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(QkNormIn::kX), [&]<typename T>() {
     const auto op = QkNormForward<T>::of(call);
     norm_heads(op.q, stream_of(call));
     norm_heads(op.k, stream_of(call));
@@ -159,7 +159,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(QkNormBackwardIn::kDY), [&]<typename T>() {
     const auto op = QkNormBackward<T>::of(call);
     norm_heads_backward(op.q, stream_of(call));
     norm_heads_backward(op.k, stream_of(call));

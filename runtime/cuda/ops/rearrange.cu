@@ -222,7 +222,7 @@ void run_forward(const OpCall& call) {
   const auto op = RearrangeForward<std::byte>::of(call);
   const Stream stream = stream_of(call);
   const float fill = op.view.fill;
-  switch (call.input_dtype(0)) {
+  switch (call.input_dtype(RearrangeIn::kX)) {
     case DType::kI32:
       return rearrange(
           op.view, op.x, op.y, static_cast<uint32_t>(static_cast<int32_t>(fill)), stream);
@@ -239,7 +239,8 @@ void run_reshape(const OpCall& call) {
   View all;
   all.rank = 1;
   all.dimensions[0] = {op.n, 0, op.n, 1, 1};
-  if (size_of(call.input_dtype(0)) == 4) return copy<uint32_t>(all, op.x, op.y, 0, stream_of(call));
+  if (size_of(call.input_dtype(RearrangeIn::kX)) == 4)
+    return copy<uint32_t>(all, op.x, op.y, 0, stream_of(call));
   copy<uint16_t>(all, op.x, op.y, 0, stream_of(call));
 }
 
@@ -370,8 +371,8 @@ void run_sums(const RearrangeBackward<T, D>& backward, Stream stream) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
-    if (call.output_dtype(0) == DType::kF32)
+  by_type(call.input_dtype(RearrangeBackwardIn::kDY), [&]<typename T>() {
+    if (call.output_dtype(RearrangeBackwardOut::kDX) == DType::kF32)
       return run_sums(RearrangeBackward<T, float>::of(call), stream_of(call));
     run_sums(RearrangeBackward<T, T>::of(call), stream_of(call));
   });

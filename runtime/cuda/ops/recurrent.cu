@@ -10,10 +10,10 @@
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/flat/column_sum.h"
+#include "runtime/cuda/flat_copies.h"
 #include "runtime/cuda/for_each.h"
-#include "runtime/cuda/matmul/matmul.h"
-#include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/ops/multiply.h"
 #include "runtime/cuda/ops/recurrent_steps.h"
 #include "runtime/cuda/plan/products.h"
 #include "runtime/cuda/warn_once.h"
@@ -21,13 +21,10 @@
 namespace lockstep::cuda {
 namespace {
 
-void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  context_of(call).matmul->run(product, operands);
+DType dtype_of(const OpCall& call) {
+  return call.kind() == OpKind::kRecurrent ? call.input_dtype(RecurrentIn::kX)
+                                           : call.input_dtype(RecurrentBackwardIn::kX);
 }
-void multiply_plainly(const OpCall& call, const Product& product, const ProductOperands& operands) {
-  plain_product(product, operands, stream_of(call));
-}
-using Multiply = decltype(multiply);
 
 template <typename F>
 void for_each(int64_t n, F f, Stream stream) {
@@ -53,7 +50,7 @@ Product product_of(const OpCall& call,
                    bool accumulate,
                    int64_t times = 1) {
   const int64_t all = s.times * s.batch;
-  Product product = {.in = call.input_dtype(call.kind() == OpKind::kRecurrent ? 0 : 2),
+  Product product = {.in = dtype_of(call),
                      .out = DType::kF32,
                      .accumulate = accumulate,
                      .tf32 = call.device<LaunchContext>().tf32};
@@ -167,8 +164,8 @@ void run_steps_backward(const OpCall& call,
   const RecurrentShape& s = op.shape;
   const Stream stream = stream_of(call);
   const int64_t columns = s.slot_columns();
-  for_each(s.states(), Zeros{work.d_h}, stream);
-  for_each(s.states(), Zeros{work.d_c}, stream);
+  fill_zeros(work.d_h, s.states(), stream);
+  fill_zeros(work.d_c, s.states(), stream);
   for (int64_t step = s.times - 1; step >= 0; --step) {
     const int64_t row = op.shape.row(d, s.time(d, step));
     const auto states = [&](const T* all) {
@@ -196,9 +193,9 @@ void run_steps_backward(const OpCall& call,
     kMultiply(call, product_of(call, s, Part::kStateGradient, {}, is_gru(s)), operands);
   }
   if (op.d_initial_h != nullptr)
-    for_each(s.states(), Rounded<T>{work.d_h, op.d_initial_h + d * s.states()}, stream);
+    copy_flat(work.d_h, op.d_initial_h + d * s.states(), s.states(), stream);
   if (op.d_initial_c != nullptr)
-    for_each(s.states(), Rounded<T>{work.d_c, op.d_initial_c + d * s.states()}, stream);
+    copy_flat(work.d_c, op.d_initial_c + d * s.states(), s.states(), stream);
 }
 
 // Except for a direction's first step, the h before each step are contiguous, parallel to d_gates.
@@ -224,7 +221,7 @@ void add_state_weight_gradient(const OpCall& call,
         .a = work.d_gates + op.shape.row(d, s.time(d, 0)) * columns, .b = initial, .out = d_r};
     kMultiply(call, product_of(call, s, Part::kStateWeight, {}, accumulate), operands);
   } else if (!accumulate) {
-    for_each(s.gate_rows() * s.hidden, Zeros{d_r}, stream_of(call));
+    fill_zeros(d_r, s.gate_rows() * s.hidden, stream_of(call));
   }
 }
 
@@ -232,7 +229,8 @@ template <typename T, Multiply kMultiply>
 void run_backward_as(const OpCall& call) {
   const auto op = RecurrentBackward<T>::of(call);
   const RecurrentShape& s = op.shape;
-  const BackwardWorkspace<T> work(RecurrentWorkspace::of(s, call.input_dtype(2)), op.workspace);
+  const BackwardWorkspace<T> work(
+      RecurrentWorkspace::of(s, call.input_dtype(RecurrentBackwardIn::kX)), op.workspace);
   const Stream stream = stream_of(call);
   const int64_t columns = s.slot_columns();
   RecurrentRows rows[2];
@@ -274,11 +272,13 @@ void run_backward_as(const OpCall& call) {
 
 template <Multiply kMultiply>
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() { run_forward_as<T, kMultiply>(call); });
+  by_type(call.input_dtype(RecurrentIn::kX),
+          [&]<typename T>() { run_forward_as<T, kMultiply>(call); });
 }
 template <Multiply kMultiply>
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(2), [&]<typename T>() { run_backward_as<T, kMultiply>(call); });
+  by_type(call.input_dtype(RecurrentBackwardIn::kX),
+          [&]<typename T>() { run_backward_as<T, kMultiply>(call); });
 }
 
 RecurrentShape shape_of(const OpCall& call) {
@@ -288,8 +288,7 @@ RecurrentShape shape_of(const OpCall& call) {
 
 // Every array of a step begins after full rows of H elements.
 bool supports_library(const OpCall& call) {
-  const DType dtype = call.input_dtype(call.kind() == OpKind::kRecurrent ? 0 : 2);
-  return shape_of(call).hidden * static_cast<int64_t>(size_of(dtype)) % 16 == 0;
+  return shape_of(call).hidden * static_cast<int64_t>(size_of(dtype_of(call))) % 16 == 0;
 }
 
 std::vector<Product> products_of(const OpCall& call) {

@@ -134,24 +134,6 @@ struct StepBackward {
   }
 };
 
-template <typename T>
-struct Rounded {
-  const float* from;
-  T* to;
-  template <typename Count>
-  __device__ void operator()(int64_t first, Count) const {
-    for (int64_t i = first; i < first + Count::value; ++i) to[i] = round_to<T>(from[i]);
-  }
-};
-
-struct Zeros {
-  float* to;
-  template <typename Count>
-  __device__ void operator()(int64_t first, Count) const {
-    for (int64_t i = first; i < first + Count::value; ++i) to[i] = 0;
-  }
-};
-
 // The sums of d_gates' columns (S H) as the gradient of a direction's bias (2 G H).
 struct BiasGradient {
   Cell cell;

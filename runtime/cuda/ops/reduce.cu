@@ -167,7 +167,7 @@ void reduce(const ReduceForward<T>& op, Stream stream) {
 }
 
 void run(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(ReduceIn::kX), [&]<typename T>() {
     const auto op = ReduceForward<T>::of(call);
     if (op.wide) {
       reduce<T, float>(op, stream_of(call));

@@ -63,9 +63,9 @@ struct Backward {
 
 template <template <typename> typename Kernel>
 void run(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(ResizeIn::kX), [&]<typename T>() {
     const auto op = ResizeCall<T>::of(call);
-    for_each_pixel<kVectorWidth<T>>(call.output_shape(0).rows(),
+    for_each_pixel<kVectorWidth<T>>(call.output_shape(ResizeOut::kY).rows(),
                                     op.channels,
                                     is_vectorizable<T>(op.channels, {op.from, op.to}),
                                     Kernel<T>{op},
@@ -74,11 +74,14 @@ void run(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kResize, .name = "native", .run = run<Forward>, .supports = supports_pixels},
+    {.kind = OpKind::kResize,
+     .name = "native",
+     .run = run<Forward>,
+     .supports = supports_pixels<ResizeIn::kX, ResizeOut::kY>},
     {.kind = OpKind::kResizeBackward,
      .name = "native",
      .run = run<Backward>,
-     .supports = supports_pixels},
+     .supports = supports_pixels<ResizeIn::kDY, ResizeOut::kDX>},
 };
 
 }  // namespace

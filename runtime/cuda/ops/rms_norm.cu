@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(Threads)
 }
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(RmsNormIn::kX), [&]<typename T>() {
     const auto op = RmsNormForward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y});
     start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
@@ -109,7 +109,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(RmsNormBackwardIn::kDY), [&]<typename T>() {
     const auto op = RmsNormBackward<T>::of(call);
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum});
@@ -122,8 +122,15 @@ void run_backward(const OpCall& call) {
 }
 
 constexpr Implementation kRows[] = {
-    {.kind = OpKind::kRmsNorm, .name = "native", .run = run_forward, .supports = supports_row},
-    {OpKind::kRmsNormBackward, "native", run_backward, rms_norm_backward_workspace, supports_row},
+    {.kind = OpKind::kRmsNorm,
+     .name = "native",
+     .run = run_forward,
+     .supports = supports_row<RmsNormIn::kX>},
+    {OpKind::kRmsNormBackward,
+     "native",
+     run_backward,
+     rms_norm_backward_workspace,
+     supports_row<RmsNormBackwardIn::kDY>},
 };
 
 }  // namespace

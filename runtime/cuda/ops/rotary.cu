@@ -130,7 +130,7 @@ struct Rotate {
 
 void run(const OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(RotaryIn::kX), [&]<typename T>() {
     const auto op = Rotation<T>::of(call);
     const RotaryAttributes& attributes = op.attributes;
     const int64_t pairs = op.pairs(), rotated = attributes.rotated_heads * pairs;

@@ -113,7 +113,7 @@ void start(const Op& op, bool vectors, Stream stream, F kernel) {
 }
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(SoftmaxIn::kX), [&]<typename T>() {
     const auto op = SoftmaxForward<T>::of(call);
     start<T>(op,
              is_vectorizable<T>(op.columns, {op.x, op.y}),
@@ -123,7 +123,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(SoftmaxBackwardIn::kDY), [&]<typename T>() {
     const auto op = SoftmaxBackward<T>::of(call);
     start<T>(op,
              is_vectorizable<T>(op.columns, {op.d_y, op.y, op.d_x}),

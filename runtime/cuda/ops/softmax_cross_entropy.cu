@@ -251,7 +251,7 @@ void copy_weights(const float* weights, int64_t classes, float* to, Stream strea
 }
 
 void run(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(LossIn::kPrediction), [&]<typename T>() {
     auto op = SoftmaxCrossEntropy<T>::of(call);
     if (op.weights != nullptr) {
       auto* const weights = reinterpret_cast<float*>(call.workspace<RowLoss>() + op.rows);

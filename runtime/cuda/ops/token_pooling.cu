@@ -47,7 +47,7 @@ struct Backward {
 };
 
 void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(TokenPoolingIn::kX), [&]<typename T>() {
     const auto op = TokenPoolingForward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.width, {op.x, op.y});
     for_each_pixel<kVectorWidth<T>>(op.batch, op.width, vectors, Forward<T>{op}, stream_of(call));
@@ -55,7 +55,7 @@ void run_forward(const OpCall& call) {
 }
 
 void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(0), [&]<typename T>() {
+  by_type(call.input_dtype(TokenPoolingBackwardIn::kDY), [&]<typename T>() {
     const auto op = TokenPoolingBackward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.width, {op.d_y, op.d_x});
     for_each_pixel<kVectorWidth<T>>(op.batch, op.width, vectors, Backward<T>{op}, stream_of(call));

@@ -7,7 +7,7 @@
 namespace lockstep::cuda {
 namespace {
 
-struct Sum {
+struct AddTerms {
   TotalLoss op;
   template <typename Count>
   __device__ void operator()(int64_t /*i*/, Count) const {
@@ -16,7 +16,7 @@ struct Sum {
 };
 
 void run(const OpCall& call) {
-  for_each_flat<1>(1, false, Sum{TotalLoss::of(call)}, stream_of(call));
+  for_each_flat<1>(1, false, AddTerms{TotalLoss::of(call)}, stream_of(call));
 }
 
 constexpr Implementation kRows[] = {{OpKind::kTotalLoss, "native", run}};

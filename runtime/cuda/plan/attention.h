@@ -30,7 +30,9 @@ inline bool native_attention_supports(const OpCall& op) {
 // because its mask must be the same everywhere.
 inline std::string cudnn_attention_limit(const OpCall& op) {
   const AttentionShape shape = attention_shape(op);
-  const bool has_documents = op.has_input(op.kind() == OpKind::kAttention ? 1 : 4);
+  const bool has_documents = op.kind() == OpKind::kAttention
+                                 ? op.has_input(AttentionIn::kDocuments)
+                                 : op.has_input(AttentionBackwardIn::kDocuments);
   if (shape.window != 0 || has_documents || op.attributes<AttentionAttributes>().dropout != 0)
     return "a window, documents or dropout";
   if (shape.batch * shape.heads > kMaxBlocksDown)
@@ -38,8 +40,14 @@ inline std::string cudnn_attention_limit(const OpCall& op) {
   return cudnn_head_limit(shape);
 }
 
+// Of qkv and everything else except the statistics.
+inline DType attention_dtype(const OpCall& op) {
+  return op.kind() == OpKind::kAttention ? op.input_dtype(AttentionIn::kQkv)
+                                         : op.input_dtype(AttentionBackwardIn::kQkv);
+}
+
 inline bool cudnn_attention_supports(const OpCall& op) {
-  return op.input_dtype(0) != DType::kF32 && cudnn_attention_limit(op).empty() &&
+  return attention_dtype(op) != DType::kF32 && cudnn_attention_limit(op).empty() &&
          native_attention_supports(op);
 }
 
@@ -51,12 +59,12 @@ inline AttentionShape cudnn_attention_part(AttentionShape shape) {
 
 inline size_t cudnn_attention_workspace(const OpCall& op) {
   return cudnn_attention_workspace_bytes(
-      {attention_shape(op), op.input_dtype(0), /*backward=*/false});
+      {attention_shape(op), attention_dtype(op), /*backward=*/false});
 }
 
 inline size_t cudnn_attention_backward_workspace(const OpCall& op) {
   return cudnn_attention_workspace_bytes(
-      {cudnn_attention_part(attention_shape(op)), op.input_dtype(0), /*backward=*/true});
+      {cudnn_attention_part(attention_shape(op)), attention_dtype(op), /*backward=*/true});
 }
 
 inline size_t native_attention_backward_workspace(const OpCall& op) {

@@ -69,17 +69,23 @@ inline Conv2dShape conv2d_shape(const OpCall& op) {
   }
 }
 
+// Of everything except gradients of parameters.
+inline DType conv2d_dtype(const OpCall& op) {
+  const bool forward = op.kind() == OpKind::kConv2d || op.kind() == OpKind::kConvTranspose2d;
+  return forward ? op.input_dtype(Conv2dIn::kX) : op.input_dtype(Conv2dBackwardIn::kDY);
+}
+
 inline bool conv2d_supports_op(const OpCall& op) { return conv2d_supports(conv2d_shape(op)); }
 
 // ---- What cuDNN is asked ----
 
 inline CudnnConv2dKey cudnn_conv2d_key(const OpCall& op, Conv2dPass pass, bool tf32) {
-  return {conv2d_shape(op), op.input_dtype(0), tf32, pass};
+  return {conv2d_shape(op), conv2d_dtype(op), tf32, pass};
 }
 // The forward pass with the bias and ReLU, if any, fused.
 inline CudnnConv2dKey cudnn_conv2d_epilogue_key(const OpCall& op, bool tf32) {
   CudnnConv2dKey key = cudnn_conv2d_key(op, Conv2dPass::kForward, tf32);
-  key.bias = op.has_input(2);
+  key.bias = op.has_input(Conv2dIn::kBias);
   key.relu = Conv2dForward<std::byte>::of(op).activation == Activation::kRelu;
   return key;
 }
@@ -93,7 +99,7 @@ inline CudnnConv2dKey cudnn_conv2d_wide_key(const OpCall& op, bool tf32) {
 // The planned workspace of cuDNN does not depend on TF32.
 template <Conv2dPass kPass>
 size_t cudnn_conv2d_workspace(const OpCall& op) {
-  return cudnn_conv2d_workspace_bytes({conv2d_shape(op), op.input_dtype(0), false, kPass});
+  return cudnn_conv2d_workspace_bytes({conv2d_shape(op), conv2d_dtype(op), false, kPass});
 }
 
 // ---- The gradient of the weights of conv2d, then that of the bias ----
@@ -105,14 +111,16 @@ inline size_t narrow_gradient_offset(const OpCall& op) {
 inline size_t conv2d_widened_workspace(const OpCall& op) {
   const Conv2dShape shape = conv2d_shape(op);
   return narrow_gradient_offset(op) +
-         static_cast<size_t>(shape.outputs * shape.patch()) * size_of(op.input_dtype(0));
+         static_cast<size_t>(shape.outputs * shape.patch()) * size_of(conv2d_dtype(op));
 }
 inline size_t native_conv2d_weight_workspace(const OpCall& op) {
   return conv2d_workspace_bytes(conv2d_shape(op));
 }
 inline size_t conv2d_bias_workspace(const OpCall& op) {
   const Conv2dShape shape = conv2d_shape(op);
-  return op.has_output(2) ? column_sum_workspace_bytes(shape.out_pixels(), shape.outputs) : 0;
+  return op.has_output(Conv2dBackwardOut::kDBias)
+             ? column_sum_workspace_bytes(shape.out_pixels(), shape.outputs)
+             : 0;
 }
 
 // Enough for any halves that may be chosen.
@@ -128,7 +136,9 @@ inline size_t conv2d_backward_workspace(const OpCall& op) {
 
 inline size_t conv_transpose2d_bias_workspace(const OpCall& op) {
   const Conv2dShape shape = conv2d_shape(op);
-  return op.has_output(2) ? column_sum_workspace_bytes(shape.pixels(), shape.channels) : 0;
+  return op.has_output(Conv2dBackwardOut::kDBias)
+             ? column_sum_workspace_bytes(shape.pixels(), shape.channels)
+             : 0;
 }
 inline size_t conv_transpose2d_backward_workspace(const OpCall& op) {
   return std::max({cudnn_conv2d_workspace<Conv2dPass::kForward>(op),

@@ -51,9 +51,10 @@ inline size_t gather_backward_workspace(const OpCall& call) {
 }
 
 inline size_t gather_elements_backward_workspace(const OpCall& call) {
-  return call.output_dtype(0) == DType::kF32
+  return call.output_dtype(GatherBackwardOut::kDX) == DType::kF32
              ? 0
-             : static_cast<size_t>(call.output_shape(0).elements()) * sizeof(float);
+             : static_cast<size_t>(call.output_shape(GatherBackwardOut::kDX).elements()) *
+                   sizeof(float);
 }
 
 // ---- Sums ----
@@ -111,7 +112,7 @@ inline size_t rotary_workspace(const OpCall& call) {
 }
 // Columns are numbered in 32 bits.
 inline bool rotary_supports(const OpCall& call) {
-  return call.input_shape(0).columns() < int64_t{1} << 31;
+  return call.input_shape(RotaryIn::kX).columns() < int64_t{1} << 31;
 }
 
 // ---- Images ----

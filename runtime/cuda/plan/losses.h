@@ -45,9 +45,9 @@ struct LinearCrossEntropyWorkspace {
     const int64_t classes = op.shape.outputs;
     const size_t sums = std::max(column_sum_workspace_bytes(op.chunk_rows(), classes),
                                  column_sum_workspace_bytes(op.rows_of(op.chunks() - 1), classes));
-    return {aligned_bytes(elements * size_of(call.input_dtype(0))),
+    return {aligned_bytes(elements * size_of(call.input_dtype(LinearCrossEntropyIn::kX))),
             aligned_bytes(loss_workspace_bytes(op.shape.rows)),
-            call.has_output(3) ? sums : 0};
+            call.has_output(LinearCrossEntropyOut::kDBias) ? sums : 0};
   }
 };
 

@@ -31,8 +31,12 @@ inline constexpr int64_t kMaxNormedHeadSize = 256;
 
 inline bool qk_norm_supports(const OpCall& op) {
   constexpr int64_t kMaxHeads = int64_t{1} << 31;
-  const int64_t size = op.input_shape(op.kind() == OpKind::kQkNorm ? 1 : 2).elements();
-  return size <= kMaxNormedHeadSize && op.input_shape(0).elements() / size < kMaxHeads;
+  const auto fits = [](const auto& norm) {
+    const int64_t size = norm.q.columns;
+    return size <= kMaxNormedHeadSize && norm.rest.tokens * norm.rest.width / size < kMaxHeads;
+  };
+  return op.kind() == OpKind::kQkNorm ? fits(QkNormForward<float>::of(op))
+                                      : fits(QkNormBackward<float>::of(op));
 }
 
 // Heads per warp in the backward pass.
@@ -56,9 +60,10 @@ inline RowTiles batch_norm_tiles(int64_t rows, int64_t channels, int n) {
   return row_tiles(rows, channels, n, kSummedRows, kMaxBlocks);
 }
 
-// The workspace for two sums over rows for each channel.
-inline size_t batch_norm_workspace(const OpCall& call) {
-  const Shape& x = call.input_shape(0);  // or d_y
+// The workspace for two sums over the rows of x or d_y for each channel.
+template <auto kInput>
+size_t batch_norm_workspace(const OpCall& call) {
+  const Shape& x = call.input_shape(kInput);
   const int64_t blocks =
       max_row_blocks([&](int n) { return batch_norm_tiles(x.rows(), x.columns(), n); });
   return static_cast<size_t>(2 * blocks * x.columns()) * sizeof(float);
@@ -78,7 +83,8 @@ inline RowTiles group_norm_tiles(const GroupNormShape& s, int n) {
 
 // The tiles of all samples are numbered in a grid's first dimension.
 inline bool group_norm_supports(const OpCall& op) {
-  const auto s = GroupNormShape::of(op.input_shape(0), op.attributes<GroupNormAttributes>().groups);
+  const GroupNormShape s = op.kind() == OpKind::kGroupNorm ? GroupNormForward<float>::of(op).shape
+                                                           : GroupNormBackward<float>::of(op).shape;
   return s.samples * max_row_blocks([&](int n) { return group_norm_tiles(s, n); }) <=
          kMaxBlocksAcross;
 }

@@ -12,26 +12,32 @@ namespace lockstep::cuda {
 // The workspace of the gradient of the bias.
 inline size_t linear_backward_workspace(const OpCall& op) {
   const LinearShape shape = LinearBackward<std::byte>::of(op).shape;
-  return op.has_output(2) ? column_sum_workspace_bytes(shape.rows, shape.outputs) : 0;
+  return op.has_output(LinearBackwardOut::kDBias)
+             ? column_sum_workspace_bytes(shape.rows, shape.outputs)
+             : 0;
 }
 
 inline LoraSizes lora_sizes(const OpCall& call) {
-  return LoraSizes::of(call.input_shape(0), call.input_shape(1), call.input_shape(2));
+  return LoraSizes::of(call.input_shape(LoraAddIn::kY),
+                       call.input_shape(LoraAddIn::kH),
+                       call.input_shape(LoraAddIn::kB));
 }
 inline size_t lora_workspace(const OpCall& call) {
   const LoraSizes sizes = lora_sizes(call);
-  return static_cast<size_t>(sizes.rows * sizes.inner) * size_of(call.input_dtype(0));
+  return static_cast<size_t>(sizes.rows * sizes.inner) * size_of(call.input_dtype(LoraAddIn::kY));
 }
 
 // Whether several terms are added to 16-bit results. Each addition would round, so they are added
 // in floats first.
 inline bool adds_in_floats(const OpCall& call) {
   return BatchedMatmul<std::byte>::of(call).sizes.sums.count() > 1 &&
-         call.output_dtype(0) != DType::kF32;
+         call.output_dtype(BatchedMatmulOut::kY) != DType::kF32;
 }
 inline size_t batched_matmul_workspace(const OpCall& call) {
-  return adds_in_floats(call) ? static_cast<size_t>(call.output_shape(0).elements()) * sizeof(float)
-                              : 0;
+  return adds_in_floats(call)
+             ? static_cast<size_t>(call.output_shape(BatchedMatmulOut::kY).elements()) *
+                   sizeof(float)
+             : 0;
 }
 
 // The workspace of the backward pass of recurrent layers: d_gates (D, T, N, S H) in the stored
@@ -51,8 +57,8 @@ struct RecurrentWorkspace {
 };
 
 inline size_t recurrent_backward_workspace(const OpCall& call) {
-  const auto parts =
-      RecurrentWorkspace::of(RecurrentBackward<std::byte>::of(call).shape, call.input_dtype(2));
+  const auto parts = RecurrentWorkspace::of(RecurrentBackward<std::byte>::of(call).shape,
+                                            call.input_dtype(RecurrentBackwardIn::kX));
   return parts.gates + parts.floats + parts.sums;
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/graph/conv2d_shape.h"
 #include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/linear_cross_entropy.h"
 #include "runtime/graph/schema.h"
@@ -83,14 +84,17 @@ class Prediction {
   }
 
   void add_linear_cross_entropy(const Op& op) {
-    const TensorId x = op.inputs[0], weight = op.inputs[2];
+    const TensorId x = op.inputs[LinearCrossEntropyIn::kX];
+    const TensorId weight = op.inputs[LinearCrossEntropyIn::kWeight];
+    const TensorId d_x = op.outputs[LinearCrossEntropyOut::kDX];
+    const TensorId d_weight = op.outputs[LinearCrossEntropyOut::kDWeight];
     const auto shape = LinearShape::of(graph_.shape(x), graph_.shape(weight));
     const int64_t chunk = std::min(op.as<LinearCrossEntropyAttributes>().rows, shape.rows);
     const bool trains = op.outputs.size() > 2;
     for (int64_t row = 0; row < shape.rows; row += chunk) {
       const LinearShape part = {std::min(chunk, shape.rows - row), shape.inputs, shape.outputs};
       add_matrices(op, part.rows, part.outputs, part.inputs, x, element(x));
-      if (trains) add_backward(op, part, x, op.outputs[1], op.outputs[2]);
+      if (trains) add_backward(op, part, x, d_x, d_weight);
     }
     // The loss reads the logits and writes their gradient.
     const auto logits = static_cast<double>(shape.rows) * static_cast<double>(shape.outputs);
@@ -120,51 +124,54 @@ class Prediction {
   void add(const Op& op) {
     switch (op.kind) {
       case OpKind::kLinear: {
-        const auto s = LinearShape::of(graph_.shape(op.inputs[0]), graph_.shape(op.inputs[1]));
-        return add_matrices(op, s.rows, s.outputs, s.inputs, op.inputs[0], element(op.outputs[0]));
+        const TensorId x = op.inputs[LinearIn::kX], weight = op.inputs[LinearIn::kWeight];
+        const auto s = LinearShape::of(graph_.shape(x), graph_.shape(weight));
+        return add_matrices(op, s.rows, s.outputs, s.inputs, x, element(op.outputs[LinearOut::kY]));
       }
       case OpKind::kLinearBackward: {
-        const auto s =
-            LinearShape::of_result(graph_.shape(op.inputs[0]), graph_.shape(op.inputs[2]));
-        return add_backward(op, s, op.inputs[0], op.outputs[0], op.outputs[1]);
+        const TensorId d_y = op.inputs[LinearBackwardIn::kDY];
+        const TensorId weight = op.inputs[LinearBackwardIn::kWeight];
+        const auto s = LinearShape::of_result(graph_.shape(d_y), graph_.shape(weight));
+        return add_backward(op,
+                            s,
+                            d_y,
+                            op.outputs[LinearBackwardOut::kDX],
+                            op.outputs[LinearBackwardOut::kDWeight]);
       }
       case OpKind::kLinearCrossEntropy: return add_linear_cross_entropy(op);
       case OpKind::kConv2d: {
-        const TensorId x = op.inputs[0], weight = op.inputs[1], y = op.outputs[0];
+        const TensorId x = op.inputs[Conv2dIn::kX], weight = op.inputs[Conv2dIn::kWeight];
+        const TensorId y = op.outputs[Conv2dOut::kY];
         const Conv2dShape s =
             conv2d_shape(graph_.shape(x), graph_.shape(weight), op.as<Conv2dAttributes>());
         return add_conv2d(op, s, x, s.out_pixels(), s.group_outputs(), s.patch(), {x, weight, y});
       }
       case OpKind::kConv2dBackward: {
-        const TensorId d_y = op.inputs[0], x = op.inputs[1], weight = op.inputs[2];
+        const TensorId d_y = op.inputs[Conv2dBackwardIn::kDY];
+        const TensorId x = op.inputs[Conv2dBackwardIn::kX];
+        const TensorId weight = op.inputs[Conv2dBackwardIn::kWeight];
+        const TensorId d_x = op.outputs[Conv2dBackwardOut::kDX];
+        const TensorId d_weight = op.outputs[Conv2dBackwardOut::kDWeight];
         const Conv2dShape s = conv2d_shape(
             graph_.shape(x), graph_.shape(weight), op.as<Conv2dBackwardAttributes>().forward);
-        if (op.outputs[0] != kNoTensor)
-          add_conv2d(op,
-                     s,
-                     d_y,
-                     s.out_pixels(),
-                     s.patch(),
-                     s.group_outputs(),
-                     {d_y, weight, op.outputs[0]});
-        if (op.outputs[1] != kNoTensor)
-          add_conv2d(
-              op, s, d_y, s.group_outputs(), s.patch(), s.out_pixels(), {d_y, x, op.outputs[1]});
+        if (d_x != kNoTensor)
+          add_conv2d(op, s, d_y, s.out_pixels(), s.patch(), s.group_outputs(), {d_y, weight, d_x});
+        if (d_weight != kNoTensor)
+          add_conv2d(op, s, d_y, s.group_outputs(), s.patch(), s.out_pixels(), {d_y, x, d_weight});
         return;
       }
       case OpKind::kReshape: return;
       case OpKind::kEmbedding:  // reads only the rows of its tokens
-        seconds_ += seconds_of(0, 2 * bytes(op.outputs[0]), 1);
+        seconds_ += seconds_of(0, 2 * bytes(op.outputs[EmbeddingOut::kY]), 1);
         return;
       case OpKind::kEmbeddingBackward:
-        seconds_ += seconds_of(0, 2 * bytes(op.inputs[0]), 1);
+        seconds_ += seconds_of(0, 2 * bytes(op.inputs[EmbeddingBackwardIn::kDY]), 1);
         return;
       default: break;
     }
     const auto flops = static_cast<double>(schema_of(op.kind).flops(graph_, op));
     DType type = DType::kF32;
-    if (multiplies_matrices(op.kind) && op.inputs[0] != kNoTensor)
-      type = graph_[op.inputs[0]].dtype;
+    if (multiplies_matrices(op.kind)) type = graph_[op.inputs.first()].dtype;
     const bool tf32 = tf32_ && multiplies_matrices(op.kind);
     seconds_ += seconds_of(
         flops, static_cast<double>(bytes_moved(graph_, op)), peak_flops(model_, type, tf32));

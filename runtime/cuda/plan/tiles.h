@@ -72,10 +72,11 @@ int64_t max_row_blocks(Tiles tiles) {
 inline constexpr int64_t kMaxRowColumns = 8192;
 inline constexpr int64_t kMaxOddColumns = 2048;
 
-// Whether the rows of the op's first input are within these limits.
-inline bool supports_row(const OpCall& op) {
-  const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(0)));
-  const int64_t columns = op.input_shape(0).columns();
+// Whether the rows of an input are within these limits.
+template <auto kInput>
+bool supports_row(const OpCall& op) {
+  const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(kInput)));
+  const int64_t columns = op.input_shape(kInput).columns();
   return columns <= (columns % vector == 0 ? kMaxRowColumns : kMaxOddColumns);
 }
 
@@ -91,9 +92,10 @@ inline size_t row_blocks_of(int64_t rows) { return blocks_for(rows, rows_per_blo
 
 inline constexpr int64_t kMaxPixels = int64_t{1} << 31;
 
-// Whether the pixels of the op's first input and output can be numbered in 32 bits.
-inline bool supports_pixels(const OpCall& op) {
-  return op.input_shape(0).rows() < kMaxPixels && op.output_shape(0).rows() < kMaxPixels;
+// Whether the pixels of an input and an output can be numbered in 32 bits.
+template <auto kInput, auto kOutput>
+bool supports_pixels(const OpCall& op) {
+  return op.input_shape(kInput).rows() < kMaxPixels && op.output_shape(kOutput).rows() < kMaxPixels;
 }
 
 }  // namespace lockstep::cuda

@@ -125,6 +125,18 @@ PixelView ImagePipeline::fetch(const StoredImage& stored,
   return decoder_.decode(denominator, region);
 }
 
+PixelView ImagePipeline::resampled(const PixelView& view, ImageSize size) {
+  scratch_.resize(static_cast<size_t>(size.height) * static_cast<size_t>(size.width) *
+                  static_cast<size_t>(view.channels));
+  resampler_.run(view, false, scratch_.data());
+  PixelView result;
+  result.origin = scratch_.data();
+  result.channels = view.channels;
+  result.stride = int64_t{size.width} * view.channels;
+  result.size = size;
+  return result;
+}
+
 void ImagePipeline::run(const PipelineSettings& settings,
                         const ImageStore& store,
                         int64_t index,
@@ -158,15 +170,7 @@ void ImagePipeline::run(const PipelineSettings& settings,
     if (!shifted) {
       resampler_.run(view, drawn.flip, out);
     } else {
-      scratch_.resize(static_cast<size_t>(output.height) * static_cast<size_t>(output.width) *
-                      static_cast<size_t>(view.channels));
-      resampler_.run(view, false, scratch_.data());
-      PixelView resampled;
-      resampled.origin = scratch_.data();
-      resampled.channels = view.channels;
-      resampled.stride = int64_t{output.width} * view.channels;
-      resampled.size = output;
-      shift_and_flip(resampled, drawn, output, out);
+      shift_and_flip(resampled(view, output), drawn, output, out);
     }
   }
   if (augment && settings.augment.colour_jitter)
@@ -184,16 +188,7 @@ PixelView ImagePipeline::decode_whole(const StoredImage& stored, int64_t shorter
                          : decoder_.decode(1, {0, size.height, 0, size.width});
   const ImageSize whole = resized(size, shorter_side);
   const auto [rows, columns] = axes_of_centre(size, whole, whole);
-  const PixelView view = fetch(stored, rows, columns, /*in_full=*/true);
-  scratch_.resize(static_cast<size_t>(whole.height) * static_cast<size_t>(whole.width) *
-                  static_cast<size_t>(view.channels));
-  resampler_.run(view, false, scratch_.data());
-  PixelView result;
-  result.origin = scratch_.data();
-  result.channels = view.channels;
-  result.stride = int64_t{whole.width} * view.channels;
-  result.size = whole;
-  return result;
+  return resampled(fetch(stored, rows, columns, /*in_full=*/true), whole);
 }
 
 }  // namespace lockstep

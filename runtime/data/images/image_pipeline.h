@@ -63,6 +63,8 @@ class ImagePipeline {
 
  private:
   PixelView fetch(const StoredImage& stored, ResampleAxis rows, ResampleAxis columns, bool in_full);
+  // Resamples to `size`; the pixels are valid until the next call.
+  PixelView resampled(const PixelView& view, ImageSize size);
 
   ImageDecoder decoder_;
   Resampler resampler_;

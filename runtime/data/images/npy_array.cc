@@ -160,8 +160,6 @@ std::string_view header_of(std::string_view file, const std::string& name, size_
 
 const char* name_of(NpyType type) { return row_of(type).name; }
 
-size_t size_of(NpyType type) { return row_of(type).bytes; }
-
 NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   size_t before_values = 0;
   HeaderReader header(

@@ -24,7 +24,6 @@ struct NpyArray {
 
 // "bool", "uint8", "float32".
 const char* name_of(NpyType type);
-size_t size_of(NpyType type);
 
 // Parses a decompressed .npy file of version 1.0, 2.0 or 3.0. `name`: the file's, for messages.
 // Throws DataError if the file is not a .npy file, if its header is not that of a plain array as

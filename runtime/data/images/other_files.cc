@@ -10,6 +10,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -73,7 +74,7 @@ std::string OtherFiles::describe() const {
   if (hidden_ > 1) text = fmt::format("{} hidden files and folders passed over", hidden_);
   if (files_ == 0) return text;
   if (!text.empty()) text += ", ";
-  return text + fmt::format("{} other file{} ignored", files_, files_ == 1 ? "" : "s");
+  return text + fmt::format("{} other file{} ignored", files_, plural(files_));
 }
 
 std::string OtherFiles::describe_no_image(const std::string& folder,

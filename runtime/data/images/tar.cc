@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/source_file.h"
 
@@ -45,12 +46,7 @@ std::optional<uint64_t> number_of(std::span<const std::byte> header, Field field
     }
     return value;
   }
-  std::string_view text = text_of(bytes);
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 8);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_as<uint64_t>(trimmed(text_of(bytes), " "), 8);
 }
 
 bool only_zeros(std::span<const std::byte> bytes) {
@@ -163,11 +159,10 @@ bool TarReader::next(TarMember* member) {
         if (pax_value(records, key))
           refuse_sparse(pax_value(records, "GNU.sparse.name").value_or(long_name.value_or("")));
       if (const auto text = pax_value(records, "size")) {
-        uint64_t value = 0;
-        const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-        if (error != std::errc{} || end != text->data() + text->size())
+        const auto value = parse_as<uint64_t>(*text);
+        if (!value)
           throw DataError("{}: bad size in the pax header before byte {}", name_, position_);
-        long_size = value;
+        long_size = *value;
         has_long_size = true;
       }
     } else if (regular) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
@@ -10,6 +9,7 @@
 #include "runtime/base/file_kind.h"
 #include "runtime/base/lines.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/images/image.h"
 #include "runtime/data/images/image_name.h"
@@ -34,14 +34,8 @@ std::string_view text_of(std::span<const std::byte> data) {
 }
 
 std::optional<int32_t> class_of(std::span<const std::byte> data) {
-  std::string_view text = text_of(data);
-  const auto space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
-  while (!text.empty() && space(text.back())) text.remove_suffix(1);
-  while (!text.empty() && space(text.front())) text.remove_prefix(1);
-  int32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const auto value = parse_as<int32_t>(trimmed(text_of(data), " \n\r\t"));
+  return value >= 0 ? value : std::nullopt;
 }
 
 // The members with the same key that have been read so far.

@@ -4,6 +4,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 #include "runtime/data/file_names.h"
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/images/tar.h"
@@ -102,7 +103,7 @@ class TarStore final : public ImageStore {
 };
 
 std::string count_hidden(int64_t members) {
-  return fmt::format("{} hidden member{}", members, members == 1 ? "" : "s");
+  return fmt::format("{} hidden member{}", members, plural(members));
 }
 
 // According to data.bad_records, a bad sample fails the run, is skipped, or is replaced by the next

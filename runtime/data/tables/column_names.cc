@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <unordered_map>
 
 #include "runtime/base/error.h"
@@ -66,13 +65,6 @@ std::string column_key(std::string_view name) {
   return key.substr(begin, key.find_last_not_of(' ') + 1 - begin);
 }
 
-std::optional<size_t> number_of_column(std::string_view name) {
-  size_t number = 0;
-  const char* end = name.data() + name.size();
-  const auto [stopped, error] = std::from_chars(name.data(), end, number);
-  return error == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
-}
-
 bool is_id_name(std::string_view key) {
   constexpr std::array<std::string_view, 22> kNames = {
       "id",       "index",     "idx",        "row",        "rowid",  "rowname",
@@ -94,11 +86,7 @@ bool is_id_name(std::string_view key) {
 }
 
 std::string list_names(const std::vector<std::string_view>& names) {
-  std::string list;
-  for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i)
-    list += (i > 0 ? ", " : "") + quote_cell(names[i]);
-  if (names.size() > kNamesShown) list += fmt::format(" and {} more", names.size() - kNamesShown);
-  return list;
+  return named_first(names.size(), kNamesShown, [&](size_t i) { return quote_cell(names[i]); });
 }
 
 std::optional<size_t> find_name(const std::string& file,

@@ -16,9 +16,6 @@ std::string quote_cell(std::string_view cell);
 // and without white space around it, and with ordinary spaces for others. Empty: no name.
 std::string column_key(std::string_view name);
 
-// The number that a name of a column in the config is, or nothing if it has other characters.
-std::optional<size_t> number_of_column(std::string_view name);
-
 // Whether a name says that a column numbers or names its rows: "index", "PassengerId", "row_id".
 bool is_id_name(std::string_view key);
 

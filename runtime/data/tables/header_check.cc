@@ -4,6 +4,7 @@
 #include <map>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
 
@@ -53,7 +54,7 @@ bool ends_with_delimiter(const TableText& file, char delimiter) {
         "{}: its header has {} name{}, but its rows have {} cells: {}",
         file.name,
         header,
-        header == 1 ? "" : "s",
+        plural(header),
         rows,
         ends_with_delimiter(file, delimiter)
             ? "each row ends with a delimiter; delete these, or add one to the header"
@@ -64,7 +65,7 @@ bool ends_with_delimiter(const TableText& file, char delimiter) {
       file.name,
       line,
       header,
-      header == 1 ? "" : "s",
+      plural(header),
       rows);
 }
 

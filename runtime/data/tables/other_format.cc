@@ -5,6 +5,8 @@
 #include <array>
 #include <vector>
 
+#include "runtime/base/text.h"
+
 namespace lockstep {
 namespace {
 
@@ -40,8 +42,8 @@ std::string settings(const NumberFormat& wanted, const NumberFormat& format) {
   if (wanted.decimal != format.decimal)
     text = fmt::format("data.table.decimal: {}", in_config(wanted.decimal));
   if (wanted.thousands != format.thousands)
-    text += fmt::format(
-        "{}data.table.thousands: {}", text.empty() ? "" : " and ", in_config(wanted.thousands));
+    append_item(
+        text, fmt::format("data.table.thousands: {}", in_config(wanted.thousands)), " and ");
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/source_file.h"
@@ -15,7 +16,7 @@ namespace lockstep {
 namespace {
 
 void check_column(const std::string& field, const std::string& column, bool header) {
-  if (header || number_of_column(column)) return;
+  if (header || parse_as<size_t>(column)) return;
   refuse_value(field,
                in_quotes(column),
                "the number of a column, from 0, because data.table.header is false");

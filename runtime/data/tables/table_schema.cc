@@ -73,7 +73,7 @@ std::vector<std::string> numbers_of(const TableText& file,
 std::optional<size_t> unnamed_column(const TableSchema& schema, std::string_view name) {
   constexpr std::string_view kUnnamed = "Unnamed: ";
   if (!name.starts_with(kUnnamed)) return std::nullopt;
-  const auto number = number_of_column(name.substr(kUnnamed.size()));
+  const auto number = parse_as<size_t>(name.substr(kUnnamed.size()));
   const bool found =
       number && *number < schema.columns.size() && schema.columns[*number].name.empty();
   return found ? number : std::nullopt;
@@ -119,7 +119,7 @@ std::vector<size_t> find_columns(const TableText& file,
   for (size_t i = 0; i < schema.columns.size(); ++i)
     if (schema.columns[i].name == key) found.push_back(i);
   if (!found.empty()) return found;
-  if (const auto number = number_of_column(key); number && *number < schema.columns.size())
+  if (const auto number = parse_as<size_t>(key); number && *number < schema.columns.size())
     return {*number};
   if (const auto unnamed = unnamed_column(schema, key)) return {*unnamed};
   refuse_unknown_name(file, schema, name, field);

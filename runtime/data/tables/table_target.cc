@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/data/class_warnings.h"
 #include "runtime/data/tables/csv.h"
 
@@ -34,11 +35,7 @@ void sort_names(std::vector<std::string>* names, const NumberFormat& format) {
 }
 
 std::string list(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i)
-    text += fmt::format("{}'{}'", i > 0 ? ", " : "", names[i]);
-  if (names.size() > kNamesShown) text += fmt::format(" and {} more", names.size() - kNamesShown);
-  return text;
+  return named_first(names.size(), kNamesShown, [&](size_t i) { return "'" + names[i] + "'"; });
 }
 
 // The first class that differs from one before it as little as look_alike_note() says.

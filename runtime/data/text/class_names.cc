@@ -1,10 +1,10 @@
 #include "runtime/data/text/class_names.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/base/error.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/class_warnings.h"
 #include "runtime/data/format.h"
@@ -18,10 +18,7 @@ constexpr size_t kNamesShown = 6;
 // The value of a non-negative integer without sign or leading zeros, or -1.
 int64_t class_number(std::string_view name) {
   if (name.empty() || (name.size() > 1 && name[0] == '0') || name[0] == '-') return -1;
-  int64_t number = -1;
-  const char* const end = name.data() + name.size();
-  const auto [stopped, error] = std::from_chars(name.data(), end, number);
-  return error == std::errc() && stopped == end ? number : -1;
+  return parse_as<int64_t>(name).value_or(-1);
 }
 
 }  // namespace
@@ -89,17 +86,9 @@ int32_t ClassNames::class_of(std::string_view name) const {
   return found == index_.end() ? -1 : found->second;
 }
 
-std::string ClassNames::name_of(int64_t index) const {
-  return numbers_ ? std::to_string(index) : quote_cell(names_[static_cast<size_t>(index)]);
-}
-
 std::string ClassNames::list() const {
   if (numbers_) return fmt::format("0 to {}", classes_ - 1);
-  std::string text;
-  const size_t shown = std::min(names_.size(), kNamesShown);
-  for (size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + quote_cell(names_[i]);
-  if (names_.size() > shown) text += fmt::format(" and {} more", names_.size() - shown);
-  return text;
+  return named_first(names_.size(), kNamesShown, [&](size_t i) { return quote_cell(names_[i]); });
 }
 
 std::string ClassNames::look_alike(const std::string& name) const {

@@ -38,8 +38,6 @@ class ClassNames {
   // The first collected name that is not a class number, if more than half of the names are: it may
   // be a mistake that turns all numbers into names. Otherwise empty.
   const std::string& odd_name() const { return odd_name_; }
-  // The name of a class, for messages.
-  std::string name_of(int64_t index) const;
   // Lists the first classes, for messages: "'no', 'yes'", "0 to 9".
   std::string list() const;
   // The end of an error about a name that is no class: the class that it looks like, or "".

@@ -1,7 +1,6 @@
 #include "runtime/data/text/conversation_samples.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "runtime/base/error.h"
 #include "runtime/data/text/text_samples.h"
@@ -19,7 +18,6 @@ class ConversationDataset final : public Dataset {
                       const std::string& name)
       : store_(std::move(store)),
         packing_(store_->boundaries(), model.context, !padded, name),
-        context_(model.context),
         seed_(seed),
         shuffled_(shuffled),
         input_(text_input(model, true)),
@@ -30,26 +28,14 @@ class ConversationDataset final : public Dataset {
   const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
-    auto* const tokens = reinterpret_cast<int32_t*>(input);  // all of these are (T)
-    int32_t *const documents = tokens + context_, *const positions = documents + context_;
-    auto* const targets = reinterpret_cast<int32_t*>(target);
-    int64_t t = 0;
-    int32_t number = 0;
-    for (const int32_t slot : packing_.slots_of(key.index)) {
-      const Piece piece = shuffled_ && key.augment ? packing_.shuffled(slot, seed_, key.epoch)
-                                                   : packing_.stored(slot);
+    const auto copy = [this](const Piece& piece, int32_t* ids, int32_t* targets) {
       for (int64_t i = 0; i < piece.length; ++i) {
-        const int64_t token = piece.begin + i;
-        tokens[t + i] = static_cast<int32_t>(store_->id(token));
-        targets[t + i] =
-            store_->counted(token + 1) ? static_cast<int32_t>(store_->id(token + 1)) : -1;
+        const int64_t next = piece.begin + i + 1;
+        ids[i] = static_cast<int32_t>(store_->id(next - 1));
+        targets[i] = store_->counted(next) ? static_cast<int32_t>(store_->id(next)) : -1;
       }
-      std::fill_n(documents + t, piece.length, number++);
-      std::iota(positions + t, positions + t + piece.length, 0);
-      t += piece.length;
-    }
-    for (int32_t* const zeros : {tokens, positions}) std::fill(zeros + t, zeros + context_, 0);
-    for (int32_t* const none : {documents, targets}) std::fill(none + t, none + context_, -1);
+    };
+    packing_.write_sample(key, shuffled_ && key.augment, seed_, input, target, copy);
   }
 
   int64_t length(int64_t index) const override { return packing_.length_of(index); }
@@ -60,7 +46,6 @@ class ConversationDataset final : public Dataset {
  private:
   std::shared_ptr<const ConversationStore> store_;
   Packing packing_;
-  int64_t context_;
   uint64_t seed_;
   bool shuffled_;
   SampleSpec input_, target_;

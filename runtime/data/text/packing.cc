@@ -67,7 +67,6 @@ class PackedDataset final : public Dataset {
       : file_(std::move(file)),
         tokens_(tokens),
         packing_(std::move(packing)),
-        context_(model.context),
         seed_(seed),
         shuffled_(shuffled),
         predicts_next_(model.text_task == TextTask::kNextToken),
@@ -79,24 +78,13 @@ class PackedDataset final : public Dataset {
   const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
-    auto* const tokens = reinterpret_cast<int32_t*>(input);  // all of these are (T)
-    int32_t *const documents = tokens + context_, *const positions = documents + context_;
-    auto* const targets = reinterpret_cast<int32_t*>(target);
-    int64_t t = 0;
-    int32_t number = 0;
-    for (const int32_t slot : packing_->slots_of(key.index)) {
-      const Piece piece = shuffled_ && key.augment ? packing_->shuffled(slot, seed_, key.epoch)
-                                                   : packing_->stored(slot);
+    const auto copy = [this](const Piece& piece, int32_t* ids, int32_t* targets) {
       for (int64_t i = 0; i < piece.length; ++i) {
-        tokens[t + i] = tokens_[piece.begin + i];
-        if (predicts_next_) targets[t + i] = tokens_[piece.begin + i + 1];
+        ids[i] = tokens_[piece.begin + i];
+        if (predicts_next_) targets[i] = tokens_[piece.begin + i + 1];
       }
-      std::fill_n(documents + t, piece.length, number++);
-      std::iota(positions + t, positions + t + piece.length, 0);
-      t += piece.length;
-    }
-    for (int32_t* const zeros : {tokens, positions}) std::fill(zeros + t, zeros + context_, 0);
-    for (int32_t* const none : {documents, targets}) std::fill(none + t, none + context_, -1);
+    };
+    packing_->write_sample(key, shuffled_ && key.augment, seed_, input, target, copy);
   }
 
   int64_t length(int64_t index) const override { return packing_->length_of(index); }
@@ -109,7 +97,6 @@ class PackedDataset final : public Dataset {
   std::shared_ptr<const SourceFile> file_;
   TokenSequence tokens_;
   std::shared_ptr<const Packing> packing_;
-  int64_t context_;
   uint64_t seed_;
   bool shuffled_, predicts_next_;
   SampleSpec input_, target_;
@@ -208,6 +195,29 @@ Piece Packing::shuffled(int32_t slot, uint64_t seed, int64_t epoch) const {
   const int64_t end = first_longer_[static_cast<size_t>(length) - 1];
   const Sampler order(end - begin, seed_of_length(seed, length), epoch, true);
   return stored(static_cast<int32_t>(begin + order[slot - begin]));
+}
+
+void Packing::write_sample(
+    const SampleKey& key,
+    bool permuted,
+    uint64_t seed,
+    std::byte* input,
+    std::byte* target,
+    const std::function<void(const Piece&, int32_t*, int32_t*)>& copy) const {
+  auto* const tokens = reinterpret_cast<int32_t*>(input);  // all of these are (T)
+  int32_t *const documents = tokens + context(), *const positions = documents + context();
+  auto* const targets = reinterpret_cast<int32_t*>(target);
+  int64_t t = 0;
+  int32_t number = 0;
+  for (const int32_t slot : slots_of(key.index)) {
+    const Piece piece = permuted ? shuffled(slot, seed, key.epoch) : stored(slot);
+    copy(piece, tokens + t, targets + t);
+    std::fill_n(documents + t, piece.length, number++);
+    std::iota(positions + t, positions + t + piece.length, 0);
+    t += piece.length;
+  }
+  for (int32_t* const zeros : {tokens, positions}) std::fill(zeros + t, zeros + context(), 0);
+  for (int32_t* const none : {documents, targets}) std::fill(none + t, none + context(), -1);
 }
 
 std::unique_ptr<Dataset> make_packed_dataset(std::shared_ptr<const SourceFile> file,

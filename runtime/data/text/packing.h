@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -65,7 +66,18 @@ class Packing {
   Piece stored(int32_t slot) const { return pieces_[static_cast<size_t>(slot)]; }
   Piece shuffled(int32_t slot, uint64_t seed, int64_t epoch) const;
 
+  // Writes the sample's input (3, T) and target (T), which make_packed_dataset() describes.
+  // `permuted`: with the pieces of the epoch. copy(piece, ids, targets) writes those of a piece.
+  void write_sample(const SampleKey& key,
+                    bool permuted,
+                    uint64_t seed,
+                    std::byte* input,
+                    std::byte* target,
+                    const std::function<void(const Piece&, int32_t*, int32_t*)>& copy) const;
+
  private:
+  int64_t context() const { return static_cast<int64_t>(first_longer_.size()) - 1; }
+
   std::vector<Piece> pieces_;          // (slots) longest first, equal lengths in stored order
   std::vector<int64_t> first_longer_;  // (context + 1) by length: how many pieces are longer
   std::vector<int64_t> first_slot_;    // (samples + 1) offsets into slots_

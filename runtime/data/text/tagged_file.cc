@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/odd_characters.h"
+#include "runtime/base/text.h"
 #include "runtime/data/source_file.h"
 #include "runtime/data/tables/table_columns.h"
 #include "runtime/data/text/text_samples.h"
@@ -247,8 +248,7 @@ void SentenceReader::add_word(std::string_view line, TaggedSentence* sentence) c
     const std::string remark = odd == std::string_view::npos || !is_odd_blank(line, odd)
                                    ? ""
                                    : fmt::format(" ({})", describe_odd_character(line, odd));
-    sentence->problem =
-        fmt::format("has {} column{}; {}{}", count, count == 1 ? "" : "s", wanted, remark);
+    sentence->problem = fmt::format("has {} column{}; {}{}", count, plural(count), wanted, remark);
     return;
   }
   sentence->words.push_back(columns[static_cast<size_t>(config_.word)]);

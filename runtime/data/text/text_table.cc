@@ -1,13 +1,13 @@
 #include "runtime/data/text/text_table.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/table_columns.h"
@@ -17,13 +17,6 @@ namespace lockstep {
 namespace {
 
 constexpr char kAllowedNames[] = "a file named .tsv, .csv or .jsonl, plain or .gz";
-
-std::optional<size_t> number_of(const std::string& name) {
-  size_t number = 0;
-  const char* end = name.data() + name.size();
-  const auto [stopped, error] = std::from_chars(name.data(), end, number);
-  return error == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
-}
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t") == std::string_view::npos;
@@ -71,7 +64,8 @@ TextTable::TextTable(std::string_view text,
 size_t TextTable::column_named(const TextColumn& column,
                                const std::vector<std::string_view>& names) const {
   if (const auto found = find_name(name(), names, column.name)) return *found;
-  if (const auto number = number_of(column.name); number && *number < names.size()) return *number;
+  if (const auto number = parse_as<size_t>(column.name); number && *number < names.size())
+    return *number;
   throw DataError("{}: has no column '{}', which {} names; allowed: {}, or a number from 0 to {}",
                   name(),
                   column.name,
@@ -82,11 +76,11 @@ size_t TextTable::column_named(const TextColumn& column,
 
 void TextTable::find_columns() {
   has_header_ = std::any_of(columns_.begin(), columns_.end(), [](const TextColumn& column) {
-    return !number_of(column.name);
+    return !parse_as<size_t>(column.name);
   });
   if (!has_header_) {
     for (const TextColumn& column : columns_)
-      numbers_.push_back(column.wanted ? *number_of(column.name) : 0);
+      numbers_.push_back(column.wanted ? *parse_as<size_t>(column.name) : 0);
     return require_columns();
   }
   TextTableRow row;

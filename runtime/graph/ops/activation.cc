@@ -30,18 +30,22 @@ TensorId append_activation_backward(GradientBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> activation_gradient(GradientBuilder& builder,
-                                          const Op& op,
-                                          const std::vector<TensorId>& d_outputs) {
+OpInputs activation_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   const Activation activation = op.as<ActivationAttributes>().activation;
-  const TensorId saved = saves_pre_activation(activation) ? op.inputs[0] : op.outputs[0];
-  return {append_activation_backward(builder, op.name, d_outputs[0], saved, activation)};
+  const TensorId saved = saves_pre_activation(activation) ? op.inputs[ActivationIn::kX]
+                                                          : op.outputs[ActivationOut::kY];
+  return {append_activation_backward(
+      builder, op.name, d_outputs[ActivationOut::kY], saved, activation)};
 }
 
 }  // namespace
 
-const OpSchema kActivationSchema = {activation_gradient, elementwise_flops<10>, {{0, 0}}};
+const OpSchema kActivationSchema = {activation_gradient,
+                                    elementwise_flops<10, ActivationIn::kX>,
+                                    {{ActivationOut::kY, ActivationIn::kX}}};
 const OpSchema kActivationBackwardSchema = {
-    nullptr, elementwise_flops<kActivationBackwardFlops>, {{0, 0}}};
+    nullptr,
+    elementwise_flops<kActivationBackwardFlops, ActivationBackwardIn::kDY>,
+    {{ActivationBackwardOut::kDX, ActivationBackwardIn::kDY}}};
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 #pragma once
-// activation: y = f(x) elementwise.          inputs x; outputs y
-// activation_backward: d_x = d_y * f'(saved). inputs d_y, saved (x for GELU and SiLU, y for ReLU
-// and tanh); outputs d_x
+// activation: y = f(x) elementwise.
+// activation_backward: d_x = d_y * f'(saved), where saved is x for GELU and SiLU, y for ReLU and
+// tanh.
 
 #include <cstdint>
 #include <string>
@@ -12,6 +12,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class ActivationIn : InputIndex { kX };
+enum class ActivationOut : OutputIndex { kY };
+enum class ActivationBackwardIn : InputIndex { kDY, kSaved };
+enum class ActivationBackwardOut : OutputIndex { kDX };
 
 struct ActivationAttributes {
   Activation activation = Activation::kNone;
@@ -36,9 +41,9 @@ struct ActivationForward {
 
   static ActivationForward of(const OpCall& op) {
     return {.activation = op.attributes<ActivationAttributes>().activation,
-            .n = op.input_shape(0).elements(),
-            .x = op.input<T>(0),
-            .y = op.output<T>(0)};
+            .n = op.input_shape(ActivationIn::kX).elements(),
+            .x = op.input<T>(ActivationIn::kX),
+            .y = op.output<T>(ActivationOut::kY)};
   }
 };
 
@@ -52,10 +57,10 @@ struct ActivationBackward {
 
   static ActivationBackward of(const OpCall& op) {
     return {.activation = op.attributes<ActivationAttributes>().activation,
-            .n = op.input_shape(0).elements(),
-            .d_y = op.input<T>(0),
-            .saved = op.input<T>(1),
-            .d_x = op.output<T>(0)};
+            .n = op.input_shape(ActivationBackwardIn::kDY).elements(),
+            .d_y = op.input<T>(ActivationBackwardIn::kDY),
+            .saved = op.input<T>(ActivationBackwardIn::kSaved),
+            .d_x = op.output<T>(ActivationBackwardOut::kDX)};
   }
 };
 

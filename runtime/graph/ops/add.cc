@@ -20,17 +20,17 @@ TensorId ops::add(GraphBuilder& builder, const std::string& name, TensorId a, Te
 
 namespace {
 
-std::vector<TensorId> add_gradient(GradientBuilder& builder,
-                                   const Op& op,
-                                   const std::vector<TensorId>& d_outputs) {
+OpInputs add_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   const auto pass = [&](TensorId input) {
-    return builder.needs_gradient(input) ? d_outputs[0] : kNoTensor;
+    return builder.needs_gradient(input) ? d_outputs[AddOut::kY] : kNoTensor;
   };
-  return {pass(op.inputs[0]), pass(op.inputs[1])};
+  return {pass(op.inputs[AddIn::kA]), pass(op.inputs[AddIn::kB])};
 }
 
 }  // namespace
 
-const OpSchema kAddSchema = {add_gradient, elementwise_flops<1>, {{0, 0}, {0, 1}}};
+const OpSchema kAddSchema = {add_gradient,
+                             elementwise_flops<1, AddIn::kA>,
+                             {{AddOut::kY, AddIn::kA}, {AddOut::kY, AddIn::kB}}};
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// add: y = a + b. inputs a, b; outputs y. The gradient of y is also the gradient of a and of b.
+// add: y = a + b. The gradient of y is also the gradient of a and of b.
 
 #include <cstdint>
 #include <string>
@@ -9,6 +9,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class AddIn : InputIndex { kA, kB };
+enum class AddOut : OutputIndex { kY };
 
 namespace ops {
 
@@ -24,10 +27,10 @@ struct Add {
   T* y;            // (n). May be a or b
 
   static Add of(const OpCall& op) {
-    return {.n = op.input_shape(0).elements(),
-            .a = op.input<T>(0),
-            .b = op.input<T>(1),
-            .y = op.output<T>(0)};
+    return {.n = op.input_shape(AddIn::kA).elements(),
+            .a = op.input<T>(AddIn::kA),
+            .b = op.input<T>(AddIn::kB),
+            .y = op.output<T>(AddOut::kY)};
   }
 };
 

@@ -40,13 +40,15 @@ TensorId ops::attention(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> attention_gradient(GradientBuilder& builder,
-                                         const Op& op,
-                                         const std::vector<TensorId>& d_outputs) {
-  const TensorId d_qkv = builder.new_gradient(op.inputs[0]);
+OpInputs attention_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId d_qkv = builder.new_gradient(op.inputs[AttentionIn::kQkv]);
   builder.append({OpKind::kAttentionBackward,
                   op.name,
-                  {d_outputs[0], op.inputs[0], op.outputs[0], op.outputs[1], op.inputs[1]},
+                  {d_outputs[AttentionOut::kY],
+                   op.inputs[AttentionIn::kQkv],
+                   op.outputs[AttentionOut::kY],
+                   op.outputs[AttentionOut::kLogSumExp],
+                   op.inputs[AttentionIn::kDocuments]},
                   {d_qkv},
                   op.attributes});
   return {d_qkv, kNoTensor};
@@ -64,10 +66,10 @@ int64_t attention_flops_of(const Graph& graph, TensorId qkv, const Op& op, int p
 }
 
 int64_t attention_flops(const Graph& graph, const Op& op) {
-  return attention_flops_of(graph, op.inputs[0], op, 2);
+  return attention_flops_of(graph, op.inputs[AttentionIn::kQkv], op, 2);
 }
 int64_t attention_backward_flops(const Graph& graph, const Op& op) {
-  return attention_flops_of(graph, op.inputs[1], op, 5);
+  return attention_flops_of(graph, op.inputs[AttentionBackwardIn::kQkv], op, 5);
 }
 
 }  // namespace

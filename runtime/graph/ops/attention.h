@@ -1,9 +1,6 @@
 #pragma once
 // attention: per head, dropout(softmax(q k^T / sqrt(D) [masks])) v, blockwise. With grouped
 // queries, groups of H / K heads share a head of k and v (Ainslie et al. 2023); otherwise K = H.
-//   inputs  qkv (B, T, P), documents (B, T) i32 or none
-//   outputs y (B, T, H D), log_sum_exp (B, H, T)
-// attention_backward: inputs d_y, qkv, y, log_sum_exp, documents or none; outputs d_qkv (B, T, P)
 // A token's P = (H + 2 K) D elements are its H heads of q, K of k and K of v.
 //
 // What a token attends to:
@@ -31,6 +28,12 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+// Documents may be absent.
+enum class AttentionIn : InputIndex { kQkv, kDocuments };
+enum class AttentionOut : OutputIndex { kY, kLogSumExp };
+enum class AttentionBackwardIn : InputIndex { kDY, kQkv, kY, kLogSumExp, kDocuments };
+enum class AttentionBackwardOut : OutputIndex { kDQkv };
 
 struct AttentionAttributes {
   int64_t heads = 1;
@@ -133,12 +136,12 @@ struct AttentionForward {
 
   static AttentionForward of(const OpCall& op) {
     const auto& attributes = op.attributes<AttentionAttributes>();
-    return {.shape = AttentionShape::of(op.input_shape(0), attributes),
+    return {.shape = AttentionShape::of(op.input_shape(AttentionIn::kQkv), attributes),
             .dropout = AttentionDropout::of(attributes),
-            .qkv = op.input<T>(0),
-            .documents = op.input<int32_t>(1),
-            .y = op.output<T>(0),
-            .log_sum_exp = op.output<Wide<T>>(1),
+            .qkv = op.input<T>(AttentionIn::kQkv),
+            .documents = op.input<int32_t>(AttentionIn::kDocuments),
+            .y = op.output<T>(AttentionOut::kY),
+            .log_sum_exp = op.output<Wide<T>>(AttentionOut::kLogSumExp),
             .workspace = op.workspace()};
   }
 };
@@ -157,14 +160,14 @@ struct AttentionBackward {
 
   static AttentionBackward of(const OpCall& op) {
     const auto& attributes = op.attributes<AttentionAttributes>();
-    return {.shape = AttentionShape::of(op.input_shape(1), attributes),
+    return {.shape = AttentionShape::of(op.input_shape(AttentionBackwardIn::kQkv), attributes),
             .dropout = AttentionDropout::of(attributes),
-            .d_y = op.input<T>(0),
-            .qkv = op.input<T>(1),
-            .y = op.input<T>(2),
-            .log_sum_exp = op.input<Wide<T>>(3),
-            .documents = op.input<int32_t>(4),
-            .d_qkv = op.output<T>(0),
+            .d_y = op.input<T>(AttentionBackwardIn::kDY),
+            .qkv = op.input<T>(AttentionBackwardIn::kQkv),
+            .y = op.input<T>(AttentionBackwardIn::kY),
+            .log_sum_exp = op.input<Wide<T>>(AttentionBackwardIn::kLogSumExp),
+            .documents = op.input<int32_t>(AttentionBackwardIn::kDocuments),
+            .d_qkv = op.output<T>(AttentionBackwardOut::kDQkv),
             .workspace = op.workspace()};
   }
 };

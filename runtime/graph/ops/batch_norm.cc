@@ -51,18 +51,20 @@ namespace {
 // `inputs` and `outputs`: those of batch_norm_backward.
 void append_synchronised(GradientBuilder& builder,
                          const Op& op,
-                         std::vector<TensorId> inputs,
-                         std::vector<TensorId> outputs) {
-  const TensorId d_x = outputs[0], d_delta = outputs[1], lanes = op.inputs[6];
+                         OpInputs inputs,
+                         OpOutputs outputs) {
+  using Out = BatchNormBackwardOut;
+  const TensorId d_x = outputs[Out::kDX], d_delta = outputs[Out::kDDelta];
+  const TensorId lanes = op.inputs[BatchNormIn::kLaneStatistics];
   const int64_t channels = builder.graph().shape(lanes)[2];
   const TensorId sums = builder.new_statistics(op.name + ".sums", {2, channels});
   const TensorId all = builder.new_statistics(op.name + ".all_sums", builder.graph().shape(lanes));
-  outputs[0] = sums;
+  outputs[Out::kSums] = sums;
   builder.append({OpKind::kBatchNormSums, op.name, inputs, outputs, op.attributes});
   builder.append({OpKind::kGatherLanes, op.name, {sums}, {all}, {}});
   if (d_delta != kNoTensor) {
-    inputs[0] = d_delta;  // already masked by the activation
-    inputs[1] = kNoTensor;
+    inputs[BatchNormBackwardIn::kDY] = d_delta;  // already masked by the activation
+    inputs[BatchNormBackwardIn::kY] = kNoTensor;
   }
   BatchNormAttributes attributes = op.as<BatchNormAttributes>();
   if (d_delta != kNoTensor) attributes.activation = Activation::kNone;
@@ -71,36 +73,42 @@ void append_synchronised(GradientBuilder& builder,
 }
 
 // The backward rule of a norm below which nothing is trained.
-std::vector<TensorId> follow_batch(GradientBuilder& builder, const Op& op) {
+OpInputs follow_batch(GradientBuilder& builder, const Op& op) {
   const auto& attributes = op.as<BatchNormAttributes>();
   const int64_t lanes = attributes.synchronised ? attributes.lanes : 1;
-  builder.append(
-      {OpKind::kBatchNormRunning,
-       op.name,
-       {op.outputs[1], op.outputs[2]},
-       {unshared_gradient(builder, op, op.inputs[4]), unshared_gradient(builder, op, op.inputs[5])},
-       BatchNormRunningAttributes{lanes * builder.graph().shape(op.inputs[0]).rows()}});
-  return std::vector<TensorId>(op.inputs.size(), kNoTensor);
+  builder.append({OpKind::kBatchNormRunning,
+                  op.name,
+                  {op.outputs[BatchNormOut::kMean], op.outputs[BatchNormOut::kVariance]},
+                  {unshared_gradient(builder, op, op.inputs[BatchNormIn::kRunningMean]),
+                   unshared_gradient(builder, op, op.inputs[BatchNormIn::kRunningVariance])},
+                  BatchNormRunningAttributes{
+                      lanes * builder.graph().shape(op.inputs[BatchNormIn::kX]).rows()}});
+  return OpInputs(op.inputs.size(), kNoTensor);
 }
 
-std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
-                                          const Op& op,
-                                          const std::vector<TensorId>& d_outputs) {
-  const TensorId x = op.inputs[0], delta = op.inputs[1], d_y = d_outputs[0];
+OpInputs batch_norm_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId x = op.inputs[BatchNormIn::kX], delta = op.inputs[BatchNormIn::kDelta],
+                 d_y = d_outputs[BatchNormOut::kY];
   if (d_y == kNoTensor) return follow_batch(builder, op);
   const bool masked = op.as<BatchNormAttributes>().activation != Activation::kNone;
   const bool to_delta = delta != kNoTensor && builder.needs_gradient(delta);
   const TensorId d_x = builder.new_gradient(x);
   const TensorId d_delta = to_delta && masked ? builder.new_gradient(delta) : kNoTensor;
-  std::vector<TensorId> outputs = {d_x, d_delta};
-  for (size_t i = 2; i < 6; ++i) outputs.push_back(unshared_gradient(builder, op, op.inputs[i]));
-  std::vector<TensorId> inputs = {d_y,
-                                  delta != kNoTensor && masked ? op.outputs[0] : kNoTensor,
-                                  x,
-                                  op.inputs[2],
-                                  op.inputs[3],
-                                  op.outputs[1],
-                                  op.outputs[2]};
+  const TensorId gamma = op.inputs[BatchNormIn::kGamma], beta = op.inputs[BatchNormIn::kBeta];
+  const OpOutputs outputs = {
+      d_x,
+      d_delta,
+      unshared_gradient(builder, op, gamma),
+      unshared_gradient(builder, op, beta),
+      unshared_gradient(builder, op, op.inputs[BatchNormIn::kRunningMean]),
+      unshared_gradient(builder, op, op.inputs[BatchNormIn::kRunningVariance])};
+  OpInputs inputs = {d_y,
+                     delta != kNoTensor && masked ? op.outputs[BatchNormOut::kY] : kNoTensor,
+                     x,
+                     gamma,
+                     beta,
+                     op.outputs[BatchNormOut::kMean],
+                     op.outputs[BatchNormOut::kVariance]};
   if (op.as<BatchNormAttributes>().synchronised) {
     append_synchronised(builder, op, std::move(inputs), outputs);
   } else {
@@ -108,13 +116,13 @@ std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
         {OpKind::kBatchNormBackward, op.name, std::move(inputs), outputs, op.attributes});
   }
   const TensorId reaches_delta = masked ? d_delta : d_y;
-  const TensorId d_gamma = passed_on(builder, op.name, op.inputs[2], outputs[2]);
-  const TensorId d_beta = passed_on(builder, op.name, op.inputs[3], outputs[3]);
-  std::vector<TensorId> gradients(op.inputs.size(), kNoTensor);
-  gradients[0] = d_x;
-  gradients[2] = d_gamma;
-  gradients[3] = d_beta;
-  if (to_delta) gradients[1] = reaches_delta;
+  OpInputs gradients(op.inputs.size(), kNoTensor);
+  gradients[BatchNormIn::kX] = d_x;
+  gradients[BatchNormIn::kGamma] =
+      passed_on(builder, op.name, gamma, outputs[BatchNormBackwardOut::kDGamma]);
+  gradients[BatchNormIn::kBeta] =
+      passed_on(builder, op.name, beta, outputs[BatchNormBackwardOut::kDBeta]);
+  if (to_delta) gradients[BatchNormIn::kDelta] = reaches_delta;
   return gradients;
 }
 
@@ -122,14 +130,29 @@ std::vector<TensorId> batch_norm_gradient(GradientBuilder& builder,
 
 // All of x is read before any of y is written; apart from that, both work element by element.
 const OpSchema kBatchNormSchema = {
-    batch_norm_gradient, elementwise_flops<kBatchNormFlops>, {{0, 0}, {0, 1}}};
+    batch_norm_gradient,
+    elementwise_flops<kBatchNormFlops, BatchNormIn::kX>,
+    {{BatchNormOut::kY, BatchNormIn::kX}, {BatchNormOut::kY, BatchNormIn::kDelta}}};
 const OpSchema kBatchNormBackwardSchema = {
-    nullptr, elementwise_flops<12>, {{0, 2}, {0, 0}, {1, 0}, {1, 1}}};
-const OpSchema kBatchStatisticsSchema = {nullptr, elementwise_flops<3>, {}};
-const OpSchema kBatchNormSumsSchema = {nullptr, elementwise_flops<6>, {{1, 0}, {1, 1}}};
-const OpSchema kBatchNormRunningSchema = {nullptr, elementwise_flops<1>, {}};
-const OpSchema kBatchNormInputGradientSchema = {nullptr, elementwise_flops<6>, {{0, 2}, {0, 0}}};
+    nullptr,
+    elementwise_flops<12, BatchNormBackwardIn::kDY>,
+    {{BatchNormBackwardOut::kDX, BatchNormBackwardIn::kX},
+     {BatchNormBackwardOut::kDX, BatchNormBackwardIn::kDY},
+     {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kDY},
+     {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kY}}};
+const OpSchema kBatchStatisticsSchema = {nullptr, elementwise_flops<3, BatchStatisticsIn::kX>, {}};
+const OpSchema kBatchNormSumsSchema = {nullptr,
+                                       elementwise_flops<6, BatchNormBackwardIn::kDY>,
+                                       {{BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kDY},
+                                        {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kY}}};
+const OpSchema kBatchNormRunningSchema = {
+    nullptr, elementwise_flops<1, BatchNormRunningIn::kMean>, {}};
+const OpSchema kBatchNormInputGradientSchema = {
+    nullptr,
+    elementwise_flops<6, BatchNormBackwardIn::kDY>,
+    {{BatchNormBackwardOut::kDX, BatchNormBackwardIn::kX},
+     {BatchNormBackwardOut::kDX, BatchNormBackwardIn::kDY}}};
 // Implemented by the executor, which has the lanes.
-const OpSchema kGatherLanesSchema = {nullptr, elementwise_flops<0>, {}};
+const OpSchema kGatherLanesSchema = {nullptr, elementwise_flops<0, GatherLanesIn::kLane>, {}};
 
 }  // namespace lockstep

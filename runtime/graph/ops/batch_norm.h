@@ -2,30 +2,20 @@
 // batch_norm: y = activation((x - mean) rstd gamma + beta + delta), rstd = 1 / sqrt(variance +
 // epsilon), by channel. In training, mean and (biased) variance are those of this lane's batch,
 // otherwise the running statistics.
-//   inputs  x (..., C), delta (..., C) or none, gamma (C), beta (C), running_mean (C),
-//   running_variance (C), statistics (L, 2, C) f32 of all lanes, or none
-//   outputs y (..., C); in training also mean (C) and variance (C), f32
 // batch_norm_backward: let g = d_y where the activation passes it, xhat = (x - mean) rstd, and all
 // sums be over the M rows. Then d_beta = sum g, d_gamma = sum g xhat, d_x = gamma rstd (g - d_beta
 // / M - xhat d_gamma / M), d_delta = g. The gradients of the running statistics are this lane's
 // measurements: its mean and its unbiased variance.
-//   inputs  d_y (..., C), y (..., C) if there are both delta and an activation (otherwise x
-//   determines what the activation passed), x, gamma, beta, mean, variance
-//   outputs d_x, d_delta or none (without delta, or without activation: then it is d_y), d_gamma,
-//   d_beta, d_running_mean, d_running_variance
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
 // batch_norm_running: only the gradients of the running statistics, if nothing below is trained.
-//   inputs  mean (C), variance (C)
-//   outputs d_running_mean, d_running_variance (C) each
 //
 // Synchronised over L lanes, sums over rows include the other lanes' rows. Forward:
-//   batch_statistics: x -> (2, C) f32, mean and biased variance of the lane;
-//   gather_lanes: (2, C) -> (L, 2, C), every lane's; batch_norm reads these.
+//   batch_statistics: mean and biased variance of the lane;
+//   gather_lanes: those of every lane, which batch_norm reads.
 // Backward, with the same formulas and M rows of all lanes:
-//   batch_norm_sums: inputs as batch_norm_backward; outputs sums (2, C) f32 of g and of g xhat,
-//   d_delta, d_gamma, d_beta, d_running_mean, d_running_variance;
-//   gather_lanes: sums -> (L, 2, C); batch_norm_input_gradient: the same inputs and all sums ->
-//   d_x. If there is a d_delta, it replaces d_y there, and y is not needed.
+//   batch_norm_sums: the lane's sums of g and of g xhat in place of d_x;
+//   gather_lanes: the sums of every lane; batch_norm_input_gradient: d_x from all sums. If there is
+//   a d_delta, it replaces d_y there, and y is not needed.
 
 #include <cstdint>
 #include <string>
@@ -36,6 +26,43 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class BatchNormIn : InputIndex {
+  kX,
+  kDelta,  // (..., C) or none
+  kGamma,
+  kBeta,
+  kRunningMean,
+  kRunningVariance,
+  kLaneStatistics  // (L, 2, C) f32 of all lanes, or none
+};
+enum class BatchNormOut : OutputIndex { kY, kMean, kVariance };  // in training all, (C) f32 each
+// Of batch_norm_backward, batch_norm_sums and batch_norm_input_gradient.
+enum class BatchNormBackwardIn : InputIndex {
+  kDY,
+  kY,  // if there are both delta and an activation; otherwise x gives what the activation passed
+  kX,
+  kGamma,
+  kBeta,
+  kMean,
+  kVariance,
+  kAllSums  // batch_norm_input_gradient: (L, 2, C) f32
+};
+enum class BatchNormBackwardOut : OutputIndex {
+  kDX,
+  kSums = kDX,  // batch_norm_sums: (2, C) f32
+  kDDelta,      // or none: without delta, or without activation, as it is d_y then
+  kDGamma,
+  kDBeta,
+  kDRunningMean,
+  kDRunningVariance
+};
+enum class BatchNormRunningIn : InputIndex { kMean, kVariance };
+enum class BatchNormRunningOut : OutputIndex { kDRunningMean, kDRunningVariance };
+enum class BatchStatisticsIn : InputIndex { kX };
+enum class BatchStatisticsOut : OutputIndex { kStatistics };  // (2, C) f32
+enum class GatherLanesIn : InputIndex { kLane };              // (2, C) f32
+enum class GatherLanesOut : OutputIndex { kAll };             // (L, 2, C) f32
 
 struct BatchNormAttributes {
   float epsilon = 1e-5f;
@@ -86,21 +113,23 @@ struct BatchNormForward {
 
   static BatchNormForward of(const OpCall& op) {
     const auto& attributes = op.attributes<BatchNormAttributes>();
-    return {.rows = op.input_shape(0).rows(),
-            .channels = op.input_shape(0).columns(),
-            .lanes = op.has_input(6) ? op.input_shape(6)[0] : 0,
+    return {.rows = op.input_shape(BatchNormIn::kX).rows(),
+            .channels = op.input_shape(BatchNormIn::kX).columns(),
+            .lanes = op.has_input(BatchNormIn::kLaneStatistics)
+                         ? op.input_shape(BatchNormIn::kLaneStatistics)[0]
+                         : 0,
             .epsilon = attributes.epsilon,
             .relu = attributes.activation == Activation::kRelu,
-            .x = op.input<T>(0),
-            .delta = op.input<T>(1),
-            .gamma = op.input<T>(2),
-            .beta = op.input<T>(3),
-            .running_mean = op.input<T>(4),
-            .running_variance = op.input<T>(5),
-            .lane_statistics = op.input<Wide<T>>(6),
-            .y = op.output<T>(0),
-            .mean = op.output<Wide<T>>(1),
-            .variance = op.output<Wide<T>>(2),
+            .x = op.input<T>(BatchNormIn::kX),
+            .delta = op.input<T>(BatchNormIn::kDelta),
+            .gamma = op.input<T>(BatchNormIn::kGamma),
+            .beta = op.input<T>(BatchNormIn::kBeta),
+            .running_mean = op.input<T>(BatchNormIn::kRunningMean),
+            .running_variance = op.input<T>(BatchNormIn::kRunningVariance),
+            .lane_statistics = op.input<Wide<T>>(BatchNormIn::kLaneStatistics),
+            .y = op.output<T>(BatchNormOut::kY),
+            .mean = op.output<Wide<T>>(BatchNormOut::kMean),
+            .variance = op.output<Wide<T>>(BatchNormOut::kVariance),
             .workspace = op.workspace<Wide<T>>()};
   }
 };
@@ -121,17 +150,17 @@ struct BatchNormGradientInputs {
 
   static BatchNormGradientInputs of(const OpCall& op) {
     const auto& attributes = op.attributes<BatchNormAttributes>();
-    return {.rows = op.input_shape(2).rows(),
-            .channels = op.input_shape(2).columns(),
+    return {.rows = op.input_shape(BatchNormBackwardIn::kX).rows(),
+            .channels = op.input_shape(BatchNormBackwardIn::kX).columns(),
             .epsilon = attributes.epsilon,
             .relu = attributes.activation == Activation::kRelu,
-            .d_y = op.input<T>(0),
-            .y = op.input<T>(1),
-            .x = op.input<T>(2),
-            .gamma = op.input<T>(3),
-            .beta = op.input<T>(4),
-            .mean = op.input<Wide<T>>(5),
-            .variance = op.input<Wide<T>>(6)};
+            .d_y = op.input<T>(BatchNormBackwardIn::kDY),
+            .y = op.input<T>(BatchNormBackwardIn::kY),
+            .x = op.input<T>(BatchNormBackwardIn::kX),
+            .gamma = op.input<T>(BatchNormBackwardIn::kGamma),
+            .beta = op.input<T>(BatchNormBackwardIn::kBeta),
+            .mean = op.input<Wide<T>>(BatchNormBackwardIn::kMean),
+            .variance = op.input<Wide<T>>(BatchNormBackwardIn::kVariance)};
   }
 };
 
@@ -144,10 +173,10 @@ struct BatchNormParameterGradients {
   Wide<T>* d_running_variance;
 
   static BatchNormParameterGradients of(const OpCall& op) {
-    return {.d_gamma = op.output<Wide<T>>(2),
-            .d_beta = op.output<Wide<T>>(3),
-            .d_running_mean = op.output<Wide<T>>(4),
-            .d_running_variance = op.output<Wide<T>>(5)};
+    return {.d_gamma = op.output<Wide<T>>(BatchNormBackwardOut::kDGamma),
+            .d_beta = op.output<Wide<T>>(BatchNormBackwardOut::kDBeta),
+            .d_running_mean = op.output<Wide<T>>(BatchNormBackwardOut::kDRunningMean),
+            .d_running_variance = op.output<Wide<T>>(BatchNormBackwardOut::kDRunningVariance)};
   }
 };
 
@@ -161,8 +190,8 @@ struct BatchNormBackward {
 
   static BatchNormBackward of(const OpCall& op) {
     return {.in = BatchNormGradientInputs<T>::of(op),
-            .d_x = op.output<T>(0),
-            .d_delta = op.output<T>(1),
+            .d_x = op.output<T>(BatchNormBackwardOut::kDX),
+            .d_delta = op.output<T>(BatchNormBackwardOut::kDDelta),
             .parameters = BatchNormParameterGradients<T>::of(op),
             .workspace = op.workspace<Wide<T>>()};
   }
@@ -178,12 +207,12 @@ struct BatchNormRunning {
   Wide<T>* d_running_variance;
 
   static BatchNormRunning of(const OpCall& op) {
-    return {.channels = op.input_shape(0).elements(),
+    return {.channels = op.input_shape(BatchNormRunningIn::kMean).elements(),
             .rows = op.attributes<BatchNormRunningAttributes>().rows,
-            .mean = op.input<Wide<T>>(0),
-            .variance = op.input<Wide<T>>(1),
-            .d_running_mean = op.output<Wide<T>>(0),
-            .d_running_variance = op.output<Wide<T>>(1)};
+            .mean = op.input<Wide<T>>(BatchNormRunningIn::kMean),
+            .variance = op.input<Wide<T>>(BatchNormRunningIn::kVariance),
+            .d_running_mean = op.output<Wide<T>>(BatchNormRunningOut::kDRunningMean),
+            .d_running_variance = op.output<Wide<T>>(BatchNormRunningOut::kDRunningVariance)};
   }
 };
 
@@ -195,10 +224,10 @@ struct BatchStatistics {
   Wide<T>* workspace;   // as the implementation needs
 
   static BatchStatistics of(const OpCall& op) {
-    return {.rows = op.input_shape(0).rows(),
-            .channels = op.input_shape(0).columns(),
-            .x = op.input<T>(0),
-            .statistics = op.output<Wide<T>>(0),
+    return {.rows = op.input_shape(BatchStatisticsIn::kX).rows(),
+            .channels = op.input_shape(BatchStatisticsIn::kX).columns(),
+            .x = op.input<T>(BatchStatisticsIn::kX),
+            .statistics = op.output<Wide<T>>(BatchStatisticsOut::kStatistics),
             .workspace = op.workspace<Wide<T>>()};
   }
 };
@@ -215,8 +244,8 @@ struct BatchNormSums {
   static BatchNormSums of(const OpCall& op) {
     return {.in = BatchNormGradientInputs<T>::of(op),
             .lanes = op.attributes<BatchNormAttributes>().lanes,
-            .sums = op.output<Wide<T>>(0),
-            .d_delta = op.output<T>(1),
+            .sums = op.output<Wide<T>>(BatchNormBackwardOut::kSums),
+            .d_delta = op.output<T>(BatchNormBackwardOut::kDDelta),
             .parameters = BatchNormParameterGradients<T>::of(op),
             .workspace = op.workspace<Wide<T>>()};
   }
@@ -233,9 +262,9 @@ struct BatchNormInputGradient {
 
   static BatchNormInputGradient of(const OpCall& op) {
     return {.in = BatchNormGradientInputs<T>::of(op),
-            .lanes = op.input_shape(7)[0],
-            .all_sums = op.input<Wide<T>>(7),
-            .d_x = op.output<T>(0),
+            .lanes = op.input_shape(BatchNormBackwardIn::kAllSums)[0],
+            .all_sums = op.input<Wide<T>>(BatchNormBackwardIn::kAllSums),
+            .d_x = op.output<T>(BatchNormBackwardOut::kDX),
             .workspace = op.workspace<Wide<T>>()};
   }
 };

@@ -127,11 +127,12 @@ namespace {
 
 // With A = op(a) and B = op(b): dA = scale dY B^T, dB = scale A^T dY. d_a and d_b are these, or
 // their transposes (B dY^T, dY^T A) if op transposes.
-std::vector<TensorId> batched_matmul_gradient(GradientBuilder& builder,
-                                              const Op& op,
-                                              const std::vector<TensorId>& d_outputs) {
+OpInputs batched_matmul_gradient(GradientBuilder& builder,
+                                 const Op& op,
+                                 const OpOutputs& d_outputs) {
   const auto [transpose_a, transpose_b, scale] = op.as<BatchedMatmulAttributes>();
-  const TensorId a = op.inputs[0], b = op.inputs[1], d_y = d_outputs[0];
+  const TensorId a = op.inputs[BatchedMatmulIn::kA], b = op.inputs[BatchedMatmulIn::kB],
+                 d_y = d_outputs[BatchedMatmulOut::kY];
   const auto product = [&](TensorId of, TensorId left, TensorId right, bool left_t, bool right_t) {
     if (!builder.needs_gradient(of)) return kNoTensor;
     const TensorId gradient = builder.new_gradient(of);
@@ -150,9 +151,9 @@ std::vector<TensorId> batched_matmul_gradient(GradientBuilder& builder,
 }
 
 int64_t batched_matmul_flops(const Graph& graph, const Op& op) {
-  const auto sizes = BatchedProducts::of(graph.shape(op.inputs[0]),
-                                         graph.shape(op.inputs[1]),
-                                         graph.shape(op.outputs[0]),
+  const auto sizes = BatchedProducts::of(graph.shape(op.inputs[BatchedMatmulIn::kA]),
+                                         graph.shape(op.inputs[BatchedMatmulIn::kB]),
+                                         graph.shape(op.outputs[BatchedMatmulOut::kY]),
                                          op.as<BatchedMatmulAttributes>());
   return 2 * sizes.m * sizes.n * sizes.k * sizes.products.count() * sizes.sums.count();
 }

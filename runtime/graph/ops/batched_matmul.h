@@ -1,10 +1,10 @@
 #pragma once
 // batched_matmul: y = scale op(a) op(b) for matrices in the last two dimensions, for all indices of
 // the other dimensions; op optionally transposes. The gradients of a and b are such products too.
-//   inputs  a (..., M, K), or (..., K, M) transposed; b (..., K, N), or (..., N, K) transposed. The
-//           other dimensions are broadcast as in NumPy. Floats of one type; no parameters
-//   outputs y (..., M, N). If a dimension of y is 1 or missing, but that of a or b is not, y is the
-//           sum over that dimension, in order: this is the gradient of a broadcast input
+// a is (..., M, K), or (..., K, M) transposed; b is (..., K, N), or (..., N, K) transposed. The
+// other dimensions are broadcast as in NumPy. Floats of one type; no parameters.
+// y is (..., M, N). If a dimension of y is 1 or missing, but that of a or b is not, y is the sum
+// over that dimension, in order: this is the gradient of a broadcast input.
 
 #include <cstdint>
 #include <string>
@@ -15,6 +15,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class BatchedMatmulIn : InputIndex { kA, kB };
+enum class BatchedMatmulOut : OutputIndex { kY };
 
 struct BatchedMatmulAttributes {
   bool transpose_a = false, transpose_b = false;
@@ -90,12 +93,14 @@ struct BatchedMatmul {
 
   static BatchedMatmul of(const OpCall& op) {
     const auto& attributes = op.attributes<BatchedMatmulAttributes>();
-    return {.sizes = BatchedProducts::of(
-                op.input_shape(0), op.input_shape(1), op.output_shape(0), attributes),
+    return {.sizes = BatchedProducts::of(op.input_shape(BatchedMatmulIn::kA),
+                                         op.input_shape(BatchedMatmulIn::kB),
+                                         op.output_shape(BatchedMatmulOut::kY),
+                                         attributes),
             .scale = attributes.scale,
-            .a = op.input<T>(0),
-            .b = op.input<T>(1),
-            .y = op.output<T>(0),
+            .a = op.input<T>(BatchedMatmulIn::kA),
+            .b = op.input<T>(BatchedMatmulIn::kB),
+            .y = op.output<T>(BatchedMatmulOut::kY),
             .workspace = op.workspace()};
   }
 };

@@ -50,13 +50,15 @@ namespace {
 // assumed to be full, because its fill level is not known in advance.
 int64_t cached_attention_flops(const Graph& graph, const Op& op) {
   const auto& attributes = op.as<CachedAttentionAttributes>();
-  const Shape &y = graph.shape(op.outputs[0]), &cache = graph.shape(op.inputs[3]);
+  const Shape &y = graph.shape(op.outputs[CachedAttentionOut::kY]),
+              &cache = graph.shape(op.inputs[CachedAttentionIn::kCache]);
   const int64_t head_size = y[2] / attributes.heads;
   return 4 * y.elements() * (cache[2] / head_size);
 }
 
 }  // namespace
 
-const OpSchema kCachedAttentionSchema = {nullptr, cached_attention_flops, {{1, 3}}};
+const OpSchema kCachedAttentionSchema = {
+    nullptr, cached_attention_flops, {{CachedAttentionOut::kNewCache, CachedAttentionIn::kCache}}};
 
 }  // namespace lockstep

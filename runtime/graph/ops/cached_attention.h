@@ -2,8 +2,6 @@
 // cached_attention: causal attention for inference in which tokens arrive one or several at a time.
 // A cache keeps the keys and values of earlier tokens from run to run. Computes, token by token,
 // the same as attention: softmax(q k^T / sqrt(D) [window]) v.
-//   inputs  qkv (B, S, P), documents (B, S) i32, positions (B, S) i32, cache (B, 2 K, T D)
-//   outputs y (B, S, H D), new cache (B, 2 K, T D)
 // P = (H + 2 K) D as in attention. The cache has room for T tokens of each sequence: for each of K
 // heads the keys, transposed, (D, T), then for each head the values (T, D). The new cache is the
 // cache with the keys and values of the S tokens stored at their positions. Usually both are the
@@ -22,6 +20,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class CachedAttentionIn : InputIndex { kQkv, kDocuments, kPositions, kCache };
+enum class CachedAttentionOut : OutputIndex { kY, kNewCache };
 
 struct CachedAttentionAttributes {
   int64_t heads = 1;
@@ -75,7 +76,8 @@ struct CachedAttention {
 
   static CachedAttention of(const OpCall& op) {
     const auto& attributes = op.attributes<CachedAttentionAttributes>();
-    const Shape &qkv = op.input_shape(0), &cache = op.input_shape(3);
+    const Shape &qkv = op.input_shape(CachedAttentionIn::kQkv),
+                &cache = op.input_shape(CachedAttentionIn::kCache);
     const int64_t head_size = qkv[2] / (attributes.heads + 2 * attributes.kv_heads);
     return {.batch = qkv[0],
             .tokens = qkv[1],
@@ -84,12 +86,12 @@ struct CachedAttention {
             .kv_heads = attributes.kv_heads,
             .head_size = head_size,
             .window = attributes.window,
-            .qkv = op.input<T>(0),
-            .documents = op.input<int32_t>(1),
-            .positions = op.input<int32_t>(2),
-            .cache = op.input<T>(3),
-            .y = op.output<T>(0),
-            .new_cache = op.output<T>(1),
+            .qkv = op.input<T>(CachedAttentionIn::kQkv),
+            .documents = op.input<int32_t>(CachedAttentionIn::kDocuments),
+            .positions = op.input<int32_t>(CachedAttentionIn::kPositions),
+            .cache = op.input<T>(CachedAttentionIn::kCache),
+            .y = op.output<T>(CachedAttentionOut::kY),
+            .new_cache = op.output<T>(CachedAttentionOut::kNewCache),
             .workspace = op.workspace()};
   }
 };

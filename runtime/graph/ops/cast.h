@@ -1,6 +1,5 @@
 #pragma once
 // cast: y = x in the graph's compute type. For inputs of the graph; it has no gradient.
-//   inputs x; outputs y
 
 #include <cstdint>
 #include <string>
@@ -10,6 +9,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class CastIn : InputIndex { kX };
+enum class CastOut : OutputIndex { kY };
 
 namespace ops {
 

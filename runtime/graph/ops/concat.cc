@@ -36,13 +36,14 @@ void check_input(
 
 TensorId ops::concat(GraphBuilder& builder,
                      const std::string& name,
-                     const std::vector<TensorId>& inputs,
+                     const std::vector<TensorId>& parts,
                      int axis) {
-  LOCKSTEP_CHECK(!inputs.empty() && inputs.size() <= size_t{kMaxConcatInputs},
+  LOCKSTEP_CHECK(!parts.empty() && parts.size() <= size_t{kMaxConcatInputs},
                  "{}: {} tensors ",
                  name,
-                 inputs.size());
-  const Shape first = builder.shape(inputs[0]);
+                 parts.size());
+  const TensorId like = parts.front();
+  const Shape first = builder.shape(like);
   const int dimension = axis < 0 ? axis + first.rank() : axis;
   LOCKSTEP_CHECK(dimension >= 0 && dimension < first.rank(), "{}: dimension {} ", name, axis);
   ConcatAttributes sizes;
@@ -51,32 +52,31 @@ TensorId ops::concat(GraphBuilder& builder,
     if (d < dimension) sizes.rows *= first[d];
     if (d > dimension) inner *= first[d];
   }
-  for (const TensorId input : inputs) {
-    check_input(builder, name, inputs[0], input, dimension);
+  for (const TensorId input : parts) {
+    check_input(builder, name, like, input, dimension);
     extent += builder.shape(input)[dimension];
     sizes.ends[static_cast<size_t>(sizes.count++)] = extent * inner;
   }
   const TensorId y = builder.tensor(
-      name, with_extent(first, dimension, extent), builder[inputs[0]].dtype, Role::kActivation);
-  builder.append({OpKind::kConcat, name, inputs, {y}, sizes});
+      name, with_extent(first, dimension, extent), builder[like].dtype, Role::kActivation);
+  builder.append({OpKind::kConcat, name, parts, {y}, sizes});
   return y;
 }
 
 namespace {
 
-std::vector<TensorId> concat_gradient(GradientBuilder& builder,
-                                      const Op& op,
-                                      const std::vector<TensorId>& d_outputs) {
+OpInputs concat_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   std::vector<TensorId> d_inputs(op.inputs.size(), kNoTensor);
   bool any = false;
   for (size_t k = 0; k < op.inputs.size(); ++k) {
-    const TensorId x = op.inputs[k];
+    const TensorId x = op.inputs.at(k);
     if (builder.graph()[x].dtype == DType::kI32 || !builder.needs_gradient(x)) continue;
     d_inputs[k] = builder.new_gradient(x);
     any = true;
   }
   if (any)
-    builder.append({OpKind::kConcatBackward, op.name, {d_outputs[0]}, d_inputs, op.attributes});
+    builder.append(
+        {OpKind::kConcatBackward, op.name, {d_outputs[ConcatOut::kY]}, d_inputs, op.attributes});
   return d_inputs;
 }
 

@@ -1,9 +1,6 @@
 #pragma once
 // concat: y is x_0, x_1, ... one after the other along one dimension.
-//   inputs  x_0, ..., 1 to 64 of one type: floats, or i32, which have no gradient; no parameters
-//   outputs y, of that type
 // concat_backward: each d_x_k is its part of d_y.
-//   inputs  d_y; outputs d_x_0, ..., none if no gradient is needed
 
 #include <array>
 #include <cstdint>
@@ -15,6 +12,12 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+// x: 1 to 64 of one type, floats, or i32, which have no gradient; no parameters. y has that type.
+enum class ConcatIn : InputIndex { kX };
+enum class ConcatOut : OutputIndex { kY };
+enum class ConcatBackwardIn : InputIndex { kDY };
+enum class ConcatBackwardOut : OutputIndex { kDX };  // as many; none if no gradient is needed
 
 inline constexpr int kMaxConcatInputs = 64;
 
@@ -34,7 +37,7 @@ namespace ops {
 // axis counts from the last dimension.
 TensorId concat(GraphBuilder& builder,
                 const std::string& name,
-                const std::vector<TensorId>& inputs,
+                const std::vector<TensorId>& parts,
                 int axis);
 
 }  // namespace ops
@@ -46,8 +49,10 @@ struct ConcatForward {
   T* y;                          // (rows, columns)
 
   static ConcatForward of(const OpCall& op) {
-    ConcatForward made{.sizes = op.attributes<ConcatAttributes>(), .x = {}, .y = op.output<T>(0)};
-    for (int k = 0; k < made.sizes.count; ++k) made.x[k] = op.input<T>(static_cast<size_t>(k));
+    ConcatForward made{
+        .sizes = op.attributes<ConcatAttributes>(), .x = {}, .y = op.output<T>(ConcatOut::kY)};
+    for (int k = 0; k < made.sizes.count; ++k)
+      made.x[k] = op.input<T>({ConcatIn::kX, static_cast<size_t>(k)});
     return made;
   }
 };
@@ -59,9 +64,11 @@ struct ConcatBackward {
   T* d_x[kMaxConcatInputs];  // (rows, ends[k] - ends[k - 1]), each or null
 
   static ConcatBackward of(const OpCall& op) {
-    ConcatBackward made{
-        .sizes = op.attributes<ConcatAttributes>(), .d_y = op.input<T>(0), .d_x = {}};
-    for (int k = 0; k < made.sizes.count; ++k) made.d_x[k] = op.output<T>(static_cast<size_t>(k));
+    ConcatBackward made{.sizes = op.attributes<ConcatAttributes>(),
+                        .d_y = op.input<T>(ConcatBackwardIn::kDY),
+                        .d_x = {}};
+    for (int k = 0; k < made.sizes.count; ++k)
+      made.d_x[k] = op.output<T>({ConcatBackwardOut::kDX, static_cast<size_t>(k)});
     return made;
   }
 };

@@ -55,13 +55,12 @@ TensorId ops::conv2d(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> conv2d_gradient(GradientBuilder& builder,
-                                      const Op& op,
-                                      const std::vector<TensorId>& d_outputs) {
-  const TensorId x = op.inputs[0], weight = op.inputs[1], bias = op.inputs[2];
+OpInputs conv2d_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId x = op.inputs[Conv2dIn::kX], weight = op.inputs[Conv2dIn::kWeight],
+                 bias = op.inputs[Conv2dIn::kBias];
   const auto& attributes = op.as<Conv2dAttributes>();
   const TensorId d_pre = append_activation_backward(
-      builder, op.name, d_outputs[0], op.outputs[0], attributes.activation);
+      builder, op.name, d_outputs[Conv2dOut::kY], op.outputs[Conv2dOut::kY], attributes.activation);
   const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
   const auto [d_weight, accumulate_weight] = weight_gradient(builder, weight);
   const auto [d_bias, accumulate_bias] = weight_gradient(builder, bias);
@@ -81,16 +80,20 @@ int64_t product_flops(const Graph& graph, TensorId y, TensorId weight) {
 }
 
 int64_t conv2d_flops(const Graph& graph, const Op& op) {
-  return product_flops(graph, op.outputs[0], op.inputs[1]);
+  return product_flops(graph, op.outputs[Conv2dOut::kY], op.inputs[Conv2dIn::kWeight]);
 }
 
 int64_t conv2d_batch_norm_flops(const Graph& graph, const Op& op) {
-  return conv2d_flops(graph, op) + kBatchNormFlops * graph.shape(op.outputs[0]).elements();
+  const TensorId y = op.outputs[Conv2dBatchNormOut::kY];
+  return product_flops(graph, y, op.inputs[Conv2dBatchNormIn::kWeight]) +
+         kBatchNormFlops * graph.shape(y).elements();
 }
 
 int64_t conv2d_backward_flops(const Graph& graph, const Op& op) {
-  const int products = op.outputs[0] == kNoTensor ? 1 : 2;
-  return products * product_flops(graph, op.inputs[0], op.inputs[2]);
+  const int products = op.outputs[Conv2dBackwardOut::kDX] == kNoTensor ? 1 : 2;
+  return products * product_flops(graph,
+                                  op.inputs[Conv2dBackwardIn::kDY],
+                                  op.inputs[Conv2dBackwardIn::kWeight]);
 }
 
 }  // namespace

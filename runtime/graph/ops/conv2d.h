@@ -1,16 +1,10 @@
 #pragma once
 // conv2d: y = activation(conv(x, weight) + bias); each group of outputs reads its own inputs.
-//   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none
-//   outputs y (N, OH, OW, O)
 // conv2d_backward: d_x = transposed conv of d_y, d_weight (+)= correlation of x and d_y, d_bias
-// (+)= sums of d_y.
-//   inputs  d_y (N, OH, OW, O) of the value before the activation, x, weight
-//   outputs d_x, d_weight, d_bias: each may be absent, d_weight if the weight is frozen
+// (+)= sums of d_y, the gradient of the value before the activation. Each output may be absent,
+// d_weight if the weight is frozen.
 // conv2d_batch_norm: batch_norm, with its running statistics, of conv(x, weight) + bias, which is
 // not stored. Made of two ops by fuse_batch_norms().
-//   inputs  x (N, H, W, I), weight (O, KH, KW, I / groups), bias (O) or none, the norm's gamma (O),
-//   beta (O), running_mean (O), running_variance (O), and delta (N, OH, OW, O) or none
-//   outputs y (N, OH, OW, O)
 
 #include <cstdint>
 #include <string>
@@ -24,6 +18,22 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class Conv2dIn : InputIndex { kX, kWeight, kBias };
+enum class Conv2dOut : OutputIndex { kY };
+enum class Conv2dBackwardIn : InputIndex { kDY, kX, kWeight };
+enum class Conv2dBackwardOut : OutputIndex { kDX, kDWeight, kDBias };
+enum class Conv2dBatchNormIn : InputIndex {
+  kX,
+  kWeight,
+  kBias,
+  kGamma,
+  kBeta,
+  kRunningMean,
+  kRunningVariance,
+  kDelta
+};
+enum class Conv2dBatchNormOut : OutputIndex { kY };
 
 struct Conv2dAttributes {
   Extent2d stride;
@@ -67,12 +77,13 @@ struct Conv2dForward {
 
   static Conv2dForward of(const OpCall& op) {
     const auto& attributes = op.attributes<Conv2dAttributes>();
-    return {.shape = conv2d_shape(op.input_shape(0), op.input_shape(1), attributes),
+    return {.shape = conv2d_shape(
+                op.input_shape(Conv2dIn::kX), op.input_shape(Conv2dIn::kWeight), attributes),
             .activation = attributes.activation,
-            .x = op.input<T>(0),
-            .weight = op.input<T>(1),
-            .bias = op.input<T>(2),
-            .y = op.output<T>(0),
+            .x = op.input<T>(Conv2dIn::kX),
+            .weight = op.input<T>(Conv2dIn::kWeight),
+            .bias = op.input<T>(Conv2dIn::kBias),
+            .y = op.output<T>(Conv2dOut::kY),
             .workspace = op.workspace()};
   }
 };
@@ -91,15 +102,17 @@ struct Conv2dBackward {
 
   static Conv2dBackward of(const OpCall& op) {
     const auto& attributes = op.attributes<Conv2dBackwardAttributes>();
-    return {.shape = conv2d_shape(op.input_shape(1), op.input_shape(2), attributes.forward),
+    return {.shape = conv2d_shape(op.input_shape(Conv2dBackwardIn::kX),
+                                  op.input_shape(Conv2dBackwardIn::kWeight),
+                                  attributes.forward),
             .accumulate_weight = attributes.accumulate_weight,
             .accumulate_bias = attributes.accumulate_bias,
-            .d_y = op.input<T>(0),
-            .x = op.input<T>(1),
-            .weight = op.input<T>(2),
-            .d_x = op.output<T>(0),
-            .d_weight = op.output<Wide<T>>(1),
-            .d_bias = op.output<Wide<T>>(2),
+            .d_y = op.input<T>(Conv2dBackwardIn::kDY),
+            .x = op.input<T>(Conv2dBackwardIn::kX),
+            .weight = op.input<T>(Conv2dBackwardIn::kWeight),
+            .d_x = op.output<T>(Conv2dBackwardOut::kDX),
+            .d_weight = op.output<Wide<T>>(Conv2dBackwardOut::kDWeight),
+            .d_bias = op.output<Wide<T>>(Conv2dBackwardOut::kDBias),
             .workspace = op.workspace()};
   }
 };
@@ -119,18 +132,20 @@ struct Conv2dBatchNormForward {
 
   static Conv2dBatchNormForward of(const OpCall& op) {
     const auto& attributes = op.attributes<Conv2dBatchNormAttributes>();
-    return {.shape = conv2d_shape(op.input_shape(0), op.input_shape(1), attributes.conv),
+    return {.shape = conv2d_shape(op.input_shape(Conv2dBatchNormIn::kX),
+                                  op.input_shape(Conv2dBatchNormIn::kWeight),
+                                  attributes.conv),
             .epsilon = attributes.norm.epsilon,
             .activation = attributes.norm.activation,
-            .x = op.input<T>(0),
-            .weight = op.input<T>(1),
-            .bias = op.input<T>(2),
-            .gamma = op.input<T>(3),
-            .beta = op.input<T>(4),
-            .running_mean = op.input<T>(5),
-            .running_variance = op.input<T>(6),
-            .delta = op.input<T>(7),
-            .y = op.output<T>(0),
+            .x = op.input<T>(Conv2dBatchNormIn::kX),
+            .weight = op.input<T>(Conv2dBatchNormIn::kWeight),
+            .bias = op.input<T>(Conv2dBatchNormIn::kBias),
+            .gamma = op.input<T>(Conv2dBatchNormIn::kGamma),
+            .beta = op.input<T>(Conv2dBatchNormIn::kBeta),
+            .running_mean = op.input<T>(Conv2dBatchNormIn::kRunningMean),
+            .running_variance = op.input<T>(Conv2dBatchNormIn::kRunningVariance),
+            .delta = op.input<T>(Conv2dBatchNormIn::kDelta),
+            .y = op.output<T>(Conv2dBatchNormOut::kY),
             .workspace = op.workspace()};
   }
 };

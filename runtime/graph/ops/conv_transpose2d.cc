@@ -39,16 +39,18 @@ TensorId ops::conv_transpose2d(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> conv_transpose2d_gradient(GradientBuilder& builder,
-                                                const Op& op,
-                                                const std::vector<TensorId>& d_outputs) {
-  const TensorId x = op.inputs[0], weight = op.inputs[1], bias = op.inputs[2];
+OpInputs conv_transpose2d_gradient(GradientBuilder& builder,
+                                   const Op& op,
+                                   const OpOutputs& d_outputs) {
+  const TensorId x = op.inputs[ConvTranspose2dIn::kX],
+                 weight = op.inputs[ConvTranspose2dIn::kWeight],
+                 bias = op.inputs[ConvTranspose2dIn::kBias];
   const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
   const auto [d_weight, accumulate_weight] = weight_gradient(builder, weight);
   const auto [d_bias, accumulate_bias] = weight_gradient(builder, bias);
   builder.append({OpKind::kConvTranspose2dBackward,
                   op.name,
-                  {d_outputs[0], x, weight},
+                  {d_outputs[ConvTranspose2dOut::kY], x, weight},
                   {d_x, d_weight, d_bias},
                   ConvTranspose2dBackwardAttributes{
                       op.as<Conv2dAttributes>(), accumulate_weight, accumulate_bias}});
@@ -63,12 +65,15 @@ int64_t product_flops(const Graph& graph, TensorId x, TensorId weight) {
 }
 
 int64_t conv_transpose2d_flops(const Graph& graph, const Op& op) {
-  return product_flops(graph, op.inputs[0], op.inputs[1]);
+  return product_flops(
+      graph, op.inputs[ConvTranspose2dIn::kX], op.inputs[ConvTranspose2dIn::kWeight]);
 }
 
 int64_t conv_transpose2d_backward_flops(const Graph& graph, const Op& op) {
-  const int products = op.outputs[0] == kNoTensor ? 1 : 2;
-  return products * product_flops(graph, op.inputs[1], op.inputs[2]);
+  const int products = op.outputs[ConvTranspose2dBackwardOut::kDX] == kNoTensor ? 1 : 2;
+  return products * product_flops(graph,
+                                  op.inputs[ConvTranspose2dBackwardIn::kX],
+                                  op.inputs[ConvTranspose2dBackwardIn::kWeight]);
 }
 
 }  // namespace

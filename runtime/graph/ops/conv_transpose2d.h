@@ -3,12 +3,8 @@
 // output: each pixel of x adds its kernel to y, at distances of the stride. So its kernels are
 // those of conv2d with x and y exchanged: Conv2dShape here is that of the convolution from y's
 // images to x's.
-//   inputs  x (N, H, W, I), weight (I, KH, KW, O / groups), bias (O) or none
-//   outputs y (N, OH, OW, O)
 // conv_transpose2d_backward: d_x = conv2d(d_y, weight), d_weight (+)= correlation of d_y and x,
-// d_bias (+)= sums of d_y.
-//   inputs  d_y (N, OH, OW, O), x, weight
-//   outputs d_x, d_weight, d_bias: each may be absent, d_weight if the weight is frozen
+// d_bias (+)= sums of d_y. Each output may be absent, d_weight if the weight is frozen.
 
 #include <cstdint>
 #include <string>
@@ -21,6 +17,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+using ConvTranspose2dIn = Conv2dIn;
+using ConvTranspose2dOut = Conv2dOut;
+using ConvTranspose2dBackwardIn = Conv2dBackwardIn;
+using ConvTranspose2dBackwardOut = Conv2dBackwardOut;
 
 struct ConvTranspose2dBackwardAttributes {
   Conv2dAttributes forward;
@@ -63,12 +64,13 @@ struct ConvTranspose2dForward {
   std::byte* workspace;  // as the implementation needs
 
   static ConvTranspose2dForward of(const OpCall& op) {
-    return {.shape = conv2d_shape(
-                op.output_shape(0), op.input_shape(1), op.attributes<Conv2dAttributes>()),
-            .x = op.input<T>(0),
-            .weight = op.input<T>(1),
-            .bias = op.input<T>(2),
-            .y = op.output<T>(0),
+    return {.shape = conv2d_shape(op.output_shape(ConvTranspose2dOut::kY),
+                                  op.input_shape(ConvTranspose2dIn::kWeight),
+                                  op.attributes<Conv2dAttributes>()),
+            .x = op.input<T>(ConvTranspose2dIn::kX),
+            .weight = op.input<T>(ConvTranspose2dIn::kWeight),
+            .bias = op.input<T>(ConvTranspose2dIn::kBias),
+            .y = op.output<T>(ConvTranspose2dOut::kY),
             .workspace = op.workspace()};
   }
   // Computes y without the bias, as conv2d's gradient of its input.
@@ -110,15 +112,17 @@ struct ConvTranspose2dBackward {
 
   static ConvTranspose2dBackward of(const OpCall& op) {
     const auto& attributes = op.attributes<ConvTranspose2dBackwardAttributes>();
-    return {.shape = conv2d_shape(op.input_shape(0), op.input_shape(2), attributes.forward),
+    return {.shape = conv2d_shape(op.input_shape(ConvTranspose2dBackwardIn::kDY),
+                                  op.input_shape(ConvTranspose2dBackwardIn::kWeight),
+                                  attributes.forward),
             .accumulate_weight = attributes.accumulate_weight,
             .accumulate_bias = attributes.accumulate_bias,
-            .d_y = op.input<T>(0),
-            .x = op.input<T>(1),
-            .weight = op.input<T>(2),
-            .d_x = op.output<T>(0),
-            .d_weight = op.output<Wide<T>>(1),
-            .d_bias = op.output<Wide<T>>(2),
+            .d_y = op.input<T>(ConvTranspose2dBackwardIn::kDY),
+            .x = op.input<T>(ConvTranspose2dBackwardIn::kX),
+            .weight = op.input<T>(ConvTranspose2dBackwardIn::kWeight),
+            .d_x = op.output<T>(ConvTranspose2dBackwardOut::kDX),
+            .d_weight = op.output<Wide<T>>(ConvTranspose2dBackwardOut::kDWeight),
+            .d_bias = op.output<Wide<T>>(ConvTranspose2dBackwardOut::kDBias),
             .workspace = op.workspace()};
   }
   // Computes d_x, as conv2d.

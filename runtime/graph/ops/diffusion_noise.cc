@@ -42,7 +42,7 @@ namespace {
 
 // Per element: ten rounds of the generator, the normal quantile and the mixing.
 int64_t diffusion_noise_flops(const Graph& graph, const Op& op) {
-  return 30 * graph.shape(op.inputs[0]).elements();
+  return 30 * graph.shape(op.inputs[DiffusionNoiseIn::kX]).elements();
 }
 
 }  // namespace

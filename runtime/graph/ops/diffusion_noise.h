@@ -7,10 +7,8 @@
 // Without a table of weights, the path from image to noise is a straight line (rectified flow): the
 // time t is uniform in [0, 1), a = 1 - t, b = t, and the velocity is e - x. In training only, a
 // share of the samples loses its class, for classifier-free guidance.
-//   inputs  x (N, H, W, C) u8, labels (N) i32, shares (2, K) f32 or none: row 0 is a, row 1 is b,
-//           at times 0 to K - 1
-//   outputs y (N, H, W, C), target (N, H W C) f32, times (N) f32: the index of the time, or 1000 t,
-//           classes (N) i32: the label, or `classes` if it is lost
+// Row 0 of the table `shares` is a, row 1 is b, at times 0 to K - 1. `times` are indices of these,
+// or 1000 t. `classes` are the labels, or the attribute `classes` if they are lost.
 // In training, the random numbers depend on the seed, the step and the index of the sample in the
 // global batch. In evaluation, they depend on the seed and the index of the sample in the set, so
 // that all evaluations of a run draw the same. The op has no gradient.
@@ -29,6 +27,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class DiffusionNoiseIn : InputIndex { kX, kLabels, kShares };
+enum class DiffusionNoiseOut : OutputIndex { kY, kTarget, kTimes, kClasses };
 
 struct DiffusionNoiseAttributes {
   DiffusionTarget target = DiffusionTarget::kEpsilon;
@@ -75,18 +76,20 @@ struct DiffusionNoise {
   int32_t* classes;           // (samples)
 
   static DiffusionNoise of(const OpCall& op) {
-    const int64_t samples = op.input_shape(0)[0];
+    const int64_t samples = op.input_shape(DiffusionNoiseIn::kX)[0];
     return {.attributes = op.attributes<DiffusionNoiseAttributes>(),
             .samples = samples,
-            .elements = op.input_shape(0).elements() / samples,
-            .time_count = op.has_input(2) ? op.input_shape(2)[1] : 0,
-            .x = op.input<uint8_t>(0),
-            .labels = op.input<int32_t>(1),
-            .shares = op.input<Wide<T>>(2),
-            .y = op.output<T>(0),
-            .target = op.output<Wide<T>>(1),
-            .times = op.output<Wide<T>>(2),
-            .classes = op.output<int32_t>(3)};
+            .elements = op.input_shape(DiffusionNoiseIn::kX).elements() / samples,
+            .time_count = op.has_input(DiffusionNoiseIn::kShares)
+                              ? op.input_shape(DiffusionNoiseIn::kShares)[1]
+                              : 0,
+            .x = op.input<uint8_t>(DiffusionNoiseIn::kX),
+            .labels = op.input<int32_t>(DiffusionNoiseIn::kLabels),
+            .shares = op.input<Wide<T>>(DiffusionNoiseIn::kShares),
+            .y = op.output<T>(DiffusionNoiseOut::kY),
+            .target = op.output<Wide<T>>(DiffusionNoiseOut::kTarget),
+            .times = op.output<Wide<T>>(DiffusionNoiseOut::kTimes),
+            .classes = op.output<int32_t>(DiffusionNoiseOut::kClasses)};
   }
 
   // Word 0 of a sample is for its time, word 1 decides whether it loses its class.

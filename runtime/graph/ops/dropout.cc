@@ -23,17 +23,18 @@ TensorId ops::dropout(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> dropout_gradient(GradientBuilder& builder,
-                                       const Op& op,
-                                       const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  builder.append({OpKind::kDropoutBackward, op.name, {d_outputs[0]}, {d_x}, op.attributes});
+OpInputs dropout_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[DropoutIn::kX]);
+  builder.append(
+      {OpKind::kDropoutBackward, op.name, {d_outputs[DropoutOut::kY]}, {d_x}, op.attributes});
   return {d_x};
 }
 
 }  // namespace
 
-const OpSchema kDropoutSchema = {dropout_gradient, elementwise_flops<2>, {{0, 0}}};
-const OpSchema kDropoutBackwardSchema = {nullptr, elementwise_flops<2>, {{0, 0}}};
+const OpSchema kDropoutSchema = {
+    dropout_gradient, elementwise_flops<2, DropoutIn::kX>, {{DropoutOut::kY, DropoutIn::kX}}};
+const OpSchema kDropoutBackwardSchema = {
+    nullptr, elementwise_flops<2, DropoutIn::kX>, {{DropoutOut::kY, DropoutIn::kX}}};
 
 }  // namespace lockstep

@@ -1,8 +1,7 @@
 #pragma once
 // dropout: y = x * keep / (1 - p), keep drawn from the counter-based stream (seed, step, lane, this
 // dropout's number, element).
-//   inputs x; outputs y
-// dropout_backward: the same mask, drawn again, applied to the gradient. inputs d_y; outputs d_x
+// dropout_backward: the same mask, drawn again, applied to the gradient.
 
 #include <cstdint>
 #include <string>
@@ -13,6 +12,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class DropoutIn : InputIndex { kX, kDY = kX };
+enum class DropoutOut : OutputIndex { kY, kDX = kY };
 
 struct DropoutAttributes {
   float probability = 0;
@@ -47,11 +49,11 @@ struct Dropout {
 
   static Dropout of(const OpCall& op) {
     const auto& attributes = op.attributes<DropoutAttributes>();
-    return {.n = op.input_shape(0).elements(),
+    return {.n = op.input_shape(DropoutIn::kX).elements(),
             .probability = attributes.probability,
             .purpose = kRngDropout | attributes.stream,
-            .x = op.input<T>(0),
-            .y = op.output<T>(0)};
+            .x = op.input<T>(DropoutIn::kX),
+            .y = op.output<T>(DropoutOut::kY)};
   }
 };
 

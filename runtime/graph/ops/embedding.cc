@@ -28,28 +28,29 @@ TensorId ops::embedding(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> embedding_gradient(GradientBuilder& builder,
-                                         const Op& op,
-                                         const std::vector<TensorId>& d_outputs) {
-  const auto [d_token, accumulate_token] = builder.parameter_gradient(op.inputs[1]);
+OpInputs embedding_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const auto [d_token, accumulate_token] =
+      builder.parameter_gradient(op.inputs[EmbeddingIn::kToken]);
   auto [d_position, accumulate_position] = std::pair(kNoTensor, false);
-  if (op.inputs[2] != kNoTensor)
-    std::tie(d_position, accumulate_position) = builder.parameter_gradient(op.inputs[2]);
+  if (op.inputs[EmbeddingIn::kPosition] != kNoTensor)
+    std::tie(d_position, accumulate_position) =
+        builder.parameter_gradient(op.inputs[EmbeddingIn::kPosition]);
   builder.append({OpKind::kEmbeddingBackward,
                   op.name,
-                  {d_outputs[0], op.inputs[0]},
+                  {d_outputs[EmbeddingOut::kY], op.inputs[EmbeddingIn::kIds]},
                   {d_token, d_position},
                   EmbeddingAttributes{accumulate_token, accumulate_position}});
   return {kNoTensor, kNoTensor, kNoTensor};
 }
 
 int64_t embedding_flops(const Graph& graph, const Op& op) {
-  return graph.shape(op.outputs[0]).elements();
+  return graph.shape(op.outputs[EmbeddingOut::kY]).elements();
 }
 
 }  // namespace
 
 const OpSchema kEmbeddingSchema = {embedding_gradient, embedding_flops, {}};
-const OpSchema kEmbeddingBackwardSchema = {nullptr, elementwise_flops<2>, {}};
+const OpSchema kEmbeddingBackwardSchema = {
+    nullptr, elementwise_flops<2, EmbeddingBackwardIn::kDY>, {}};
 
 }  // namespace lockstep

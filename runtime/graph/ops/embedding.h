@@ -1,10 +1,8 @@
 #pragma once
 // embedding: y[b, t] = token[ids[b, t]] + position[t].
-//   inputs ids (B, T) i32, token (V, C), position (>=T, C) or none; outputs y (B, T, C)
 // embedding_backward: d_token (+)= sum of d_y over equal ids, d_position (+)= sum of d_y over b, in
-// a fixed order.
-//   inputs d_y, ids; outputs d_token (none if it is frozen), d_position (none if it is frozen, or
-//   if there is no position)
+// a fixed order. Gradients of frozen parameters are absent, and
+// d_position without a position.
 
 #include <cstdint>
 #include <string>
@@ -14,6 +12,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class EmbeddingIn : InputIndex { kIds, kToken, kPosition };
+enum class EmbeddingOut : OutputIndex { kY };
+enum class EmbeddingBackwardIn : InputIndex { kDY, kIds };
+enum class EmbeddingBackwardOut : OutputIndex { kDToken, kDPosition };
 
 struct EmbeddingAttributes {
   bool accumulate_token = false;  // backward only: d_token += instead of =
@@ -44,12 +47,13 @@ struct EmbeddingForward {
   T* y;                // (B, T, C)
 
   static EmbeddingForward of(const OpCall& op) {
-    const Shape &ids = op.input_shape(0), &token = op.input_shape(1);
+    const Shape &ids = op.input_shape(EmbeddingIn::kIds),
+                &token = op.input_shape(EmbeddingIn::kToken);
     return {.sizes = {ids[0], ids[1], token[1], token[0]},
-            .ids = op.input<int32_t>(0),
-            .token = op.input<T>(1),
-            .position = op.input<T>(2),
-            .y = op.output<T>(0)};
+            .ids = op.input<int32_t>(EmbeddingIn::kIds),
+            .token = op.input<T>(EmbeddingIn::kToken),
+            .position = op.input<T>(EmbeddingIn::kPosition),
+            .y = op.output<T>(EmbeddingOut::kY)};
   }
 };
 
@@ -64,16 +68,19 @@ struct EmbeddingBackward {
   bool accumulate_position;
 
   static EmbeddingBackward of(const OpCall& op) {
-    const Shape& ids = op.input_shape(1);
-    const int64_t vocabulary = op.has_output(0) ? op.output_shape(0)[0] : 0;
+    const Shape& ids = op.input_shape(EmbeddingBackwardIn::kIds);
+    const int64_t vocabulary = op.has_output(EmbeddingBackwardOut::kDToken)
+                                   ? op.output_shape(EmbeddingBackwardOut::kDToken)[0]
+                                   : 0;
     const auto& attributes = op.attributes<EmbeddingAttributes>();
-    return {.sizes = {ids[0], ids[1], op.input_shape(0).columns(), vocabulary},
-            .d_y = op.input<T>(0),
-            .ids = op.input<int32_t>(1),
-            .d_token = op.output<Wide<T>>(0),
-            .accumulate_token = attributes.accumulate_token,
-            .d_position = op.output<Wide<T>>(1),
-            .accumulate_position = attributes.accumulate_position};
+    return {
+        .sizes = {ids[0], ids[1], op.input_shape(EmbeddingBackwardIn::kDY).columns(), vocabulary},
+        .d_y = op.input<T>(EmbeddingBackwardIn::kDY),
+        .ids = op.input<int32_t>(EmbeddingBackwardIn::kIds),
+        .d_token = op.output<Wide<T>>(EmbeddingBackwardOut::kDToken),
+        .accumulate_token = attributes.accumulate_token,
+        .d_position = op.output<Wide<T>>(EmbeddingBackwardOut::kDPosition),
+        .accumulate_position = attributes.accumulate_position};
   }
 };
 

@@ -23,23 +23,28 @@ TensorId ops::gated_activation(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> gated_activation_gradient(GradientBuilder& builder,
-                                                const Op& op,
-                                                const std::vector<TensorId>& d_outputs) {
-  const TensorId x = op.inputs[0], d_x = builder.new_gradient(x);
-  builder.append(
-      {OpKind::kGatedActivationBackward, op.name, {d_outputs[0], x}, {d_x}, op.attributes});
+OpInputs gated_activation_gradient(GradientBuilder& builder,
+                                   const Op& op,
+                                   const OpOutputs& d_outputs) {
+  const TensorId x = op.inputs[GatedActivationIn::kX], d_x = builder.new_gradient(x);
+  builder.append({OpKind::kGatedActivationBackward,
+                  op.name,
+                  {d_outputs[GatedActivationOut::kY], x},
+                  {d_x},
+                  op.attributes});
   return {d_x};
 }
 
 int64_t gated_activation_flops(const Graph& graph, const Op& op) {
-  return 11 * graph.shape(op.outputs[0]).elements();
+  return 11 * graph.shape(op.outputs[GatedActivationOut::kY]).elements();
 }
 
 }  // namespace
 
 const OpSchema kGatedActivationSchema = {gated_activation_gradient, gated_activation_flops, {}};
 const OpSchema kGatedActivationBackwardSchema = {
-    nullptr, elementwise_flops<kActivationBackwardFlops + 12>, {{0, 1}}};
+    nullptr,
+    elementwise_flops<kActivationBackwardFlops + 12, GatedActivationBackwardIn::kDY>,
+    {{GatedActivationBackwardOut::kDX, GatedActivationBackwardIn::kX}}};
 
 }  // namespace lockstep

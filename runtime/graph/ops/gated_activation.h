@@ -1,9 +1,7 @@
 #pragma once
 // gated_activation: y = f(gate) * up, with rows [gate | up]: SwiGLU with SiLU, GeGLU with GELU,
 // etc. (Shazeer 2020).
-//   inputs x (..., 2I); outputs y (..., I)
 // gated_activation_backward: d_gate = d_y * up * f'(gate), d_up = d_y * f(gate); recomputes f.
-//   inputs d_y (..., I), x (..., 2I); outputs d_x (..., 2I) = [d_gate | d_up]
 
 #include <cstdint>
 #include <string>
@@ -15,6 +13,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class GatedActivationIn : InputIndex { kX };
+enum class GatedActivationOut : OutputIndex { kY };
+enum class GatedActivationBackwardIn : InputIndex { kDY, kX };
+enum class GatedActivationBackwardOut : OutputIndex { kDX };  // [d_gate | d_up]
 
 namespace ops {
 
@@ -35,10 +38,10 @@ struct GatedActivationForward {
 
   static GatedActivationForward of(const OpCall& op) {
     return {.activation = op.attributes<ActivationAttributes>().activation,
-            .rows = op.output_shape(0).rows(),
-            .columns = op.output_shape(0).columns(),
-            .x = op.input<T>(0),
-            .y = op.output<T>(0)};
+            .rows = op.output_shape(GatedActivationOut::kY).rows(),
+            .columns = op.output_shape(GatedActivationOut::kY).columns(),
+            .x = op.input<T>(GatedActivationIn::kX),
+            .y = op.output<T>(GatedActivationOut::kY)};
   }
 };
 
@@ -52,11 +55,11 @@ struct GatedActivationBackward {
 
   static GatedActivationBackward of(const OpCall& op) {
     return {.activation = op.attributes<ActivationAttributes>().activation,
-            .rows = op.input_shape(0).rows(),
-            .columns = op.input_shape(0).columns(),
-            .d_y = op.input<T>(0),
-            .x = op.input<T>(1),
-            .d_x = op.output<T>(0)};
+            .rows = op.input_shape(GatedActivationBackwardIn::kDY).rows(),
+            .columns = op.input_shape(GatedActivationBackwardIn::kDY).columns(),
+            .d_y = op.input<T>(GatedActivationBackwardIn::kDY),
+            .x = op.input<T>(GatedActivationBackwardIn::kX),
+            .d_x = op.output<T>(GatedActivationBackwardOut::kDX)};
   }
 };
 

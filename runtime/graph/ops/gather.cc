@@ -72,14 +72,16 @@ TensorId ops::gather_elements(
 namespace {
 
 template <OpKind kBackward>
-std::vector<TensorId> gather_gradient(GradientBuilder& builder,
-                                      const Op& op,
-                                      const std::vector<TensorId>& d_outputs) {
-  const TensorId x = op.inputs[0];
+OpInputs gather_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId x = op.inputs[GatherIn::kX];
   if (builder.graph()[x].dtype == DType::kI32 || !builder.needs_gradient(x))
     return {kNoTensor, kNoTensor};
   const TensorId d_x = builder.new_gradient(x);
-  builder.append({kBackward, op.name, {d_outputs[0], op.inputs[1]}, {d_x}, op.attributes});
+  builder.append({kBackward,
+                  op.name,
+                  {d_outputs[GatherOut::kY], op.inputs[GatherIn::kIndices]},
+                  {d_x},
+                  op.attributes});
   return {d_x, kNoTensor};
 }
 
@@ -88,9 +90,10 @@ int64_t no_flops(const Graph&, const Op&) { return 0; }
 }  // namespace
 
 const OpSchema kGatherSchema = {gather_gradient<OpKind::kGatherBackward>, no_flops, {}};
-const OpSchema kGatherBackwardSchema = {nullptr, elementwise_flops<1>, {}};
+const OpSchema kGatherBackwardSchema = {nullptr, elementwise_flops<1, GatherBackwardIn::kDY>, {}};
 const OpSchema kGatherElementsSchema = {
     gather_gradient<OpKind::kGatherElementsBackward>, no_flops, {}};
-const OpSchema kGatherElementsBackwardSchema = {nullptr, elementwise_flops<1>, {}};
+const OpSchema kGatherElementsBackwardSchema = {
+    nullptr, elementwise_flops<1, GatherBackwardIn::kDY>, {}};
 
 }  // namespace lockstep

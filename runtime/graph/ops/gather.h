@@ -3,13 +3,11 @@
 //   y[o, i, c] = x[o, indices[i], c], with o and c for the dimensions before and after.
 // gather_elements: an index for each element of y, as torch.gather:
 //   y[o, i, c] = x[o, indices[o, i, c], c]
-//   inputs  x, floats, or i32, which have no gradient; no parameter. indices i32. A negative index
-//           counts from the end. Kernels cannot report an index out of range: it is clamped, and
-//           its gradient goes to the clamped index
-//   outputs y
+// x has floats, or i32, which have no gradient; it is no parameter. A negative index counts from
+// the end. Kernels cannot report an index out of range: it is clamped, and its gradient goes to the
+// clamped index.
 // gather_backward, gather_elements_backward: d_x, the sums of d_y over equal indices in their
 // order; zero for elements that no index selects.
-//   inputs d_y, indices; outputs d_x
 
 #include <cstdint>
 #include <string>
@@ -20,6 +18,12 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+// Of both kinds.
+enum class GatherIn : InputIndex { kX, kIndices };
+enum class GatherOut : OutputIndex { kY };
+enum class GatherBackwardIn : InputIndex { kDY, kIndices };
+enum class GatherBackwardOut : OutputIndex { kDX };
 
 // x is (outer, extent, inner), y (outer, count, inner).
 struct GatherSizes {
@@ -55,9 +59,9 @@ struct GatherForward {
 
   static GatherForward of(const OpCall& op) {
     return {.sizes = op.attributes<GatherSizes>(),
-            .x = op.input<T>(0),
-            .indices = op.input<int32_t>(1),
-            .y = op.output<T>(0)};
+            .x = op.input<T>(GatherIn::kX),
+            .indices = op.input<int32_t>(GatherIn::kIndices),
+            .y = op.output<T>(GatherOut::kY)};
   }
 };
 
@@ -71,9 +75,9 @@ struct GatherBackward {
 
   static GatherBackward of(const OpCall& op) {
     return {.sizes = op.attributes<GatherSizes>(),
-            .d_y = op.input<T>(0),
-            .indices = op.input<int32_t>(1),
-            .d_x = op.output<T>(0),
+            .d_y = op.input<T>(GatherBackwardIn::kDY),
+            .indices = op.input<int32_t>(GatherBackwardIn::kIndices),
+            .d_x = op.output<T>(GatherBackwardOut::kDX),
             .workspace = op.workspace()};
   }
 };

@@ -33,15 +33,17 @@ TensorId ops::group_norm(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> group_norm_gradient(GradientBuilder& builder,
-                                          const Op& op,
-                                          const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  const TensorId d_gamma = unshared_gradient(builder, op, op.inputs[1]);
-  const TensorId d_beta = unshared_gradient(builder, op, op.inputs[2]);
+OpInputs group_norm_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[GroupNormIn::kX]);
+  const TensorId d_gamma = unshared_gradient(builder, op, op.inputs[GroupNormIn::kGamma]);
+  const TensorId d_beta = unshared_gradient(builder, op, op.inputs[GroupNormIn::kBeta]);
   builder.append({OpKind::kGroupNormBackward,
                   op.name,
-                  {d_outputs[0], op.inputs[0], op.inputs[1], op.outputs[1], op.outputs[2]},
+                  {d_outputs[GroupNormOut::kY],
+                   op.inputs[GroupNormIn::kX],
+                   op.inputs[GroupNormIn::kGamma],
+                   op.outputs[GroupNormOut::kMean],
+                   op.outputs[GroupNormOut::kRstd]},
                   {d_x, d_gamma, d_beta},
                   op.attributes});
   return {d_x, kNoTensor, kNoTensor};
@@ -49,7 +51,9 @@ std::vector<TensorId> group_norm_gradient(GradientBuilder& builder,
 
 }  // namespace
 
-const OpSchema kGroupNormSchema = {group_norm_gradient, elementwise_flops<8>, {}};
-const OpSchema kGroupNormBackwardSchema = {nullptr, elementwise_flops<12>, {{0, 0}}};
+const OpSchema kGroupNormSchema = {group_norm_gradient, elementwise_flops<8, GroupNormIn::kX>, {}};
+const OpSchema kGroupNormBackwardSchema = {nullptr,
+                                           elementwise_flops<12, GroupNormBackwardIn::kDY>,
+                                           {{GroupNormBackwardOut::kDX, GroupNormBackwardIn::kDY}}};
 
 }  // namespace lockstep

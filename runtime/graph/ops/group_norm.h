@@ -2,13 +2,9 @@
 // group_norm: y = (x - mean) rstd gamma + beta, rstd = 1 / sqrt(variance + epsilon). Mean and
 // biased variance are over a sample's pixels and the C / G channels of a group (Wu and He 2018,
 // equation 7). G = C is instance norm, G = 1 a layer norm of whole samples.
-//   inputs  x (N, ..., C), gamma (C) or none, beta (C) or none
-//   outputs y (N, ..., C), mean (N, G), rstd (N, G)
 // group_norm_backward: with g = d_y gamma, xhat = (x - mean) rstd and means over the group,
 //   d_x = rstd (g - mean(g) - xhat mean(g xhat)),
 //   d_gamma = sum over samples and pixels of d_y xhat, d_beta = sum over the same of d_y.
-//   inputs  d_y, x, gamma or none, mean, rstd
-//   outputs d_x, d_gamma or none, d_beta or none
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
 
 #include <cstdint>
@@ -20,6 +16,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class GroupNormIn : InputIndex { kX, kGamma, kBeta };
+enum class GroupNormOut : OutputIndex { kY, kMean, kRstd };
+enum class GroupNormBackwardIn : InputIndex { kDY, kX, kGamma, kMean, kRstd };
+enum class GroupNormBackwardOut : OutputIndex { kDX, kDGamma, kDBeta };
 
 struct GroupNormAttributes {
   int64_t groups = 1;
@@ -66,14 +67,14 @@ struct GroupNormForward {
 
   static GroupNormForward of(const OpCall& op) {
     const auto& attributes = op.attributes<GroupNormAttributes>();
-    return {.shape = GroupNormShape::of(op.input_shape(0), attributes.groups),
+    return {.shape = GroupNormShape::of(op.input_shape(GroupNormIn::kX), attributes.groups),
             .epsilon = attributes.epsilon,
-            .x = op.input<T>(0),
-            .gamma = op.input<T>(1),
-            .beta = op.input<T>(2),
-            .y = op.output<T>(0),
-            .mean = op.output<Wide<T>>(1),
-            .rstd = op.output<Wide<T>>(2),
+            .x = op.input<T>(GroupNormIn::kX),
+            .gamma = op.input<T>(GroupNormIn::kGamma),
+            .beta = op.input<T>(GroupNormIn::kBeta),
+            .y = op.output<T>(GroupNormOut::kY),
+            .mean = op.output<Wide<T>>(GroupNormOut::kMean),
+            .rstd = op.output<Wide<T>>(GroupNormOut::kRstd),
             .workspace = op.workspace<Wide<T>>()};
   }
 };
@@ -92,17 +93,17 @@ struct GroupNormBackward {
   Wide<T>* workspace;
 
   static GroupNormBackward of(const OpCall& op) {
-    return {
-        .shape = GroupNormShape::of(op.input_shape(0), op.attributes<GroupNormAttributes>().groups),
-        .d_y = op.input<T>(0),
-        .x = op.input<T>(1),
-        .gamma = op.input<T>(2),
-        .mean = op.input<Wide<T>>(3),
-        .rstd = op.input<Wide<T>>(4),
-        .d_x = op.output<T>(0),
-        .d_gamma = op.output<Wide<T>>(1),
-        .d_beta = op.output<Wide<T>>(2),
-        .workspace = op.workspace<Wide<T>>()};
+    return {.shape = GroupNormShape::of(op.input_shape(GroupNormBackwardIn::kDY),
+                                        op.attributes<GroupNormAttributes>().groups),
+            .d_y = op.input<T>(GroupNormBackwardIn::kDY),
+            .x = op.input<T>(GroupNormBackwardIn::kX),
+            .gamma = op.input<T>(GroupNormBackwardIn::kGamma),
+            .mean = op.input<Wide<T>>(GroupNormBackwardIn::kMean),
+            .rstd = op.input<Wide<T>>(GroupNormBackwardIn::kRstd),
+            .d_x = op.output<T>(GroupNormBackwardOut::kDX),
+            .d_gamma = op.output<Wide<T>>(GroupNormBackwardOut::kDGamma),
+            .d_beta = op.output<Wide<T>>(GroupNormBackwardOut::kDBeta),
+            .workspace = op.workspace<Wide<T>>()};
   }
 };
 

@@ -4,8 +4,6 @@
 // times itself plus 1 - mix times image valid - 1 - i. Mixing before normalising gives the same
 // result because the weights add up to 1. It is computed as mix (x - other) + other, so an image
 // mixed with itself does not change. For images as inputs of the graph; it has no gradient.
-//   inputs  x (N, H, W, C) u8
-//   outputs y (N, H, W, C)
 
 #include <cstdint>
 #include <string>
@@ -16,6 +14,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class ImageNormalizeIn : InputIndex { kX };
+enum class ImageNormalizeOut : OutputIndex { kY };
 
 struct ImageNormalizeAttributes {
   std::vector<float> mean, std;  // (C) each, of pixels scaled to [0, 1]
@@ -43,14 +44,14 @@ struct ImageNormalize {
 
   static ImageNormalize of(const OpCall& op) {
     const auto& attributes = op.attributes<ImageNormalizeAttributes>();
-    const Shape& x = op.input_shape(0);
+    const Shape& x = op.input_shape(ImageNormalizeIn::kX);
     return {.images = x[0],
             .pixels = x[1] * x[2],
             .channels = x[3],
             .mean = attributes.mean.data(),
             .std = attributes.std.data(),
-            .x = op.input<uint8_t>(0),
-            .y = op.output<T>(0),
+            .x = op.input<uint8_t>(ImageNormalizeIn::kX),
+            .y = op.output<T>(ImageNormalizeOut::kY),
             .workspace = op.workspace<Wide<T>>()};
   }
 

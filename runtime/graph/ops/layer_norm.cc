@@ -32,24 +32,23 @@ std::pair<TensorId, TensorId> ops::layer_norm(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> layer_norm_gradient(GradientBuilder& builder,
-                                          const Op& op,
-                                          const std::vector<TensorId>& d_outputs) {
+OpInputs layer_norm_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   // If y feeds only ops without gradients, the gradient of the sum is all there is.
-  if (d_outputs[0] == kNoTensor) return {d_outputs[1], d_outputs[1], kNoTensor, kNoTensor};
-  const bool residual = op.inputs[1] != kNoTensor;
-  const TensorId sum = residual ? op.outputs[1] : op.inputs[0];
+  if (d_outputs[LayerNormOut::kY] == kNoTensor)
+    return {d_outputs[LayerNormOut::kSum], d_outputs[LayerNormOut::kSum], kNoTensor, kNoTensor};
+  const bool residual = op.inputs[LayerNormIn::kDelta] != kNoTensor;
+  const TensorId sum = residual ? op.outputs[LayerNormOut::kSum] : op.inputs[LayerNormIn::kX];
   const TensorId d_sum = builder.new_gradient(sum);
-  const TensorId d_gamma = unshared_gradient(builder, op, op.inputs[2]);
-  const TensorId d_beta = unshared_gradient(builder, op, op.inputs[3]);
+  const TensorId d_gamma = unshared_gradient(builder, op, op.inputs[LayerNormIn::kGamma]);
+  const TensorId d_beta = unshared_gradient(builder, op, op.inputs[LayerNormIn::kBeta]);
   builder.append({OpKind::kLayerNormBackward,
                   op.name,
-                  {d_outputs[0],
-                   residual ? d_outputs[1] : kNoTensor,
+                  {d_outputs[LayerNormOut::kY],
+                   residual ? d_outputs[LayerNormOut::kSum] : kNoTensor,
                    sum,
-                   op.inputs[2],
-                   op.outputs[2],
-                   op.outputs[3]},
+                   op.inputs[LayerNormIn::kGamma],
+                   op.outputs[LayerNormOut::kMean],
+                   op.outputs[LayerNormOut::kRstd]},
                   {d_sum, d_gamma, d_beta},
                   op.attributes});
   return {d_sum, residual ? d_sum : kNoTensor, kNoTensor, kNoTensor};
@@ -57,7 +56,14 @@ std::vector<TensorId> layer_norm_gradient(GradientBuilder& builder,
 
 }  // namespace
 
-const OpSchema kLayerNormSchema = {layer_norm_gradient, elementwise_flops<9>, {{1, 0}, {1, 1}}};
-const OpSchema kLayerNormBackwardSchema = {nullptr, elementwise_flops<14>, {{0, 1}, {0, 0}}};
+const OpSchema kLayerNormSchema = {
+    layer_norm_gradient,
+    elementwise_flops<9, LayerNormIn::kX>,
+    {{LayerNormOut::kSum, LayerNormIn::kX}, {LayerNormOut::kSum, LayerNormIn::kDelta}}};
+const OpSchema kLayerNormBackwardSchema = {
+    nullptr,
+    elementwise_flops<14, LayerNormBackwardIn::kDY>,
+    {{LayerNormBackwardOut::kDSum, LayerNormBackwardIn::kDResidual},
+     {LayerNormBackwardOut::kDSum, LayerNormBackwardIn::kDY}}};
 
 }  // namespace lockstep

@@ -1,14 +1,10 @@
 #pragma once
 // layer_norm: sum = x + delta; y = (sum - mean) rstd gamma + beta, rstd = 1 / sqrt(variance +
 // epsilon), by rows; the variance is biased.
-//   inputs  x (..., C), delta (..., C) or none, gamma (C), beta (C) or none
-//   outputs y (..., C), sum (..., C) or none if there is no delta, mean (rows), rstd (rows)
 // layer_norm_backward: with g = d_y gamma and xhat = (sum - mean) rstd,
 //   d_sum = rstd (g - mean(g) - xhat mean(g xhat)) + d_residual,
 //   d_gamma = sum over the rows of d_y xhat, d_beta = sum over the rows of d_y.
-//   inputs  d_y, d_residual or none (the gradient that reaches `sum` from elsewhere), sum (x if
-//           there is no delta), gamma, mean, rstd
-//   outputs d_sum (the gradient of both x and delta), d_gamma, d_beta or none
+// d_residual is the gradient that reaches `sum` from elsewhere; d_sum is that of both x and delta.
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
 
 #include <cstdint>
@@ -20,6 +16,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class LayerNormIn : InputIndex { kX, kDelta, kGamma, kBeta };
+enum class LayerNormOut : OutputIndex { kY, kSum, kMean, kRstd };  // no sum without delta
+enum class LayerNormBackwardIn : InputIndex { kDY, kDResidual, kSum, kGamma, kMean, kRstd };
+enum class LayerNormBackwardOut : OutputIndex { kDSum, kDGamma, kDBeta };
 
 struct LayerNormAttributes {
   float epsilon = 1e-5f;
@@ -53,17 +54,17 @@ struct LayerNormForward {
   Wide<T>* rstd;   // (rows)
 
   static LayerNormForward of(const OpCall& op) {
-    return {.rows = op.input_shape(0).rows(),
-            .columns = op.input_shape(0).columns(),
+    return {.rows = op.input_shape(LayerNormIn::kX).rows(),
+            .columns = op.input_shape(LayerNormIn::kX).columns(),
             .epsilon = op.attributes<LayerNormAttributes>().epsilon,
-            .x = op.input<T>(0),
-            .delta = op.input<T>(1),
-            .gamma = op.input<T>(2),
-            .beta = op.input<T>(3),
-            .y = op.output<T>(0),
-            .sum = op.output<T>(1),
-            .mean = op.output<Wide<T>>(2),
-            .rstd = op.output<Wide<T>>(3)};
+            .x = op.input<T>(LayerNormIn::kX),
+            .delta = op.input<T>(LayerNormIn::kDelta),
+            .gamma = op.input<T>(LayerNormIn::kGamma),
+            .beta = op.input<T>(LayerNormIn::kBeta),
+            .y = op.output<T>(LayerNormOut::kY),
+            .sum = op.output<T>(LayerNormOut::kSum),
+            .mean = op.output<Wide<T>>(LayerNormOut::kMean),
+            .rstd = op.output<Wide<T>>(LayerNormOut::kRstd)};
   }
 };
 
@@ -82,17 +83,17 @@ struct LayerNormBackward {
   Wide<T>* workspace;   // as the implementation needs
 
   static LayerNormBackward of(const OpCall& op) {
-    return {.rows = op.input_shape(0).rows(),
-            .columns = op.input_shape(0).columns(),
-            .d_y = op.input<T>(0),
-            .d_residual = op.input<T>(1),
-            .sum = op.input<T>(2),
-            .gamma = op.input<T>(3),
-            .mean = op.input<Wide<T>>(4),
-            .rstd = op.input<Wide<T>>(5),
-            .d_sum = op.output<T>(0),
-            .d_gamma = op.output<Wide<T>>(1),
-            .d_beta = op.output<Wide<T>>(2),
+    return {.rows = op.input_shape(LayerNormBackwardIn::kDY).rows(),
+            .columns = op.input_shape(LayerNormBackwardIn::kDY).columns(),
+            .d_y = op.input<T>(LayerNormBackwardIn::kDY),
+            .d_residual = op.input<T>(LayerNormBackwardIn::kDResidual),
+            .sum = op.input<T>(LayerNormBackwardIn::kSum),
+            .gamma = op.input<T>(LayerNormBackwardIn::kGamma),
+            .mean = op.input<Wide<T>>(LayerNormBackwardIn::kMean),
+            .rstd = op.input<Wide<T>>(LayerNormBackwardIn::kRstd),
+            .d_sum = op.output<T>(LayerNormBackwardOut::kDSum),
+            .d_gamma = op.output<Wide<T>>(LayerNormBackwardOut::kDGamma),
+            .d_beta = op.output<Wide<T>>(LayerNormBackwardOut::kDBeta),
             .workspace = op.workspace<Wide<T>>()};
   }
 };

@@ -55,14 +55,14 @@ TensorId ops::linear(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> linear_gradient(GradientBuilder& builder,
-                                      const Op& op,
-                                      const std::vector<TensorId>& d_outputs) {
-  const TensorId x = op.inputs[0], weight = op.inputs[1], bias = op.inputs[2];
+OpInputs linear_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId x = op.inputs[LinearIn::kX], weight = op.inputs[LinearIn::kWeight],
+                 bias = op.inputs[LinearIn::kBias];
   const Activation activation = op.as<LinearAttributes>().activation;
-  const TensorId saved = op.outputs[1] != kNoTensor ? op.outputs[1] : op.outputs[0];
+  const TensorId saved = op.outputs[LinearOut::kPre] != kNoTensor ? op.outputs[LinearOut::kPre]
+                                                                  : op.outputs[LinearOut::kY];
   const TensorId d_pre =
-      append_activation_backward(builder, op.name, d_outputs[0], saved, activation);
+      append_activation_backward(builder, op.name, d_outputs[LinearOut::kY], saved, activation);
   const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
   const auto [d_weight, accumulate_weight] = builder.parameter_gradient(weight);
   const auto [d_bias, accumulate_bias] = builder.parameter_gradient(bias);
@@ -79,15 +79,20 @@ int64_t product_flops(const Graph& graph, TensorId y, TensorId weight) {
 }
 
 int64_t linear_flops(const Graph& graph, const Op& op) {
-  return product_flops(graph, op.outputs[0], op.inputs[1]);
+  return product_flops(graph, op.outputs[LinearOut::kY], op.inputs[LinearIn::kWeight]);
 }
 
 int64_t linear_backward_flops(const Graph& graph, const Op& op) {
-  const int products = (op.outputs[0] == kNoTensor ? 0 : 1) + (op.outputs[1] == kNoTensor ? 0 : 1);
-  const int64_t derivative = op.inputs[3] == kNoTensor
-                                 ? 0
-                                 : kActivationBackwardFlops * graph.shape(op.inputs[3]).elements();
-  return products * product_flops(graph, op.inputs[0], op.inputs[2]) + derivative;
+  const int products = (op.outputs[LinearBackwardOut::kDX] == kNoTensor ? 0 : 1) +
+                       (op.outputs[LinearBackwardOut::kDWeight] == kNoTensor ? 0 : 1);
+  const int64_t derivative =
+      op.inputs[LinearBackwardIn::kSaved] == kNoTensor
+          ? 0
+          : kActivationBackwardFlops * graph.shape(op.inputs[LinearBackwardIn::kSaved]).elements();
+  return products * product_flops(graph,
+                                  op.inputs[LinearBackwardIn::kDY],
+                                  op.inputs[LinearBackwardIn::kWeight]) +
+         derivative;
 }
 
 }  // namespace

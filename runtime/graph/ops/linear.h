@@ -1,15 +1,12 @@
 #pragma once
 // linear: y = activation(x weight^T + bias).
-//   inputs  x (..., K), weight (N, K), bias (N) or none; x (M, ...) with K elements per row is read
-//           as (M, K): rows of a dense tensor need not be flattened
-//   outputs y (..., N), pre (..., N): the value before the activation, only in training and only
-//           if the activation's gradient needs it
+// x (M, ...) with K elements per row is read as (M, K): rows of a dense tensor need not be
+// flattened. pre is the value before the activation, only in training and only if the activation's
+// gradient needs it.
 // linear_backward: d_x = d_y weight, d_weight (+)= d_y^T x, d_bias (+)= column sums of d_y. If x is
 // the output of an activation, d_x may be the gradient of that activation's input: multiplied by
-// f'(saved).
-//   inputs  d_y (..., N) of the value before the activation, x or none if there is no d_weight,
-//           weight, saved (..., K) or none (for input_activation, as in activation_backward)
-//   outputs d_x, d_weight, d_bias: each may be absent, d_weight if the weight is frozen
+// f'(saved), as in activation_backward. d_y is the gradient of the value before the layer's own
+// activation. Each output may be absent, d_weight if the weight is frozen; then x is absent, too.
 
 #include <cstdint>
 #include <string>
@@ -20,6 +17,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class LinearIn : InputIndex { kX, kWeight, kBias };
+enum class LinearOut : OutputIndex { kY, kPre };
+enum class LinearBackwardIn : InputIndex { kDY, kX, kWeight, kSaved };
+enum class LinearBackwardOut : OutputIndex { kDX, kDWeight, kDBias };
 
 struct LinearAttributes {
   Activation activation = Activation::kNone;
@@ -71,15 +73,16 @@ struct LinearForward {
   std::byte* workspace;  // as the implementation needs
 
   static LinearForward of(const OpCall& op) {
-    return {.shape = LinearShape::of(op.input_shape(0), op.input_shape(1)),
-            .stride = op.output_stride(0),
-            .activation = op.attributes<LinearAttributes>().activation,
-            .x = op.input<T>(0),
-            .weight = op.input<T>(1),
-            .bias = op.input<T>(2),
-            .y = op.output<T>(0),
-            .pre = op.output<T>(1),
-            .workspace = op.workspace()};
+    return {
+        .shape = LinearShape::of(op.input_shape(LinearIn::kX), op.input_shape(LinearIn::kWeight)),
+        .stride = op.output_stride(LinearOut::kY),
+        .activation = op.attributes<LinearAttributes>().activation,
+        .x = op.input<T>(LinearIn::kX),
+        .weight = op.input<T>(LinearIn::kWeight),
+        .bias = op.input<T>(LinearIn::kBias),
+        .y = op.output<T>(LinearOut::kY),
+        .pre = op.output<T>(LinearOut::kPre),
+        .workspace = op.workspace()};
   }
 };
 
@@ -100,18 +103,19 @@ struct LinearBackward {
 
   static LinearBackward of(const OpCall& op) {
     const auto& attributes = op.attributes<LinearBackwardAttributes>();
-    return {.shape = LinearShape::of_result(op.input_shape(0), op.input_shape(2)),
-            .stride = op.input_stride(0),
+    return {.shape = LinearShape::of_result(op.input_shape(LinearBackwardIn::kDY),
+                                            op.input_shape(LinearBackwardIn::kWeight)),
+            .stride = op.input_stride(LinearBackwardIn::kDY),
             .accumulate_weight = attributes.accumulate_weight,
             .accumulate_bias = attributes.accumulate_bias,
             .input_activation = attributes.input_activation,
-            .d_y = op.input<T>(0),
-            .x = op.input<T>(1),
-            .weight = op.input<T>(2),
-            .saved = op.input<T>(3),
-            .d_x = op.output<T>(0),
-            .d_weight = op.output<Wide<T>>(1),
-            .d_bias = op.output<Wide<T>>(2),
+            .d_y = op.input<T>(LinearBackwardIn::kDY),
+            .x = op.input<T>(LinearBackwardIn::kX),
+            .weight = op.input<T>(LinearBackwardIn::kWeight),
+            .saved = op.input<T>(LinearBackwardIn::kSaved),
+            .d_x = op.output<T>(LinearBackwardOut::kDX),
+            .d_weight = op.output<Wide<T>>(LinearBackwardOut::kDWeight),
+            .d_bias = op.output<Wide<T>>(LinearBackwardOut::kDBias),
             .workspace = op.workspace()};
   }
 };

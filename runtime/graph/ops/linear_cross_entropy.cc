@@ -38,17 +38,16 @@ namespace {
 
 // The product of the logits and, in training, those of both gradients.
 int64_t linear_cross_entropy_flops(const Graph& graph, const Op& op) {
-  const int64_t rows = graph.shape(op.inputs[0]).rows();
-  const Shape weight = graph.shape(op.inputs[2]);
-  const auto made = [&](size_t output) {
-    return output < op.outputs.size() && op.outputs[output] != kNoTensor ? 1 : 0;
-  };
-  const int products = 1 + made(1) + made(2);
+  const int64_t rows = graph.shape(op.inputs[LinearCrossEntropyIn::kX]).rows();
+  const Shape weight = graph.shape(op.inputs[LinearCrossEntropyIn::kWeight]);
+  const auto made = [&](OutputName output) { return op.outputs[output] != kNoTensor ? 1 : 0; };
+  const int products = 1 + made(LinearCrossEntropyOut::kDX) + made(LinearCrossEntropyOut::kDWeight);
   return 2 * products * rows * weight.elements() + 8 * rows * weight[0];
 }
 
 }  // namespace
 
-const OpSchema kLinearCrossEntropySchema = {nullptr, linear_cross_entropy_flops, {{1, 0}}};
+const OpSchema kLinearCrossEntropySchema = {
+    nullptr, linear_cross_entropy_flops, {{LinearCrossEntropyOut::kDX, LinearCrossEntropyIn::kX}}};
 
 }  // namespace lockstep

@@ -4,9 +4,7 @@
 // chunk, in order:
 //   logits = x weight^T + bias; loss and gradient g of the logits as in softmax_cross_entropy.h;
 //   d_weight (+)= g^T x, d_bias (+)= column sums of g, from the second chunk on +=; d_x = g weight
-//   inputs  x (..., K), target (rows) i32, -1 or in [0, N), weight (N, K), bias (N) or none at all
-//   outputs statistics (4) f64; in training also d_x (..., K), which may be x, d_weight (N, K) and,
-//           if there is a bias, d_bias (N)
+// Without a bias, the op has three inputs and no d_bias.
 // LaneContext::mix is for images: it must be 1 here.
 // A loss is the root of differentiation and has no backward op: the gradients are computed in the
 // forward pass.
@@ -21,6 +19,10 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+// They begin as those of every loss.
+enum class LinearCrossEntropyIn : InputIndex { kX, kTargets, kWeight, kBias };
+enum class LinearCrossEntropyOut : OutputIndex { kStatistics, kDX, kDWeight, kDBias };
 
 struct LinearCrossEntropyAttributes {
   float label_smoothing = 0;  // in [0, 1)
@@ -104,16 +106,17 @@ struct LinearCrossEntropy {
   }
 
   static LinearCrossEntropy of(const OpCall& op) {
-    return {.shape = LinearShape::of(op.input_shape(0), op.input_shape(2)),
+    return {.shape = LinearShape::of(op.input_shape(LinearCrossEntropyIn::kX),
+                                     op.input_shape(LinearCrossEntropyIn::kWeight)),
             .attributes = op.attributes<LinearCrossEntropyAttributes>(),
-            .x = op.input<T>(0),
-            .targets = op.input<int32_t>(1),
-            .weight = op.input<T>(2),
-            .bias = op.input<T>(3),
-            .statistics = op.output<double>(0),
-            .d_x = op.output<T>(1),
-            .d_weight = op.output<Wide<T>>(2),
-            .d_bias = op.output<Wide<T>>(3)};
+            .x = op.input<T>(LinearCrossEntropyIn::kX),
+            .targets = op.input<int32_t>(LinearCrossEntropyIn::kTargets),
+            .weight = op.input<T>(LinearCrossEntropyIn::kWeight),
+            .bias = op.input<T>(LinearCrossEntropyIn::kBias),
+            .statistics = op.output<double>(LinearCrossEntropyOut::kStatistics),
+            .d_x = op.output<T>(LinearCrossEntropyOut::kDX),
+            .d_weight = op.output<Wide<T>>(LinearCrossEntropyOut::kDWeight),
+            .d_bias = op.output<Wide<T>>(LinearCrossEntropyOut::kDBias)};
   }
 };
 

@@ -18,13 +18,13 @@ TensorId ops::local_response_norm(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> local_response_norm_gradient(GradientBuilder& builder,
-                                                   const Op& op,
-                                                   const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
+OpInputs local_response_norm_gradient(GradientBuilder& builder,
+                                      const Op& op,
+                                      const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[LocalResponseNormIn::kX]);
   builder.append({OpKind::kLocalResponseNormBackward,
                   op.name,
-                  {d_outputs[0], op.inputs[0]},
+                  {d_outputs[LocalResponseNormOut::kY], op.inputs[LocalResponseNormIn::kX]},
                   {d_x},
                   op.attributes});
   return {d_x};
@@ -32,7 +32,9 @@ std::vector<TensorId> local_response_norm_gradient(GradientBuilder& builder,
 
 }  // namespace
 
-const OpSchema kLocalResponseNormSchema = {local_response_norm_gradient, elementwise_flops<16>, {}};
-const OpSchema kLocalResponseNormBackwardSchema = {nullptr, elementwise_flops<32>, {}};
+const OpSchema kLocalResponseNormSchema = {
+    local_response_norm_gradient, elementwise_flops<16, LocalResponseNormIn::kX>, {}};
+const OpSchema kLocalResponseNormBackwardSchema = {
+    nullptr, elementwise_flops<32, LocalResponseNormBackwardIn::kDY>, {}};
 
 }  // namespace lockstep

@@ -2,10 +2,8 @@
 // local_response_norm: y_c = x_c / s_c^beta, s_c = k + alpha / size * sum of x^2 over the `size`
 // channels from c - size / 2 on (Krizhevsky et al. 2012, section 3.3, with the mean instead of the
 // sum).
-//   inputs x (..., C); outputs y (..., C)
 // local_response_norm_backward: d_x_j = d_y_j / s_j^beta - 2 alpha beta / size x_j * sum of d_y_c
 // x_c / s_c^(beta + 1) over the channels c whose windows contain j.
-//   inputs d_y, x; outputs d_x
 
 #include <cstdint>
 #include <string>
@@ -15,6 +13,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class LocalResponseNormIn : InputIndex { kX };
+enum class LocalResponseNormOut : OutputIndex { kY };
+enum class LocalResponseNormBackwardIn : InputIndex { kDY, kX };
+enum class LocalResponseNormBackwardOut : OutputIndex { kDX };
 
 struct LocalResponseNormAttributes {
   int64_t size = 5;  // channels of the window
@@ -39,11 +42,11 @@ struct LocalResponseNormForward {
   T* y;        // (rows, channels)
 
   static LocalResponseNormForward of(const OpCall& op) {
-    return {.rows = op.input_shape(0).rows(),
-            .channels = op.input_shape(0).columns(),
+    return {.rows = op.input_shape(LocalResponseNormIn::kX).rows(),
+            .channels = op.input_shape(LocalResponseNormIn::kX).columns(),
             .window = op.attributes<LocalResponseNormAttributes>(),
-            .x = op.input<T>(0),
-            .y = op.output<T>(0)};
+            .x = op.input<T>(LocalResponseNormIn::kX),
+            .y = op.output<T>(LocalResponseNormOut::kY)};
   }
 };
 
@@ -56,12 +59,12 @@ struct LocalResponseNormBackward {
   T* d_x;        // (rows, channels)
 
   static LocalResponseNormBackward of(const OpCall& op) {
-    return {.rows = op.input_shape(0).rows(),
-            .channels = op.input_shape(0).columns(),
+    return {.rows = op.input_shape(LocalResponseNormBackwardIn::kDY).rows(),
+            .channels = op.input_shape(LocalResponseNormBackwardIn::kDY).columns(),
             .window = op.attributes<LocalResponseNormAttributes>(),
-            .d_y = op.input<T>(0),
-            .x = op.input<T>(1),
-            .d_x = op.output<T>(0)};
+            .d_y = op.input<T>(LocalResponseNormBackwardIn::kDY),
+            .x = op.input<T>(LocalResponseNormBackwardIn::kX),
+            .d_x = op.output<T>(LocalResponseNormBackwardOut::kDX)};
   }
 };
 

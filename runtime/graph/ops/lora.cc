@@ -89,19 +89,18 @@ TensorId ops::lora(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> lora_add_gradient(GradientBuilder& builder,
-                                        const Op& op,
-                                        const std::vector<TensorId>& d_outputs) {
-  const TensorId y = op.inputs[0], h = op.inputs[1], b = op.inputs[2];
+OpInputs lora_add_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId y = op.inputs[LoraAddIn::kY], h = op.inputs[LoraAddIn::kH],
+                 b = op.inputs[LoraAddIn::kB];
   const TensorId d_h = builder.needs_gradient(h) ? builder.new_gradient(h) : kNoTensor;
   const auto [d_b, accumulate] = builder.parameter_gradient(b);
   if (d_h != kNoTensor || d_b != kNoTensor)
     builder.append({OpKind::kLoraAddBackward,
                     op.name,
-                    {d_outputs[0], h, b},
+                    {d_outputs[LoraAddOut::kOut], h, b},
                     {d_h, d_b},
                     LoraBackwardAttributes{op.as<LoraAttributes>(), accumulate}});
-  return {builder.needs_gradient(y) ? d_outputs[0] : kNoTensor, d_h, kNoTensor};
+  return {builder.needs_gradient(y) ? d_outputs[LoraAddOut::kOut] : kNoTensor, d_h, kNoTensor};
 }
 
 // Flops of the products of h and B.
@@ -110,17 +109,20 @@ int64_t product_flops(const Graph& graph, TensorId h, TensorId b) {
 }
 
 int64_t lora_add_flops(const Graph& graph, const Op& op) {
-  return product_flops(graph, op.inputs[1], op.inputs[2]) + graph.shape(op.inputs[1]).elements();
+  return product_flops(graph, op.inputs[LoraAddIn::kH], op.inputs[LoraAddIn::kB]) +
+         graph.shape(op.inputs[LoraAddIn::kH]).elements();
 }
 
 int64_t lora_add_backward_flops(const Graph& graph, const Op& op) {
-  const int products = (op.outputs[0] == kNoTensor ? 0 : 1) + (op.outputs[1] == kNoTensor ? 0 : 1);
-  return products * product_flops(graph, op.inputs[1], op.inputs[2]);
+  const int products = (op.outputs[LoraAddBackwardOut::kDH] == kNoTensor ? 0 : 1) +
+                       (op.outputs[LoraAddBackwardOut::kDB] == kNoTensor ? 0 : 1);
+  return products * product_flops(graph, op.inputs[LoraAddIn::kH], op.inputs[LoraAddIn::kB]);
 }
 
 }  // namespace
 
-const OpSchema kLoraAddSchema = {lora_add_gradient, lora_add_flops, {{0, 0}}};
+const OpSchema kLoraAddSchema = {
+    lora_add_gradient, lora_add_flops, {{LoraAddOut::kOut, LoraAddIn::kY}}};
 const OpSchema kLoraAddBackwardSchema = {nullptr, lora_add_backward_flops, {}};
 
 }  // namespace lockstep

@@ -6,11 +6,8 @@
 // rows of B, (R, r), where R is the rows of all parts.
 // lora_add: out = y, and in the columns of part p out += scale h_p B_p^T, where h_p (M, r) are
 // columns p r to (p + 1) r of h.
-//   inputs  y (..., N), h (..., P r), B (R, r)
-//   outputs out (..., N)
 // lora_add_backward: d_h_p = scale d_out_p B_p, d_B_p (+)= scale d_out_p^T h_p; d_y is d_out.
-//   inputs  d_out (..., N), h (..., P r), B (R, r)
-//   outputs d_h, d_B: each may be absent
+// Each output may be absent.
 
 #include <cstdint>
 #include <string>
@@ -20,6 +17,10 @@
 #include "runtime/graph/op_call.h"
 
 namespace lockstep {
+
+enum class LoraAddIn : InputIndex { kY, kDOut = kY, kH, kB };  // of both ops
+enum class LoraAddOut : OutputIndex { kOut };
+enum class LoraAddBackwardOut : OutputIndex { kDH, kDB };
 
 // Suffixes of the parameters' names: those of the layer with NAME.weight are NAME.lora_A and
 // NAME.lora_B.
@@ -91,12 +92,14 @@ struct LoraAdd {
   T* workspace;  // as the implementation needs
 
   static LoraAdd of(const OpCall& op) {
-    return {.sizes = LoraSizes::of(op.input_shape(0), op.input_shape(1), op.input_shape(2)),
+    return {.sizes = LoraSizes::of(op.input_shape(LoraAddIn::kY),
+                                   op.input_shape(LoraAddIn::kH),
+                                   op.input_shape(LoraAddIn::kB)),
             .attributes = &op.attributes<LoraAttributes>(),
-            .y = op.input<T>(0),
-            .h = op.input<T>(1),
-            .b = op.input<T>(2),
-            .out = op.output<T>(0),
+            .y = op.input<T>(LoraAddIn::kY),
+            .h = op.input<T>(LoraAddIn::kH),
+            .b = op.input<T>(LoraAddIn::kB),
+            .out = op.output<T>(LoraAddOut::kOut),
             .workspace = op.workspace<T>()};
   }
 };
@@ -115,14 +118,16 @@ struct LoraAddBackward {
 
   static LoraAddBackward of(const OpCall& op) {
     const auto& attributes = op.attributes<LoraBackwardAttributes>();
-    return {.sizes = LoraSizes::of(op.input_shape(0), op.input_shape(1), op.input_shape(2)),
+    return {.sizes = LoraSizes::of(op.input_shape(LoraAddIn::kDOut),
+                                   op.input_shape(LoraAddIn::kH),
+                                   op.input_shape(LoraAddIn::kB)),
             .attributes = &attributes.forward,
             .accumulate = attributes.accumulate,
-            .d_out = op.input<T>(0),
-            .h = op.input<T>(1),
-            .b = op.input<T>(2),
-            .d_h = op.output<T>(0),
-            .d_b = op.output<Wide<T>>(1),
+            .d_out = op.input<T>(LoraAddIn::kDOut),
+            .h = op.input<T>(LoraAddIn::kH),
+            .b = op.input<T>(LoraAddIn::kB),
+            .d_h = op.output<T>(LoraAddBackwardOut::kDH),
+            .d_b = op.output<Wide<T>>(LoraAddBackwardOut::kDB),
             .workspace = op.workspace<T>()};
   }
 };

@@ -2,8 +2,6 @@
 // packed_tokens: splits samples of packed documents. A sample has three or four rows of T numbers:
 // its tokens; each token's document number, -1 for padding; each token's position in its document;
 // and optionally each token's segment number.
-//   inputs packed (B, 3 or 4, T) i32; outputs tokens, documents, positions, segments (B, T) i32
-//   each, segments only with four rows
 // Positions count from first_position. It has no gradient.
 
 #include <cstdint>
@@ -15,6 +13,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class PackedTokensIn : InputIndex { kPacked };
+enum class PackedTokensOut : OutputIndex { kTokens, kDocuments, kPositions, kSegments };
 
 struct PackedTokensAttributes {
   int32_t first_position = 0;  // added to the sample's positions
@@ -44,15 +45,15 @@ struct PackedTokens {
   LOCKSTEP_HD int32_t added_to(int64_t row) const { return row == kPositions ? first_position : 0; }
 
   static PackedTokens of(const OpCall& op) {
-    const Shape& shape = op.input_shape(0);
+    const Shape& shape = op.input_shape(PackedTokensIn::kPacked);
     PackedTokens all = {.batch = shape[0],
                         .rows = shape[1],
                         .time = shape[2],
                         .first_position = op.attributes<PackedTokensAttributes>().first_position,
-                        .packed = op.input<int32_t>(0),
+                        .packed = op.input<int32_t>(PackedTokensIn::kPacked),
                         .parts = {}};
     for (int64_t row = 0; row < all.rows; ++row)
-      all.parts[row] = op.output<int32_t>(static_cast<size_t>(row));
+      all.parts[row] = op.output<int32_t>({PackedTokensOut::kTokens, static_cast<size_t>(row)});
     return all;
   }
 };

@@ -109,21 +109,19 @@ TensorId ops::pointwise(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> pointwise_gradient(GradientBuilder& builder,
-                                         const Op& op,
-                                         const std::vector<TensorId>& d_outputs) {
+OpInputs pointwise_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   std::vector<TensorId> gradients(op.inputs.size(), kNoTensor);
   const Graph& graph = builder.graph();
-  const TensorId d_y = d_outputs[0], y = op.outputs[0];
+  const TensorId d_y = d_outputs[PointwiseOut::kY], y = op.outputs[PointwiseOut::kY];
   if (graph[y].dtype == DType::kI32) return gradients;
   const auto& attributes = op.as<PointwiseAttributes>();
   std::vector<PointwiseInput> read = {{d_y, graph.shape(y)}};
   for (size_t k = 0; k < op.inputs.size(); ++k)
-    read.push_back({op.inputs[k], attributes.shapes[k]});
+    read.push_back({op.inputs.at(k), attributes.shapes[k]});
   // Inputs with the same derivative, such as those of a sum, share it.
   std::vector<std::pair<TensorId, PointwiseProgram>> made;
   for (size_t k = 0; k < op.inputs.size(); ++k) {
-    const TensorId x = op.inputs[k];
+    const TensorId x = op.inputs.at(k);
     if (graph[x].dtype == DType::kI32 || !builder.needs_gradient(x)) continue;
     const auto slope = attributes.program.derivative(static_cast<int>(k));
     if (!slope) continue;
@@ -151,14 +149,22 @@ std::vector<TensorId> pointwise_gradient(GradientBuilder& builder,
 }
 
 int64_t pointwise_flops(const Graph& graph, const Op& op) {
-  return op.as<PointwiseAttributes>().program.functions() * graph.shape(op.outputs[0]).elements();
+  return op.as<PointwiseAttributes>().program.functions() *
+         graph.shape(op.outputs[PointwiseOut::kY]).elements();
 }
 
 }  // namespace
 
-const OpSchema kPointwiseSchema = {
-    pointwise_gradient,
-    pointwise_flops,
-    {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 6}, {0, 7}, {0, 8}}};
+const OpSchema kPointwiseSchema = {pointwise_gradient,
+                                   pointwise_flops,
+                                   {{PointwiseOut::kY, {PointwiseIn::kX, 0}},
+                                    {PointwiseOut::kY, {PointwiseIn::kX, 1}},
+                                    {PointwiseOut::kY, {PointwiseIn::kX, 2}},
+                                    {PointwiseOut::kY, {PointwiseIn::kX, 3}},
+                                    {PointwiseOut::kY, {PointwiseIn::kX, 4}},
+                                    {PointwiseOut::kY, {PointwiseIn::kX, 5}},
+                                    {PointwiseOut::kY, {PointwiseIn::kX, 6}},
+                                    {PointwiseOut::kY, {PointwiseIn::kX, 7}},
+                                    {PointwiseOut::kY, {PointwiseIn::kX, 8}}}};
 
 }  // namespace lockstep

@@ -1,7 +1,5 @@
 #pragma once
 // pointwise: y = program(inputs), element by element; inputs are broadcast as in NumPy.
-//   inputs  those that the program reads: activations of any floating type or i32, in any mix
-//   outputs y, of the compute type or i32
 // The gradient of an input is such an op too, for the program's derivative, which reads d_y and
 // some of the inputs. If the input was broadcast, `reduce` sums up its gradient.
 
@@ -17,6 +15,10 @@ namespace lockstep {
 
 class GraphBuilder;
 struct Op;
+
+// Those that the program reads: activations of any floating type or i32, in any mix.
+enum class PointwiseIn : InputIndex { kX };
+enum class PointwiseOut : OutputIndex { kY };  // of the compute type or i32
 
 struct PointwiseAttributes {
   PointwiseProgram program;
@@ -81,16 +83,16 @@ struct PointwiseForward {
     PointwiseForward forward{.program = &attributes.program,
                              .code = &attributes.code,
                              .loops = {},
-                             .n = op.output_shape(0).elements(),
+                             .n = op.output_shape(PointwiseOut::kY).elements(),
                              .inputs = {},
                              .input_types = {},
-                             .y = op.output<std::byte>(0),
-                             .y_type = type_of(op.output_dtype(0))};
+                             .y = op.output<std::byte>(PointwiseOut::kY),
+                             .y_type = type_of(op.output_dtype(PointwiseOut::kY))};
     for (size_t k = 0; k < attributes.shapes.size(); ++k) {
-      forward.inputs[k] = op.input<std::byte>(k);
-      forward.input_types[k] = type_of(op.input_dtype(k));
+      forward.inputs[k] = op.input<std::byte>({PointwiseIn::kX, k});
+      forward.input_types[k] = type_of(op.input_dtype({PointwiseIn::kX, k}));
     }
-    forward.loops = PointwiseLoops::of(op.output_shape(0), attributes.shapes);
+    forward.loops = PointwiseLoops::of(op.output_shape(PointwiseOut::kY), attributes.shapes);
     return forward;
   }
 

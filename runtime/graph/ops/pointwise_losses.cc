@@ -23,7 +23,11 @@ void ops::mean_squared_error(GraphBuilder& builder, TensorId predictions, Tensor
   builder.append_loss(OpKind::kMeanSquaredError, predictions, targets, {});
 }
 
-const OpSchema kBinaryCrossEntropySchema = {nullptr, elementwise_flops<12>, {{1, 0}}};
-const OpSchema kMeanSquaredErrorSchema = {nullptr, elementwise_flops<4>, {{1, 0}}};
+const OpSchema kBinaryCrossEntropySchema = {nullptr,
+                                            elementwise_flops<12, LossIn::kPrediction>,
+                                            {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kMeanSquaredErrorSchema = {nullptr,
+                                          elementwise_flops<4, LossIn::kPrediction>,
+                                          {{LossOut::kGradient, LossIn::kPrediction}}};
 
 }  // namespace lockstep

@@ -4,8 +4,7 @@
 //   its gradient is sigmoid(x) - t. An output is correct if x > 0 agrees with t > 0.5. With weights
 //   w of two classes, loss, gradient and count are multiplied by (1 - t) w[0] + t w[1].
 //   mean_squared_error: (x - t)^2; its gradient is 2 (x - t). No output counts as correct.
-//   inputs  prediction (rows, O), target: probability (rows, O) | value (rows, O), f32
-//   outputs as for softmax_cross_entropy
+// A target is a probability or a value, (rows, O) f32. Operands: LossIn and LossOut (operands.h).
 
 #include <cstdint>
 
@@ -41,12 +40,12 @@ struct PointwiseLoss {
 
   static PointwiseLoss of(const OpCall& op) {
     return {.squared = op.kind() == OpKind::kMeanSquaredError,
-            .rows = op.input_shape(0).rows(),
-            .outputs = op.input_shape(0).columns(),
-            .predictions = op.input<T>(0),
-            .targets = op.input<Wide<T>>(1),
-            .statistics = op.output<double>(0),
-            .gradient = op.output<T>(1),
+            .rows = op.input_shape(LossIn::kPrediction).rows(),
+            .outputs = op.input_shape(LossIn::kPrediction).columns(),
+            .predictions = op.input<T>(LossIn::kPrediction),
+            .targets = op.input<Wide<T>>(LossIn::kTargets),
+            .statistics = op.output<double>(LossOut::kStatistics),
+            .gradient = op.output<T>(LossOut::kGradient),
             .classes = op.kind() == OpKind::kMeanSquaredError
                            ? BinaryCrossEntropyAttributes{}
                            : op.attributes<BinaryCrossEntropyAttributes>()};

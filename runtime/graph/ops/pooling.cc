@@ -58,7 +58,7 @@ Shape pool_output(const std::string& name, const Shape& x, const PoolAttributes&
 int64_t pool_flops(const Graph& graph, const Op& op) {
   const Extent2d kernel = op.as<PoolAttributes>().kernel;
   const bool forward = op.kind == OpKind::kMaxPool || op.kind == OpKind::kAvgPool;
-  const TensorId y = forward ? op.outputs[0] : op.inputs[0];
+  const TensorId y = forward ? op.outputs[PoolOut::kY] : op.inputs[PoolBackwardIn::kDY];
   return graph.shape(y).elements() * kernel.height * kernel.width;
 }
 
@@ -72,22 +72,23 @@ TensorId ops::max_pool(GraphBuilder& builder,
   LOCKSTEP_CHECK(attributes.kernel.height * attributes.kernel.width <= 256,
                  "{}: a window of more than 256 taps ",
                  name);
-  std::vector<TensorId> outputs = {builder.activation_tensor(name, shape)};
+  const TensorId y = builder.activation_tensor(name, shape);
+  OpOutputs outputs = {y};
   if (builder.training())
     outputs.push_back(builder.tensor(name + ".place", shape, DType::kU8, Role::kActivation));
-  const TensorId y = outputs[0];
   builder.append({OpKind::kMaxPool, name, {x}, outputs, attributes});
   return y;
 }
 
 namespace {
 
-std::vector<TensorId> max_pool_gradient(GradientBuilder& builder,
-                                        const Op& op,
-                                        const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  builder.append(
-      {OpKind::kMaxPoolBackward, op.name, {d_outputs[0], op.outputs[1]}, {d_x}, op.attributes});
+OpInputs max_pool_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[PoolIn::kX]);
+  builder.append({OpKind::kMaxPoolBackward,
+                  op.name,
+                  {d_outputs[PoolOut::kY], op.outputs[PoolOut::kPlace]},
+                  {d_x},
+                  op.attributes});
   return {d_x};
 }
 
@@ -126,11 +127,10 @@ TensorId ops::adaptive_avg_pool(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> avg_pool_gradient(GradientBuilder& builder,
-                                        const Op& op,
-                                        const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  builder.append({OpKind::kAvgPoolBackward, op.name, {d_outputs[0]}, {d_x}, op.attributes});
+OpInputs avg_pool_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[PoolIn::kX]);
+  builder.append(
+      {OpKind::kAvgPoolBackward, op.name, {d_outputs[PoolOut::kY]}, {d_x}, op.attributes});
   return {d_x};
 }
 
@@ -149,21 +149,22 @@ TensorId ops::global_avg_pool(GraphBuilder& builder, const std::string& name, Te
 
 namespace {
 
-std::vector<TensorId> global_avg_pool_gradient(GradientBuilder& builder,
-                                               const Op& op,
-                                               const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  builder.append({OpKind::kGlobalAvgPoolBackward, op.name, {d_outputs[0]}, {d_x}, {}});
+OpInputs global_avg_pool_gradient(GradientBuilder& builder,
+                                  const Op& op,
+                                  const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[PoolIn::kX]);
+  builder.append({OpKind::kGlobalAvgPoolBackward, op.name, {d_outputs[PoolOut::kY]}, {d_x}, {}});
   return {d_x};
 }
 
 int64_t backward_flops(const Graph& graph, const Op& op) {
-  return graph.shape(op.outputs[0]).elements();
+  return graph.shape(op.outputs[PoolBackwardOut::kDX]).elements();
 }
 
 }  // namespace
 
-const OpSchema kGlobalAvgPoolSchema = {global_avg_pool_gradient, elementwise_flops<1>, {}};
+const OpSchema kGlobalAvgPoolSchema = {
+    global_avg_pool_gradient, elementwise_flops<1, PoolIn::kX>, {}};
 const OpSchema kGlobalAvgPoolBackwardSchema = {nullptr, backward_flops, {}};
 
 }  // namespace lockstep

@@ -1,20 +1,15 @@
 #pragma once
 // max_pool: y = the largest pixel of each window, by channel; the first one if several are equal.
 // NaN counts as the largest.
-//   inputs x (N, H, W, C); outputs y (N, OH, OW, C); in training also place (N, OH, OW, C) u8:
-//   the index of its tap in the window, row by row
+// In training it also writes `place`: the index of its tap in the window, row by row.
 // max_pool_backward: d_x = sum of d_y over the windows whose largest pixel this one is.
-//   inputs d_y, place; outputs d_x
 // avg_pool: y = the mean of each window, by channel. At the border it is divided by the kernel's
 // area including padding (count_include_pad), or by the number of pixels of the image.
-//   inputs x (N, H, W, C); outputs y (N, OH, OW, C)
-// avg_pool_backward: inputs d_y; outputs d_x
 // With PoolAttributes::adaptive and O windows along S pixels, window i covers the pixels from
 // floor(i S / O) to below ceil((i + 1) S / O), as in PyTorch's AdaptiveAvgPool2d. Windows may
 // overlap, and they repeat pixels if O > S.
 // global_avg_pool: y = the mean over all pixels, by image and channel.
-//   inputs x (N, H, W, C); outputs y (N, C)
-// global_avg_pool_backward: d_x = d_y / (H W). inputs d_y (N, C); outputs d_x (N, H, W, C)
+// global_avg_pool_backward: d_x = d_y / (H W).
 
 #include <cstdint>
 #include <string>
@@ -25,6 +20,12 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+// Of all kinds; only max_pool has places.
+enum class PoolIn : InputIndex { kX };
+enum class PoolOut : OutputIndex { kY, kPlace };
+enum class PoolBackwardIn : InputIndex { kDY, kPlace };
+enum class PoolBackwardOut : OutputIndex { kDX };
 
 struct PoolAttributes {
   Extent2d kernel, stride;
@@ -95,10 +96,12 @@ struct PoolForward {
   uint8_t* place;  // (N, OH, OW, C) index of the largest tap, or null
 
   static PoolForward of(const OpCall& op) {
-    return {.shape = {op.input_shape(0), op.output_shape(0), op.attributes<PoolAttributes>()},
-            .x = op.input<T>(0),
-            .y = op.output<T>(0),
-            .place = op.output<uint8_t>(1)};
+    return {.shape = {op.input_shape(PoolIn::kX),
+                      op.output_shape(PoolOut::kY),
+                      op.attributes<PoolAttributes>()},
+            .x = op.input<T>(PoolIn::kX),
+            .y = op.output<T>(PoolOut::kY),
+            .place = op.output<uint8_t>(PoolOut::kPlace)};
   }
 };
 
@@ -110,10 +113,12 @@ struct PoolBackward {
   T* d_x;                // (N, H, W, C)
 
   static PoolBackward of(const OpCall& op) {
-    return {.shape = {op.output_shape(0), op.input_shape(0), op.attributes<PoolAttributes>()},
-            .d_y = op.input<T>(0),
-            .place = op.input<uint8_t>(1),
-            .d_x = op.output<T>(0)};
+    return {.shape = {op.output_shape(PoolBackwardOut::kDX),
+                      op.input_shape(PoolBackwardIn::kDY),
+                      op.attributes<PoolAttributes>()},
+            .d_y = op.input<T>(PoolBackwardIn::kDY),
+            .place = op.input<uint8_t>(PoolBackwardIn::kPlace),
+            .d_x = op.output<T>(PoolBackwardOut::kDX)};
   }
 };
 
@@ -124,12 +129,12 @@ struct GlobalAvgPoolForward {
   T* y;        // (images, channels)
 
   static GlobalAvgPoolForward of(const OpCall& op) {
-    const Shape& x = op.input_shape(0);
+    const Shape& x = op.input_shape(PoolIn::kX);
     return {.images = x[0],
             .pixels = x[1] * x[2],
             .channels = x[3],
-            .x = op.input<T>(0),
-            .y = op.output<T>(0)};
+            .x = op.input<T>(PoolIn::kX),
+            .y = op.output<T>(PoolOut::kY)};
   }
 };
 
@@ -140,12 +145,12 @@ struct GlobalAvgPoolBackward {
   T* d_x;        // (images, pixels, channels)
 
   static GlobalAvgPoolBackward of(const OpCall& op) {
-    const Shape& x = op.output_shape(0);
+    const Shape& x = op.output_shape(PoolBackwardOut::kDX);
     return {.images = x[0],
             .pixels = x[1] * x[2],
             .channels = x[3],
-            .d_y = op.input<T>(0),
-            .d_x = op.output<T>(0)};
+            .d_y = op.input<T>(PoolBackwardIn::kDY),
+            .d_x = op.output<T>(PoolBackwardOut::kDX)};
   }
 };
 

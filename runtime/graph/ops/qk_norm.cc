@@ -31,24 +31,28 @@ TensorId ops::qk_norm(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> qk_norm_gradient(GradientBuilder& builder,
-                                       const Op& op,
-                                       const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  const TensorId d_gamma_q = unshared_gradient(builder, op, op.inputs[1]);
-  const TensorId d_gamma_k = unshared_gradient(builder, op, op.inputs[2]);
-  builder.append(
-      {OpKind::kQkNormBackward,
-       op.name,
-       {d_outputs[0], op.inputs[0], op.inputs[1], op.inputs[2], op.outputs[1], op.outputs[2]},
-       {d_x, d_gamma_q, d_gamma_k},
-       op.attributes});
+OpInputs qk_norm_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[QkNormIn::kX]);
+  const TensorId d_gamma_q = unshared_gradient(builder, op, op.inputs[QkNormIn::kGammaQ]);
+  const TensorId d_gamma_k = unshared_gradient(builder, op, op.inputs[QkNormIn::kGammaK]);
+  builder.append({OpKind::kQkNormBackward,
+                  op.name,
+                  {d_outputs[QkNormOut::kY],
+                   op.inputs[QkNormIn::kX],
+                   op.inputs[QkNormIn::kGammaQ],
+                   op.inputs[QkNormIn::kGammaK],
+                   op.outputs[QkNormOut::kRstdQ],
+                   op.outputs[QkNormOut::kRstdK]},
+                  {d_x, d_gamma_q, d_gamma_k},
+                  op.attributes});
   return {d_x, kNoTensor, kNoTensor};
 }
 
 }  // namespace
 
-const OpSchema kQkNormSchema = {qk_norm_gradient, elementwise_flops<4>, {}};
-const OpSchema kQkNormBackwardSchema = {nullptr, elementwise_flops<9>, {{0, 0}}};
+const OpSchema kQkNormSchema = {qk_norm_gradient, elementwise_flops<4, QkNormIn::kX>, {}};
+const OpSchema kQkNormBackwardSchema = {nullptr,
+                                        elementwise_flops<9, QkNormBackwardIn::kDY>,
+                                        {{QkNormBackwardOut::kDX, QkNormBackwardIn::kDY}}};
 
 }  // namespace lockstep

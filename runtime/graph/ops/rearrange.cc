@@ -33,17 +33,25 @@ TensorId append_reshape(GraphBuilder& builder,
 }
 
 // y of `shape` has the elements of the view in order.
+TensorId append_rearrange(GraphBuilder& builder,
+                          const std::string& name,
+                          TensorId x,
+                          const Shape& shape,
+                          const ViewAndInverse& views) {
+  check_input(builder, name, x);
+  LOCKSTEP_CHECK(views.view.elements() == shape.elements());
+  const TensorId y = builder.tensor(name, shape, builder[x].dtype, Role::kActivation);
+  builder.append({OpKind::kRearrange, name, {x}, {y}, RearrangeAttributes{views}});
+  return y;
+}
+
 TensorId append_view(GraphBuilder& builder,
                      const std::string& name,
                      TensorId x,
                      const Shape& shape,
                      const ViewAndInverse& views) {
   if (views.view.is_copy(builder.shape(x))) return append_reshape(builder, name, x, shape);
-  check_input(builder, name, x);
-  LOCKSTEP_CHECK(views.view.elements() == shape.elements());
-  const TensorId y = builder.tensor(name, shape, builder[x].dtype, Role::kActivation);
-  builder.append({OpKind::kRearrange, name, {x}, {y}, RearrangeAttributes{views}});
-  return y;
+  return append_rearrange(builder, name, x, shape, views);
 }
 
 void check_rank(const std::string& name, const Shape& x, size_t given) {
@@ -54,15 +62,40 @@ void check_rank(const std::string& name, const Shape& x, size_t given) {
                  to_string(x));
 }
 
-ViewAxis whole_axis(int source, int64_t extent) {
-  return {.source = source, .extent = extent, .begin = 0, .end = extent};
-}
-
 ViewAxis repeated_axis(int64_t extent) {
   return {.source = ViewAxis::kNone, .extent = extent, .begin = 0, .end = extent};
 }
 
 }  // namespace
+
+TensorId ops::rearrange(GraphBuilder& builder,
+                        const std::string& name,
+                        TensorId x,
+                        const std::vector<ViewAxis>& axes,
+                        float fill) {
+  Shape shape;
+  for (const ViewAxis& axis : axes) shape.append(axis.extent);
+  return append_rearrange(builder, name, x, shape, make_view(builder.shape(x), axes, fill));
+}
+
+TensorId ops::select(
+    GraphBuilder& builder, const std::string& name, TensorId x, int axis, int64_t index) {
+  const Shape x_shape = builder.shape(x);
+  LOCKSTEP_CHECK(axis < x_shape.rank() && index < x_shape[axis],
+                 "{}: index {} of dimension {} of {} ",
+                 name,
+                 index,
+                 axis,
+                 to_string(x_shape));
+  std::vector<ViewAxis> axes;
+  Shape shape;
+  for (int d = 0; d < x_shape.rank(); ++d) {
+    axes.push_back(ViewAxis::first(d, d == axis ? 1 : x_shape[d]));
+    if (d != axis) shape.append(x_shape[d]);
+  }
+  axes[static_cast<size_t>(axis)].start = index;
+  return append_rearrange(builder, name, x, shape, make_view(x_shape, axes, 0));
+}
 
 TensorId ops::transpose(GraphBuilder& builder,
                         const std::string& name,
@@ -74,7 +107,7 @@ TensorId ops::transpose(GraphBuilder& builder,
   Shape shape;
   for (const int source : permutation) {
     LOCKSTEP_CHECK(source >= 0 && source < x_shape.rank(), "{}: dimension {} ", name, source);
-    axes.push_back(whole_axis(source, x_shape[source]));
+    axes.push_back(ViewAxis::first(source, x_shape[source]));
     shape.append(x_shape[source]);
   }
   return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
@@ -114,7 +147,7 @@ TensorId ops::slice(GraphBuilder& builder,
                    steps[k],
                    d,
                    to_string(x_shape));
-    ViewAxis axis = whole_axis(d, extents[d]);
+    ViewAxis axis = ViewAxis::first(d, extents[d]);
     axis.start = starts[k];
     axis.move = steps[k];
     axes.push_back(axis);
@@ -139,7 +172,7 @@ TensorId ops::expand(GraphBuilder& builder,
                    to_string(x_shape),
                    to_string(shape));
     if (extent != shape[d]) axes.push_back(repeated_axis(shape[d]));
-    if (source >= 0) axes.push_back(whole_axis(source, extent));
+    if (source >= 0) axes.push_back(ViewAxis::first(source, extent));
     if (source < 0 && shape[d] == 1) axes.push_back(repeated_axis(1));
   }
   return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
@@ -157,7 +190,7 @@ TensorId ops::tile(GraphBuilder& builder,
     const int64_t times = repeats[static_cast<size_t>(d)];
     LOCKSTEP_CHECK(times >= 0, "{}: {} times ", name, times);
     axes.push_back(repeated_axis(times));
-    axes.push_back(whole_axis(d, x_shape[d]));
+    axes.push_back(ViewAxis::first(d, x_shape[d]));
     shape.append(times * x_shape[d]);
   }
   return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
@@ -202,7 +235,7 @@ TensorId append_inverse(GradientBuilder& builder,
                         TensorId d_y,
                         const View& inverse,
                         const ViewTerms& terms) {
-  const TensorId x = op.inputs[0];
+  const TensorId x = op.inputs[RearrangeIn::kX];
   const Tensor& tensor = builder.graph()[x];
   if (tensor.dtype == DType::kI32 || !builder.needs_gradient(x) || d_y == kNoTensor)
     return kNoTensor;
@@ -231,25 +264,21 @@ TensorId append_inverse(GradientBuilder& builder,
   return d_x;
 }
 
-std::vector<TensorId> rearrange_gradient(GradientBuilder& builder,
-                                         const Op& op,
-                                         const std::vector<TensorId>& d_outputs) {
+OpInputs rearrange_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   const ViewAndInverse& views = op.as<RearrangeAttributes>().views;
-  return {append_inverse(builder, op, d_outputs[0], views.inverse, views.terms)};
+  return {append_inverse(builder, op, d_outputs[RearrangeOut::kY], views.inverse, views.terms)};
 }
 
-std::vector<TensorId> reshape_gradient(GradientBuilder& builder,
-                                       const Op& op,
-                                       const std::vector<TensorId>& d_outputs) {
-  const TensorId x = op.inputs[0];
+OpInputs reshape_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId x = op.inputs[RearrangeIn::kX];
   if (builder.graph()[x].role == Role::kParameter) {
     const int64_t n = builder.graph().shape(x).elements();
-    const View all = make_view({n}, {whole_axis(0, n)}, 0).view;
-    return {append_inverse(builder, op, d_outputs[0], all, {})};
+    const View all = make_view({n}, {ViewAxis::first(0, n)}, 0).view;
+    return {append_inverse(builder, op, d_outputs[RearrangeOut::kY], all, {})};
   }
   if (builder.graph()[x].dtype == DType::kI32 || !builder.needs_gradient(x)) return {kNoTensor};
   const TensorId d_x = builder.new_gradient(x);
-  builder.append({OpKind::kReshape, op.name, {d_outputs[0]}, {d_x}, {}});
+  builder.append({OpKind::kReshape, op.name, {d_outputs[RearrangeOut::kY]}, {d_x}, {}});
   return {d_x};
 }
 
@@ -258,7 +287,8 @@ int64_t no_flops(const Graph&, const Op&) { return 0; }
 }  // namespace
 
 const OpSchema kRearrangeSchema = {rearrange_gradient, no_flops, {}};
-const OpSchema kReshapeSchema = {reshape_gradient, no_flops, {{0, 0}}};
-const OpSchema kRearrangeBackwardSchema = {nullptr, elementwise_flops<1>, {}};
+const OpSchema kReshapeSchema = {reshape_gradient, no_flops, {{RearrangeOut::kY, RearrangeIn::kX}}};
+const OpSchema kRearrangeBackwardSchema = {
+    nullptr, elementwise_flops<1, RearrangeBackwardIn::kDY>, {}};
 
 }  // namespace lockstep

@@ -1,12 +1,10 @@
 #pragma once
 // rearrange: y is a view of x: a transpose, a slice, a broadcast, a tile, a padding (graph/view.h).
-//   inputs x, possibly a parameter; outputs y, of x's type: floats, or i32, which have no gradient
 // reshape: y is x with other extents, element by element. Costs nothing if y overwrites x.
-//   inputs x, possibly a parameter; outputs y, as above
+// x may be a parameter. y has its type: floats, or i32, which have no gradient.
 // rearrange_backward: d_x (+)= the sums of d_y over the elements that read an element of x, in a
 // fixed order; zero if no element does. If each element of x is read at most once, and x is not a
-// parameter, the gradient is a rearrange itself.
-//   inputs d_y; outputs d_x, f32 for a parameter
+// parameter, the gradient is a rearrange itself. d_x is f32 for a parameter.
 
 #include <cstdint>
 #include <string>
@@ -18,6 +16,12 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+// Of rearrange and reshape.
+enum class RearrangeIn : InputIndex { kX };
+enum class RearrangeOut : OutputIndex { kY };
+enum class RearrangeBackwardIn : InputIndex { kDY };
+enum class RearrangeBackwardOut : OutputIndex { kDX };
 
 struct RearrangeAttributes {
   ViewAndInverse views;
@@ -31,6 +35,18 @@ struct RearrangeBackwardAttributes {
 namespace ops {
 
 // Each function makes an activation of x's type. Rows of x must not be padded.
+
+// Dimension d of y reads x as axes[d] says; other elements are `fill`. The op is a rearrange even
+// if y equals x, so that graphs of several lengths have the same ops.
+TensorId rearrange(GraphBuilder& builder,
+                   const std::string& name,
+                   TensorId x,
+                   const std::vector<ViewAxis>& axes,
+                   float fill = 0);
+
+// The elements of x at `index` of dimension `axis`, which y lacks. Always a rearrange, too.
+TensorId select(
+    GraphBuilder& builder, const std::string& name, TensorId x, int axis, int64_t index);
 
 // Dimension d of y is dimension permutation[d] of x.
 TensorId transpose(GraphBuilder& builder,
@@ -81,8 +97,8 @@ struct RearrangeForward {
 
   static RearrangeForward of(const OpCall& op) {
     return {.view = op.attributes<RearrangeAttributes>().views.view,
-            .x = op.input<T>(0),
-            .y = op.output<T>(0)};
+            .x = op.input<T>(RearrangeIn::kX),
+            .y = op.output<T>(RearrangeOut::kY)};
   }
 };
 
@@ -93,7 +109,9 @@ struct Reshape {
   T* y;        // (n). May be x
 
   static Reshape of(const OpCall& op) {
-    return {.n = op.input_shape(0).elements(), .x = op.input<T>(0), .y = op.output<T>(0)};
+    return {.n = op.input_shape(RearrangeIn::kX).elements(),
+            .x = op.input<T>(RearrangeIn::kX),
+            .y = op.output<T>(RearrangeOut::kY)};
   }
 };
 
@@ -112,8 +130,8 @@ struct RearrangeBackward {
     return {.view = attributes.view,
             .terms = attributes.terms,
             .accumulate = attributes.accumulate,
-            .d_y = op.input<T>(0),
-            .d_x = op.output<D>(0),
+            .d_y = op.input<T>(RearrangeBackwardIn::kDY),
+            .d_x = op.output<D>(RearrangeBackwardOut::kDX),
             .workspace = op.workspace<Wide<T>>()};
   }
 };

@@ -46,37 +46,36 @@ std::pair<TensorId, TensorId> ops::recurrent(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> recurrent_gradient(GradientBuilder& builder,
-                                         const Op& op,
-                                         const std::vector<TensorId>& d_outputs) {
+OpInputs recurrent_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   const auto of_activation = [&](TensorId tensor) {
     return tensor != kNoTensor && builder.needs_gradient(tensor) ? builder.new_gradient(tensor)
                                                                  : kNoTensor;
   };
-  const TensorId d_x = of_activation(op.inputs[0]);
-  const TensorId d_h = of_activation(op.inputs[4]), d_c = of_activation(op.inputs[5]);
-  const auto [d_w, accumulate_w] = weight_gradient(builder, op.inputs[1]);
-  const auto [d_r, accumulate_r] = weight_gradient(builder, op.inputs[2]);
-  const auto [d_bias, accumulate_bias] = weight_gradient(builder, op.inputs[3]);
+  const TensorId d_x = of_activation(op.inputs[RecurrentIn::kX]);
+  const TensorId d_h = of_activation(op.inputs[RecurrentIn::kInitialH]),
+                 d_c = of_activation(op.inputs[RecurrentIn::kInitialC]);
+  const auto [d_w, accumulate_w] = weight_gradient(builder, op.inputs[RecurrentIn::kW]);
+  const auto [d_r, accumulate_r] = weight_gradient(builder, op.inputs[RecurrentIn::kR]);
+  const auto [d_bias, accumulate_bias] = weight_gradient(builder, op.inputs[RecurrentIn::kBias]);
   builder.append({OpKind::kRecurrentBackward,
                   op.name,
-                  {d_outputs[0],
-                   d_outputs[1],
-                   op.inputs[0],
-                   op.inputs[1],
-                   op.inputs[2],
-                   op.inputs[4],
-                   op.inputs[5],
-                   op.outputs[0],
-                   op.outputs[1],
-                   op.outputs[2]},
+                  {d_outputs[RecurrentOut::kY],
+                   d_outputs[RecurrentOut::kCells],
+                   op.inputs[RecurrentIn::kX],
+                   op.inputs[RecurrentIn::kW],
+                   op.inputs[RecurrentIn::kR],
+                   op.inputs[RecurrentIn::kInitialH],
+                   op.inputs[RecurrentIn::kInitialC],
+                   op.outputs[RecurrentOut::kY],
+                   op.outputs[RecurrentOut::kCells],
+                   op.outputs[RecurrentOut::kGates]},
                   {d_x, d_w, d_r, d_bias, d_h, d_c},
                   RecurrentBackwardAttributes{
                       op.as<RecurrentAttributes>(), accumulate_w, accumulate_r, accumulate_bias}});
   return {d_x,
-          passed_on(builder, op.name, op.inputs[1], d_w),
-          passed_on(builder, op.name, op.inputs[2], d_r),
-          passed_on(builder, op.name, op.inputs[3], d_bias),
+          passed_on(builder, op.name, op.inputs[RecurrentIn::kW], d_w),
+          passed_on(builder, op.name, op.inputs[RecurrentIn::kR], d_r),
+          passed_on(builder, op.name, op.inputs[RecurrentIn::kBias], d_bias),
           d_h,
           d_c};
 }
@@ -84,9 +83,10 @@ std::vector<TensorId> recurrent_gradient(GradientBuilder& builder,
 // Flops of the products; the gates themselves take little in comparison.
 int64_t recurrent_flops(const Graph& graph, const Op& op) {
   const bool forward = op.kind == OpKind::kRecurrent;
-  const Shape &x = graph.shape(op.inputs[forward ? 0 : 2]),
-              &w = graph.shape(op.inputs[forward ? 1 : 3]),
-              &r = graph.shape(op.inputs[forward ? 2 : 4]);
+  using In = RecurrentBackwardIn;
+  const Shape &x = graph.shape(forward ? op.inputs[RecurrentIn::kX] : op.inputs[In::kX]),
+              &w = graph.shape(forward ? op.inputs[RecurrentIn::kW] : op.inputs[In::kW]),
+              &r = graph.shape(forward ? op.inputs[RecurrentIn::kR] : op.inputs[In::kR]);
   return (forward ? 2 : 4) * x[0] * x[1] * (w.elements() + r.elements());
 }
 

@@ -7,13 +7,8 @@
 //   RNN   h' = tanh(v), or relu(v)
 // The rows of weights are these gates one after the other, in this order, as in ONNX (Hochreiter
 // and Schmidhuber 1997; Cho et al. 2014, with the reset after the product).
-//   inputs  x (T, N, F), w (D, G H, F), r (D, G H, H), bias (D, 2 G H) or none: b_w, then b_R;
-//           initial_h (D, N, H) or none, initial_c (D, N, H) or none
-//   outputs y (D, T, N, H), each at the time of its input in both directions; cells (D, T, N, H):
-//           the c' of LSTM; gates (D, T, N, S H) f32: LSTM i, o, f, g; GRU z, r, q, n; RNN v
-// recurrent_backward:
-//   inputs  d_y or none, d_cells or none, x, w, r, initial_h, initial_c, y, cells, gates
-//   outputs d_x, d_w, d_r, d_bias, d_initial_h, d_initial_c: each may be absent
+// bias is b_w, then b_R. y is at the time of its input in both directions; cells are the c' of
+// LSTM; gates are LSTM i, o, f, g; GRU z, r, q, n; RNN v.
 // The products with x are one product for all times; after that, each step is a product and a
 // kernel for the gates.
 
@@ -26,6 +21,22 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class RecurrentIn : InputIndex { kX, kW, kR, kBias, kInitialH, kInitialC };
+enum class RecurrentOut : OutputIndex { kY, kCells, kGates };
+enum class RecurrentBackwardIn : InputIndex {
+  kDY,
+  kDCells,
+  kX,
+  kW,
+  kR,
+  kInitialH,
+  kInitialC,
+  kY,
+  kCells,
+  kGates
+};
+enum class RecurrentBackwardOut : OutputIndex { kDX, kDW, kDR, kDBias, kDInitialH, kDInitialC };
 
 enum class Cell : uint8_t { kLstm, kGru, kTanh, kRelu };
 enum class Direction : uint8_t { kForward, kReverse, kBoth };
@@ -84,12 +95,9 @@ struct RecurrentShape {
   bool is_reverse(int64_t direction) const {
     return attributes.direction == Direction::kReverse || direction == 1;
   }
-  // The time of step `step` of a direction, and that of the previous step; below 0: there is none.
+  // The time of step `step` of a direction.
   int64_t time(int64_t direction, int64_t step) const {
     return is_reverse(direction) ? times - 1 - step : step;
-  }
-  int64_t time_before(int64_t direction, int64_t step) const {
-    return step == 0 ? -1 : time(direction, step - 1);
   }
   // First row of a direction's time in (D, T, N, ...).
   int64_t row(int64_t direction, int64_t time) const { return (direction * times + time) * batch; }
@@ -132,17 +140,18 @@ struct RecurrentForward {
   std::byte* workspace;
 
   static RecurrentForward of(const OpCall& op) {
-    return {.shape = RecurrentShape::of(
-                op.input_shape(0), op.input_shape(2), op.attributes<RecurrentAttributes>()),
-            .x = op.input<T>(0),
-            .w = op.input<T>(1),
-            .r = op.input<T>(2),
-            .bias = op.input<T>(3),
-            .initial_h = op.input<T>(4),
-            .initial_c = op.input<T>(5),
-            .y = op.output<T>(0),
-            .cells = op.output<T>(1),
-            .gates = op.output<Wide<T>>(2),
+    return {.shape = RecurrentShape::of(op.input_shape(RecurrentIn::kX),
+                                        op.input_shape(RecurrentIn::kR),
+                                        op.attributes<RecurrentAttributes>()),
+            .x = op.input<T>(RecurrentIn::kX),
+            .w = op.input<T>(RecurrentIn::kW),
+            .r = op.input<T>(RecurrentIn::kR),
+            .bias = op.input<T>(RecurrentIn::kBias),
+            .initial_h = op.input<T>(RecurrentIn::kInitialH),
+            .initial_c = op.input<T>(RecurrentIn::kInitialC),
+            .y = op.output<T>(RecurrentOut::kY),
+            .cells = op.output<T>(RecurrentOut::kCells),
+            .gates = op.output<Wide<T>>(RecurrentOut::kGates),
             .workspace = op.workspace()};
   }
   const T* h_before(int64_t direction, int64_t step) const {
@@ -177,26 +186,28 @@ struct RecurrentBackward {
 
   static RecurrentBackward of(const OpCall& op) {
     const auto& attributes = op.attributes<RecurrentBackwardAttributes>();
-    return {.shape = RecurrentShape::of(op.input_shape(2), op.input_shape(4), attributes.forward),
+    return {.shape = RecurrentShape::of(op.input_shape(RecurrentBackwardIn::kX),
+                                        op.input_shape(RecurrentBackwardIn::kR),
+                                        attributes.forward),
             .accumulate_w = attributes.accumulate_w,
             .accumulate_r = attributes.accumulate_r,
             .accumulate_bias = attributes.accumulate_bias,
-            .d_y = op.input<T>(0),
-            .d_cells = op.input<T>(1),
-            .x = op.input<T>(2),
-            .w = op.input<T>(3),
-            .r = op.input<T>(4),
-            .initial_h = op.input<T>(5),
-            .initial_c = op.input<T>(6),
-            .y = op.input<T>(7),
-            .cells = op.input<T>(8),
-            .gates = op.input<Wide<T>>(9),
-            .d_x = op.output<T>(0),
-            .d_w = op.output<Wide<T>>(1),
-            .d_r = op.output<Wide<T>>(2),
-            .d_bias = op.output<Wide<T>>(3),
-            .d_initial_h = op.output<T>(4),
-            .d_initial_c = op.output<T>(5),
+            .d_y = op.input<T>(RecurrentBackwardIn::kDY),
+            .d_cells = op.input<T>(RecurrentBackwardIn::kDCells),
+            .x = op.input<T>(RecurrentBackwardIn::kX),
+            .w = op.input<T>(RecurrentBackwardIn::kW),
+            .r = op.input<T>(RecurrentBackwardIn::kR),
+            .initial_h = op.input<T>(RecurrentBackwardIn::kInitialH),
+            .initial_c = op.input<T>(RecurrentBackwardIn::kInitialC),
+            .y = op.input<T>(RecurrentBackwardIn::kY),
+            .cells = op.input<T>(RecurrentBackwardIn::kCells),
+            .gates = op.input<Wide<T>>(RecurrentBackwardIn::kGates),
+            .d_x = op.output<T>(RecurrentBackwardOut::kDX),
+            .d_w = op.output<Wide<T>>(RecurrentBackwardOut::kDW),
+            .d_r = op.output<Wide<T>>(RecurrentBackwardOut::kDR),
+            .d_bias = op.output<Wide<T>>(RecurrentBackwardOut::kDBias),
+            .d_initial_h = op.output<T>(RecurrentBackwardOut::kDInitialH),
+            .d_initial_c = op.output<T>(RecurrentBackwardOut::kDInitialC),
             .workspace = op.workspace()};
   }
   const T* h_before(int64_t direction, int64_t step) const {

@@ -106,7 +106,7 @@ struct ReduceRule {
   const Op& op;
   const ReduceAttributes& attributes;
 
-  PointwiseInput x() const { return {op.inputs[0], attributes.x_shape}; }
+  PointwiseInput x() const { return {op.inputs[ReduceIn::kX], attributes.x_shape}; }
   PointwiseInput reduced(TensorId tensor) const {
     Shape shape;
     for (int d = 0; d < attributes.x_shape.rank(); ++d)
@@ -116,9 +116,10 @@ struct ReduceRule {
   // Applies `program` to x and reduces the result by `kind`.
   TensorId reduction_of(const PointwiseProgram& program, ReduceKind kind) const {
     const TensorId terms = builder.new_statistics(op.name + " terms", attributes.x_shape);
-    builder.append(pointwise_op(op.name, {x(), reduced(op.outputs[0])}, program, terms));
-    const TensorId sum =
-        builder.new_statistics(op.name + " of terms", builder.graph().shape(op.outputs[0]));
+    builder.append(
+        pointwise_op(op.name, {x(), reduced(op.outputs[ReduceOut::kY])}, program, terms));
+    const TensorId sum = builder.new_statistics(op.name + " of terms",
+                                                builder.graph().shape(op.outputs[ReduceOut::kY]));
     builder.append({OpKind::kReduce,
                     op.name,
                     {terms},
@@ -128,7 +129,7 @@ struct ReduceRule {
   }
   TensorId gradient(const PointwiseProgram& program,
                     const std::vector<PointwiseInput>& inputs) const {
-    const TensorId d_x = builder.new_gradient(op.inputs[0]);
+    const TensorId d_x = builder.new_gradient(op.inputs[ReduceIn::kX]);
     builder.append(pointwise_op(op.name, inputs, program, d_x));
     return d_x;
   }
@@ -152,8 +153,11 @@ TensorId extreme_gradient(const ReduceRule& rule, TensorId d_y) {
   const int is_equal = program.append(F::kEqual, program.input(1), program.input(2));
   const int share = program.append(F::kDiv, program.input(0), program.input(3));
   program.append(F::kWhere, is_equal, share, program.constant(0));
-  return rule.gradient(
-      program, {rule.reduced(d_y), rule.x(), rule.reduced(rule.op.outputs[0]), rule.reduced(ties)});
+  return rule.gradient(program,
+                       {rule.reduced(d_y),
+                        rule.x(),
+                        rule.reduced(rule.op.outputs[ReduceOut::kY]),
+                        rule.reduced(ties)});
 }
 
 // With p the product of the elements that are not zero: without zeros the gradient is p / x. With
@@ -178,23 +182,21 @@ TensorId product_gradient(const ReduceRule& rule, TensorId d_y) {
                        {rule.reduced(d_y), rule.x(), rule.reduced(zeros), rule.reduced(product)});
 }
 
-std::vector<TensorId> reduce_gradient(GradientBuilder& builder,
-                                      const Op& op,
-                                      const std::vector<TensorId>& d_outputs) {
-  if (!builder.needs_gradient(op.inputs[0])) return {kNoTensor};
+OpInputs reduce_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  if (!builder.needs_gradient(op.inputs[ReduceIn::kX])) return {kNoTensor};
   const ReduceRule rule{builder, op, op.as<ReduceAttributes>()};
   switch (rule.attributes.kind) {
     case ReduceKind::kSum:
-    case ReduceKind::kMean: return {sum_gradient(rule, d_outputs[0])};
+    case ReduceKind::kMean: return {sum_gradient(rule, d_outputs[ReduceOut::kY])};
     case ReduceKind::kMax:
-    case ReduceKind::kMin: return {extreme_gradient(rule, d_outputs[0])};
-    case ReduceKind::kProduct: return {product_gradient(rule, d_outputs[0])};
+    case ReduceKind::kMin: return {extreme_gradient(rule, d_outputs[ReduceOut::kY])};
+    case ReduceKind::kProduct: return {product_gradient(rule, d_outputs[ReduceOut::kY])};
   }
   return {kNoTensor};
 }
 
 }  // namespace
 
-const OpSchema kReduceSchema = {reduce_gradient, elementwise_flops<1>, {}};
+const OpSchema kReduceSchema = {reduce_gradient, elementwise_flops<1, ReduceIn::kX>, {}};
 
 }  // namespace lockstep

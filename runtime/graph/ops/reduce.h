@@ -1,6 +1,6 @@
 #pragma once
 // reduce: y = the sum, mean, maximum, minimum or product of x over some of its dimensions.
-//   inputs  x; outputs y, of the type of x or f32, reduced dimensions dropped or of extent 1
+// y has the type of x or f32; reduced dimensions are dropped or of extent 1.
 // The gradient consists of `pointwise` and `reduce` ops:
 //   sum, mean  d_y, divided by the count for a mean, in the shape of x
 //   max, min   divided evenly among the elements that equal y, as in torch.amax
@@ -18,6 +18,9 @@ namespace lockstep {
 
 class GraphBuilder;
 class GradientBuilder;
+
+enum class ReduceIn : InputIndex { kX };
+enum class ReduceOut : OutputIndex { kY };
 
 enum class ReduceKind : uint8_t { kSum, kMean, kMax, kMin, kProduct };
 
@@ -89,9 +92,9 @@ struct ReduceForward {
     const auto& attributes = op.attributes<ReduceAttributes>();
     return {.kind = attributes.kind,
             .loops = ReduceLoops::of(attributes.x_shape, attributes.reduced),
-            .x = op.input<T>(0),
-            .y = op.output<std::byte>(0),
-            .wide = op.output_dtype(0) == DType::kF32,
+            .x = op.input<T>(ReduceIn::kX),
+            .y = op.output<std::byte>(ReduceOut::kY),
+            .wide = op.output_dtype(ReduceOut::kY) == DType::kF32,
             .workspace = op.workspace<Wide<T>>()};
   }
 };

@@ -75,19 +75,18 @@ TensorId ops::resize(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> resize_gradient(GradientBuilder& builder,
-                                      const Op& op,
-                                      const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  std::vector<TensorId> inputs = op.inputs;
-  inputs[0] = d_outputs[0];
+OpInputs resize_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[ResizeIn::kX]);
+  OpInputs inputs = op.inputs;
+  inputs[ResizeIn::kDY] = d_outputs[ResizeOut::kY];
   builder.append({OpKind::kResizeBackward, op.name, inputs, {d_x}, {}});
   return {d_x, kNoTensor, kNoTensor, kNoTensor, kNoTensor};
 }
 
 // Four taps per pixel of the larger image.
 int64_t resize_flops(const Graph& graph, const Op& op) {
-  return 8 * std::max(graph.shape(op.inputs[0]).elements(), graph.shape(op.outputs[0]).elements());
+  return 8 * std::max(graph.shape(op.inputs[ResizeIn::kX]).elements(),
+                      graph.shape(op.outputs[ResizeOut::kY]).elements());
 }
 
 }  // namespace

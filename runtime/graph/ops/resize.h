@@ -2,12 +2,8 @@
 // resize: y[i, j] = sum of down(i, h) across(j, w) x[h, w] over the one or two rows h and columns w
 // that i and j read, by image and channel. Their indices and weights are in tables, one for each
 // axis, made when the graph is built. So every mode uses the same two kernels.
-//   inputs  x (N, H, W, C), reads_down (OH, 3) i32, reads_across (OW, 3) i32, readers_down (H, 2)
-//           i32, readers_across (W, 2) i32: the tables of ResizeAxis
-//   outputs y (N, OH, OW, C)
 // resize_backward: d_x[h, w] = sum of down(i, h) across(j, w) d_y[i, j] over the outputs that read
 // the pixel, row by row.
-//   inputs  d_y and the same tables; outputs d_x
 
 #include <cmath>
 #include <cstdint>
@@ -21,6 +17,17 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+// Of both kinds; the tables are i32, of ResizeAxis.
+enum class ResizeIn : InputIndex {
+  kX,            // (N, H, W, C)
+  kDY = kX,      // (N, OH, OW, C)
+  kReadsDown,    // (OH, 3)
+  kReadsAcross,  // (OW, 3)
+  kReadersDown,  // (H, 2)
+  kReadersAcross
+};
+enum class ResizeOut : OutputIndex { kY, kDX = kY };
 
 // What the outputs along an axis read. The indices read never decrease from one output to the next,
 // so that the outputs that read an index are adjacent.
@@ -73,20 +80,20 @@ struct ResizeCall {
 
   static ResizeCall of(const OpCall& op) {
     const bool forward = op.kind() == OpKind::kResize;
-    const Shape& x = forward ? op.input_shape(0) : op.output_shape(0);
-    const Shape& y = forward ? op.output_shape(0) : op.input_shape(0);
+    const Shape& x = forward ? op.input_shape(ResizeIn::kX) : op.output_shape(ResizeOut::kY);
+    const Shape& y = forward ? op.output_shape(ResizeOut::kY) : op.input_shape(ResizeIn::kX);
     return {.images = x[0],
             .height = x[1],
             .width = x[2],
             .channels = x[3],
             .out_height = y[1],
             .out_width = y[2],
-            .from = op.input<T>(0),
-            .reads_down = op.input<ResizeRead>(1),
-            .reads_across = op.input<ResizeRead>(2),
-            .readers_down = op.input<ResizeReaders>(3),
-            .readers_across = op.input<ResizeReaders>(4),
-            .to = op.output<T>(0)};
+            .from = op.input<T>(ResizeIn::kX),
+            .reads_down = op.input<ResizeRead>(ResizeIn::kReadsDown),
+            .reads_across = op.input<ResizeRead>(ResizeIn::kReadsAcross),
+            .readers_down = op.input<ResizeReaders>(ResizeIn::kReadersDown),
+            .readers_across = op.input<ResizeReaders>(ResizeIn::kReadersAcross),
+            .to = op.output<T>(ResizeOut::kY)};
   }
 };
 

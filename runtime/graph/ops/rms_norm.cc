@@ -27,19 +27,22 @@ std::pair<TensorId, TensorId> ops::rms_norm(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> rms_norm_gradient(GradientBuilder& builder,
-                                        const Op& op,
-                                        const std::vector<TensorId>& d_outputs) {
+OpInputs rms_norm_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   // If y feeds only ops without gradients, the gradient of the sum is all there is.
-  if (d_outputs[0] == kNoTensor) return {d_outputs[1], d_outputs[1], kNoTensor};
-  const bool residual = op.inputs[1] != kNoTensor;
-  const TensorId sum = residual ? op.outputs[1] : op.inputs[0];
-  const TensorId d_residual = residual ? d_outputs[1] : kNoTensor;
+  if (d_outputs[RmsNormOut::kY] == kNoTensor)
+    return {d_outputs[RmsNormOut::kSum], d_outputs[RmsNormOut::kSum], kNoTensor};
+  const bool residual = op.inputs[RmsNormIn::kDelta] != kNoTensor;
+  const TensorId sum = residual ? op.outputs[RmsNormOut::kSum] : op.inputs[RmsNormIn::kX];
+  const TensorId d_residual = residual ? d_outputs[RmsNormOut::kSum] : kNoTensor;
   const TensorId d_sum = builder.new_gradient(sum);
-  const TensorId d_gamma = unshared_gradient(builder, op, op.inputs[2]);
+  const TensorId d_gamma = unshared_gradient(builder, op, op.inputs[RmsNormIn::kGamma]);
   builder.append({OpKind::kRmsNormBackward,
                   op.name,
-                  {d_outputs[0], d_residual, sum, op.inputs[2], op.outputs[2]},
+                  {d_outputs[RmsNormOut::kY],
+                   d_residual,
+                   sum,
+                   op.inputs[RmsNormIn::kGamma],
+                   op.outputs[RmsNormOut::kRstd]},
                   {d_sum, d_gamma},
                   {}});
   return {d_sum, residual ? d_sum : kNoTensor, kNoTensor};
@@ -47,7 +50,14 @@ std::vector<TensorId> rms_norm_gradient(GradientBuilder& builder,
 
 }  // namespace
 
-const OpSchema kRmsNormSchema = {rms_norm_gradient, elementwise_flops<4>, {{1, 0}, {1, 1}}};
-const OpSchema kRmsNormBackwardSchema = {nullptr, elementwise_flops<9>, {{0, 1}, {0, 0}}};
+const OpSchema kRmsNormSchema = {
+    rms_norm_gradient,
+    elementwise_flops<4, RmsNormIn::kX>,
+    {{RmsNormOut::kSum, RmsNormIn::kX}, {RmsNormOut::kSum, RmsNormIn::kDelta}}};
+const OpSchema kRmsNormBackwardSchema = {
+    nullptr,
+    elementwise_flops<9, RmsNormBackwardIn::kDY>,
+    {{RmsNormBackwardOut::kDSum, RmsNormBackwardIn::kDResidual},
+     {RmsNormBackwardOut::kDSum, RmsNormBackwardIn::kDY}}};
 
 }  // namespace lockstep

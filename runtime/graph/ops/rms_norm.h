@@ -1,13 +1,9 @@
 #pragma once
 // rms_norm: sum = x + delta; y = sum rstd gamma, rstd = 1 / sqrt(mean(sum^2) + epsilon), by rows
 // (Zhang and Sennrich 2019).
-//   inputs  x (..., C), delta (..., C) or none, gamma (C)
-//   outputs y (..., C), sum (..., C) or none if there is no delta, rstd (rows)
 // rms_norm_backward: with g = d_y gamma and xhat = sum rstd,
 //   d_sum = rstd (g - xhat mean(g xhat)) + d_residual, d_gamma = sum over the rows of d_y xhat.
-//   inputs  d_y, d_residual or none (the gradient that reaches `sum` from elsewhere), sum (x if
-//           there is no delta), gamma, rstd
-//   outputs d_sum (the gradient of both x and delta), d_gamma
+// d_residual is the gradient that reaches `sum` from elsewhere; d_sum is that of both x and delta.
 // A parameter of a norm is used once in a graph, so its gradient is always overwritten.
 
 #include <cstdint>
@@ -20,6 +16,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class RmsNormIn : InputIndex { kX, kDelta, kGamma };
+enum class RmsNormOut : OutputIndex { kY, kSum, kRstd };  // no sum without delta
+enum class RmsNormBackwardIn : InputIndex { kDY, kDResidual, kSum, kGamma, kRstd };
+enum class RmsNormBackwardOut : OutputIndex { kDSum, kDGamma };
 
 struct RmsNormAttributes {
   float epsilon = 1e-5f;
@@ -61,16 +62,16 @@ struct RmsNormForward {
   Wide<T>* rstd;   // (rows)
 
   static RmsNormForward of(const OpCall& op) {
-    return {.rows = op.input_shape(0).rows(),
-            .columns = op.input_shape(0).columns(),
-            .places = {.stride = op.input_shape(0).columns()},
+    return {.rows = op.input_shape(RmsNormIn::kX).rows(),
+            .columns = op.input_shape(RmsNormIn::kX).columns(),
+            .places = {.stride = op.input_shape(RmsNormIn::kX).columns()},
             .epsilon = op.attributes<RmsNormAttributes>().epsilon,
-            .x = op.input<T>(0),
-            .delta = op.input<T>(1),
-            .gamma = op.input<T>(2),
-            .y = op.output<T>(0),
-            .sum = op.output<T>(1),
-            .rstd = op.output<Wide<T>>(2)};
+            .x = op.input<T>(RmsNormIn::kX),
+            .delta = op.input<T>(RmsNormIn::kDelta),
+            .gamma = op.input<T>(RmsNormIn::kGamma),
+            .y = op.output<T>(RmsNormOut::kY),
+            .sum = op.output<T>(RmsNormOut::kSum),
+            .rstd = op.output<Wide<T>>(RmsNormOut::kRstd)};
   }
 };
 
@@ -88,16 +89,16 @@ struct RmsNormBackward {
   Wide<T>* workspace;   // as the implementation needs
 
   static RmsNormBackward of(const OpCall& op) {
-    return {.rows = op.input_shape(0).rows(),
-            .columns = op.input_shape(0).columns(),
-            .places = {.stride = op.input_shape(0).columns()},
-            .d_y = op.input<T>(0),
-            .d_residual = op.input<T>(1),
-            .sum = op.input<T>(2),
-            .gamma = op.input<T>(3),
-            .rstd = op.input<Wide<T>>(4),
-            .d_sum = op.output<T>(0),
-            .d_gamma = op.output<Wide<T>>(1),
+    return {.rows = op.input_shape(RmsNormBackwardIn::kDY).rows(),
+            .columns = op.input_shape(RmsNormBackwardIn::kDY).columns(),
+            .places = {.stride = op.input_shape(RmsNormBackwardIn::kDY).columns()},
+            .d_y = op.input<T>(RmsNormBackwardIn::kDY),
+            .d_residual = op.input<T>(RmsNormBackwardIn::kDResidual),
+            .sum = op.input<T>(RmsNormBackwardIn::kSum),
+            .gamma = op.input<T>(RmsNormBackwardIn::kGamma),
+            .rstd = op.input<Wide<T>>(RmsNormBackwardIn::kRstd),
+            .d_sum = op.output<T>(RmsNormBackwardOut::kDSum),
+            .d_gamma = op.output<Wide<T>>(RmsNormBackwardOut::kDGamma),
             .workspace = op.workspace<Wide<T>>()};
   }
 };

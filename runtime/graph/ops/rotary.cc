@@ -52,24 +52,26 @@ TensorId ops::rotary(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> rotary_gradient(GradientBuilder& builder,
-                                      const Op& op,
-                                      const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  builder.append(
-      {OpKind::kRotaryBackward, op.name, {d_outputs[0], op.inputs[1]}, {d_x}, op.attributes});
+OpInputs rotary_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[RotaryIn::kX]);
+  builder.append({OpKind::kRotaryBackward,
+                  op.name,
+                  {d_outputs[RotaryOut::kY], op.inputs[RotaryIn::kPositions]},
+                  {d_x},
+                  op.attributes});
   return {d_x, kNoTensor};
 }
 
 // Four products and two sums per pair. The tables, which the heads share, are not counted.
 int64_t rotary_flops(const Graph& graph, const Op& op) {
   const auto& attributes = op.as<RotaryAttributes>();
-  return 3 * graph.shape(op.inputs[0]).rows() * attributes.rotated_heads * attributes.rotary_size;
+  return 3 * graph.shape(op.inputs[RotaryIn::kX]).rows() * attributes.rotated_heads *
+         attributes.rotary_size;
 }
 
 }  // namespace
 
-const OpSchema kRotarySchema = {rotary_gradient, rotary_flops, {{0, 0}}};
-const OpSchema kRotaryBackwardSchema = {nullptr, rotary_flops, {{0, 0}}};
+const OpSchema kRotarySchema = {rotary_gradient, rotary_flops, {{RotaryOut::kY, RotaryIn::kX}}};
+const OpSchema kRotaryBackwardSchema = {nullptr, rotary_flops, {{RotaryOut::kY, RotaryIn::kX}}};
 
 }  // namespace lockstep

@@ -5,10 +5,8 @@
 //   a' = a cos - b sin, b' = a sin + b cos, angle = position frequency(i),
 //   frequency(i) = theta^(-2i / rotary_size), which `scaling` modifies for long contexts.
 // The rest (v, the end of a head) is copied.
-//   inputs  x (B, T, W), W = heads * head size; positions (B, T) i32, or none: t itself
-//   outputs y (B, T, W)
+// W = heads * head size. Without positions, token t has position t.
 // rotary_backward: d_x is d_y rotated by the negative angles. Positions have no gradient.
-//   inputs d_y, positions or none; outputs d_x
 // If x has more extents, T is the product of all between the first and the last one.
 // Angles are doubles; their cosines and sines are rounded to float and stored in tables.
 
@@ -24,6 +22,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class RotaryIn : InputIndex { kX, kDY = kX, kPositions };
+enum class RotaryOut : OutputIndex { kY, kDX = kY };
 
 // Changes the frequencies for contexts longer than those on which a model was first trained.
 enum class RotaryScaling : uint8_t {
@@ -100,10 +101,10 @@ struct Rotation {
   int64_t pairs() const { return attributes.rotary_size / 2; }  // of a head
 
   static Rotation of(const OpCall& op) {
-    const Shape& shape = op.input_shape(0);
+    const Shape& shape = op.input_shape(RotaryIn::kX);
     const auto& attributes = op.attributes<RotaryAttributes>();
     const int64_t time = shape.rows() / std::max<int64_t>(1, shape[0]);
-    const int64_t angle_rows = op.has_input(1) ? shape.rows() : time;
+    const int64_t angle_rows = op.has_input(RotaryIn::kPositions) ? shape.rows() : time;
     const int64_t pairs = attributes.rotary_size / 2;
     auto* const frequencies = op.workspace<double>();
     auto* const cosines =
@@ -114,9 +115,9 @@ struct Rotation {
             .attributes = attributes,
             .back = op.kind() == OpKind::kRotaryBackward,
             .angle_rows = angle_rows,
-            .x = op.input<T>(0),
-            .positions = op.input<int32_t>(1),
-            .y = op.output<T>(0),
+            .x = op.input<T>(RotaryIn::kX),
+            .positions = op.input<int32_t>(RotaryIn::kPositions),
+            .y = op.output<T>(RotaryOut::kY),
             .frequencies = frequencies,
             .cosines = cosines,
             .sines = cosines == nullptr ? nullptr : cosines + angle_rows * pairs};

@@ -52,10 +52,10 @@ inline bool is_movable(DType type) {
 inline constexpr int kActivationBackwardFlops = 12;
 inline constexpr int kBatchNormFlops = 8;
 
-// Flops of an op with `kPerElement` operations on each element of its first input.
-template <int kPerElement>
+// Flops of an op with `kPerElement` operations on each element of an input.
+template <int kPerElement, auto kInput>
 int64_t elementwise_flops(const Graph& graph, const Op& op) {
-  return kPerElement * graph.shape(op.inputs[0]).elements();
+  return kPerElement * graph.shape(op.inputs[kInput]).elements();
 }
 
 }  // namespace lockstep

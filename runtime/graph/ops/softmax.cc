@@ -20,19 +20,24 @@ TensorId ops::softmax(GraphBuilder& builder,
 
 namespace {
 
-std::vector<TensorId> softmax_gradient(GradientBuilder& builder,
-                                       const Op& op,
-                                       const std::vector<TensorId>& d_outputs) {
-  if (!builder.needs_gradient(op.inputs[0])) return {kNoTensor};
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  builder.append(
-      {OpKind::kSoftmaxBackward, op.name, {d_outputs[0], op.outputs[0]}, {d_x}, op.attributes});
+OpInputs softmax_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  if (!builder.needs_gradient(op.inputs[SoftmaxIn::kX])) return {kNoTensor};
+  const TensorId d_x = builder.new_gradient(op.inputs[SoftmaxIn::kX]);
+  builder.append({OpKind::kSoftmaxBackward,
+                  op.name,
+                  {d_outputs[SoftmaxOut::kY], op.outputs[SoftmaxOut::kY]},
+                  {d_x},
+                  op.attributes});
   return {d_x};
 }
 
 }  // namespace
 
-const OpSchema kSoftmaxSchema = {softmax_gradient, elementwise_flops<12>, {{0, 0}}};
-const OpSchema kSoftmaxBackwardSchema = {nullptr, elementwise_flops<4>, {{0, 0}, {0, 1}}};
+const OpSchema kSoftmaxSchema = {
+    softmax_gradient, elementwise_flops<12, SoftmaxIn::kX>, {{SoftmaxOut::kY, SoftmaxIn::kX}}};
+const OpSchema kSoftmaxBackwardSchema = {nullptr,
+                                         elementwise_flops<4, SoftmaxBackwardIn::kDY>,
+                                         {{SoftmaxBackwardOut::kDX, SoftmaxBackwardIn::kDY},
+                                          {SoftmaxBackwardOut::kDX, SoftmaxBackwardIn::kY}}};
 
 }  // namespace lockstep

@@ -2,9 +2,7 @@
 // softmax over the last axis: y = e^(x - m) / sum(e^(x - m)), or its logarithm
 // x - m - log(sum(e^(x - m))), with m the row's largest element. A row with +infinity or NaN gives
 // NaN. A row of only -infinity gives NaN or, as in attention, zeros.
-//                                         inputs x (..., C); outputs y (..., C)
 // softmax_backward: d_x = y (d_y - sum(d_y y)); for the logarithm d_x = d_y - e^y sum(d_y).
-//                                         inputs d_y, y (..., C); outputs d_x (..., C)
 
 #include <cstdint>
 #include <string>
@@ -14,6 +12,11 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class SoftmaxIn : InputIndex { kX };
+enum class SoftmaxOut : OutputIndex { kY };
+enum class SoftmaxBackwardIn : InputIndex { kDY, kY };
+enum class SoftmaxBackwardOut : OutputIndex { kDX };
 
 enum class SoftmaxForm {
   kShares,        // probabilities: a row sums to 1
@@ -43,10 +46,10 @@ struct SoftmaxForward {
     const SoftmaxForm form = op.attributes<SoftmaxAttributes>().form;
     return {.log = form == SoftmaxForm::kLogarithm,
             .or_zero = form == SoftmaxForm::kSharesOrZero,
-            .rows = op.input_shape(0).rows(),
-            .columns = op.input_shape(0).columns(),
-            .x = op.input<T>(0),
-            .y = op.output<T>(0)};
+            .rows = op.input_shape(SoftmaxIn::kX).rows(),
+            .columns = op.input_shape(SoftmaxIn::kX).columns(),
+            .x = op.input<T>(SoftmaxIn::kX),
+            .y = op.output<T>(SoftmaxOut::kY)};
   }
 };
 
@@ -60,11 +63,11 @@ struct SoftmaxBackward {
 
   static SoftmaxBackward of(const OpCall& op) {
     return {.log = op.attributes<SoftmaxAttributes>().form == SoftmaxForm::kLogarithm,
-            .rows = op.input_shape(0).rows(),
-            .columns = op.input_shape(0).columns(),
-            .d_y = op.input<T>(0),
-            .y = op.input<T>(1),
-            .d_x = op.output<T>(0)};
+            .rows = op.input_shape(SoftmaxBackwardIn::kDY).rows(),
+            .columns = op.input_shape(SoftmaxBackwardIn::kDY).columns(),
+            .d_y = op.input<T>(SoftmaxBackwardIn::kDY),
+            .y = op.input<T>(SoftmaxBackwardIn::kY),
+            .d_x = op.output<T>(SoftmaxBackwardOut::kDX)};
   }
 };
 

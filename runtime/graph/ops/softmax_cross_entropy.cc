@@ -49,6 +49,8 @@ void ops::softmax_cross_entropy(GraphBuilder& builder,
                                                     .weights = options.class_weights});
 }
 
-const OpSchema kSoftmaxCrossEntropySchema = {nullptr, elementwise_flops<8>, {{1, 0}}};
+const OpSchema kSoftmaxCrossEntropySchema = {nullptr,
+                                             elementwise_flops<8, LossIn::kPrediction>,
+                                             {{LossOut::kGradient, LossIn::kPrediction}}};
 
 }  // namespace lockstep

@@ -6,11 +6,10 @@
 //   loss = -(1 - s) w[target] log p[target] - s / classes * sum_v w[v] log p[v]
 //   gradient = (p ((1 - s) w[target] + s W / classes) - (1 - s) w[target] onehot(target)
 //               - s w / classes) * LaneContext::gradient_scale
-//   inputs  logits (rows, classes), target: class (rows) i32, -1 or in [0, classes)
-//   outputs statistics (4) f64: sum of the rows' losses; number of rows counted or, with weights,
-//           sum of their targets' weights; rows predicted correctly; in evaluation (otherwise 0)
-//           rows whose target is among the five largest logits.
-//           In training also the gradient of the logits, which overwrites them
+// Operands: LossIn and LossOut (operands.h). The statistics are: sum of the rows' losses; number of
+// rows counted or, with weights, sum of their targets' weights; rows predicted correctly; in
+// evaluation (otherwise 0) rows whose target is among the five largest logits. In training the
+// gradient of the logits overwrites them. A target is -1 or in [0, classes).
 // A row is not counted and has gradient 0 if its target is -1, or if its index is
 // LaneContext::valid_rows or more. A row is correct if the first of its largest logits is the
 // target's: among equal logits, the first one counts as larger.
@@ -63,15 +62,15 @@ struct SoftmaxCrossEntropy {
 
   static SoftmaxCrossEntropy of(const OpCall& op) {
     const std::vector<float>& weights = op.attributes<SoftmaxCrossEntropyAttributes>().weights;
-    return {.rows = op.input_shape(0).rows(),
-            .classes = op.input_shape(0).columns(),
-            .stride = op.input_stride(0),
+    return {.rows = op.input_shape(LossIn::kPrediction).rows(),
+            .classes = op.input_shape(LossIn::kPrediction).columns(),
+            .stride = op.input_stride(LossIn::kPrediction),
             .label_smoothing = op.attributes<SoftmaxCrossEntropyAttributes>().label_smoothing,
             .first_row = 0,
-            .logits = op.input<T>(0),
-            .targets = op.input<int32_t>(1),
-            .statistics = op.output<double>(0),
-            .gradient = op.output<T>(1),
+            .logits = op.input<T>(LossIn::kPrediction),
+            .targets = op.input<int32_t>(LossIn::kTargets),
+            .statistics = op.output<double>(LossOut::kStatistics),
+            .gradient = op.output<T>(LossOut::kGradient),
             .weights = weights.empty() ? nullptr : weights.data(),
             .weight_sum = std::accumulate(weights.begin(), weights.end(), 0.0)};
   }

@@ -7,33 +7,37 @@
 
 namespace lockstep {
 
-TensorId ops::token_pooling(
-    GraphBuilder& builder, const std::string& name, TensorId x, TensorId documents, bool mean) {
+TensorId ops::token_pooling(GraphBuilder& builder,
+                            const std::string& name,
+                            TensorId x,
+                            TensorId documents) {
   const Shape shape = builder.shape(x);
   LOCKSTEP_CHECK(shape.rank() == 3, "{}: x {} ", name, to_string(shape));
-  LOCKSTEP_CHECK(documents == kNoTensor || builder.shape(documents) == Shape({shape[0], shape[1]}),
-                 "{}: documents ",
-                 name);
+  LOCKSTEP_CHECK(builder.shape(documents) == Shape({shape[0], shape[1]}), "{}: documents ", name);
   const TensorId y = builder.activation_tensor(name, {shape[0], shape[2]});
-  builder.append(
-      {OpKind::kTokenPooling, name, {x, documents}, {y}, TokenPoolingAttributes{mean, shape[1]}});
+  builder.append({OpKind::kTokenPooling, name, {x, documents}, {y}, {}});
   return y;
 }
 
 namespace {
 
-std::vector<TensorId> token_pooling_gradient(GradientBuilder& builder,
-                                             const Op& op,
-                                             const std::vector<TensorId>& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[0]);
-  builder.append(
-      {OpKind::kTokenPoolingBackward, op.name, {d_outputs[0], op.inputs[1]}, {d_x}, op.attributes});
+OpInputs token_pooling_gradient(GradientBuilder& builder,
+                                const Op& op,
+                                const OpOutputs& d_outputs) {
+  const TensorId d_x = builder.new_gradient(op.inputs[TokenPoolingIn::kX]);
+  builder.append({OpKind::kTokenPoolingBackward,
+                  op.name,
+                  {d_outputs[TokenPoolingOut::kY], op.inputs[TokenPoolingIn::kDocuments]},
+                  {d_x},
+                  op.attributes});
   return {d_x, kNoTensor};
 }
 
 }  // namespace
 
-const OpSchema kTokenPoolingSchema = {token_pooling_gradient, elementwise_flops<1>, {}};
-const OpSchema kTokenPoolingBackwardSchema = {nullptr, elementwise_flops<1>, {}};
+const OpSchema kTokenPoolingSchema = {
+    token_pooling_gradient, elementwise_flops<1, TokenPoolingIn::kX>, {}};
+const OpSchema kTokenPoolingBackwardSchema = {
+    nullptr, elementwise_flops<1, TokenPoolingBackwardIn::kDY>, {}};
 
 }  // namespace lockstep

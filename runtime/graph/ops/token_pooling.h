@@ -1,10 +1,7 @@
 #pragma once
-// token_pooling: one row for the tokens of each sample: the first token's, or the mean of all
-// tokens or of those in documents. 0 if there are none.
-//   inputs  x (B, T, C), documents (B, T) i32 or none: -1 is padding, see attention.h
-//   output  y (B, C)
+// token_pooling: the mean of each sample's tokens that are in documents; 0 if there are none. In
+// documents (B, T), -1 is padding, see attention.h.
 // token_pooling_backward: every token that was counted gets its share of d_y, the others 0.
-//   inputs  d_y, documents or none; output d_x (B, T, C)
 
 #include <cstdint>
 #include <string>
@@ -16,32 +13,31 @@ namespace lockstep {
 
 class GraphBuilder;
 
-struct TokenPoolingAttributes {
-  bool mean = false;   // otherwise the first token
-  int64_t tokens = 1;  // T
-};
+enum class TokenPoolingIn : InputIndex { kX, kDocuments };
+enum class TokenPoolingOut : OutputIndex { kY };
+enum class TokenPoolingBackwardIn : InputIndex { kDY, kDocuments };
+enum class TokenPoolingBackwardOut : OutputIndex { kDX };
 
 namespace ops {
 
-// x (B, T, C) -> (B, C). documents (B, T) i32 or kNoTensor; for the mean alone.
-TensorId token_pooling(
-    GraphBuilder& builder, const std::string& name, TensorId x, TensorId documents, bool mean);
+// x (B, T, C) -> (B, C). documents (B, T) i32.
+TensorId token_pooling(GraphBuilder& builder,
+                       const std::string& name,
+                       TensorId x,
+                       TensorId documents);
 
 }  // namespace ops
 
 // The tokens of a sample that are counted.
 struct CountedTokens {
-  int64_t tokens;  // T
-  bool mean;
-  const int32_t* documents;  // (B, T) or null
+  int64_t tokens;            // T
+  const int32_t* documents;  // (B, T)
 
   LOCKSTEP_HD bool is_counted(int64_t sample, int64_t token) const {
-    if (!mean) return token == 0;
-    return documents == nullptr || documents[sample * tokens + token] >= 0;
+    return documents[sample * tokens + token] >= 0;
   }
   // The share of each counted token: 1 / their number.
   LOCKSTEP_HD float share(int64_t sample) const {
-    if (!mean) return 1;
     int64_t count = 0;
     for (int64_t token = 0; token < tokens; ++token) count += is_counted(sample, token);
     return count == 0 ? 0.0f : 1.0f / static_cast<float>(count);
@@ -56,13 +52,12 @@ struct TokenPoolingForward {
   T* y;        // (B, C)
 
   static TokenPoolingForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<TokenPoolingAttributes>();
-    const Shape& x = op.input_shape(0);
+    const Shape& x = op.input_shape(TokenPoolingIn::kX);
     return {.batch = x[0],
             .width = x[2],
-            .counted = {x[1], attributes.mean, op.input<int32_t>(1)},
-            .x = op.input<T>(0),
-            .y = op.output<T>(0)};
+            .counted = {x[1], op.input<int32_t>(TokenPoolingIn::kDocuments)},
+            .x = op.input<T>(TokenPoolingIn::kX),
+            .y = op.output<T>(TokenPoolingOut::kY)};
   }
 };
 
@@ -74,13 +69,12 @@ struct TokenPoolingBackward {
   T* d_x;        // (B, T, C)
 
   static TokenPoolingBackward of(const OpCall& op) {
-    const auto& attributes = op.attributes<TokenPoolingAttributes>();
-    const Shape& d_x = op.output_shape(0);
+    const Shape& d_x = op.output_shape(TokenPoolingBackwardOut::kDX);
     return {.batch = d_x[0],
             .width = d_x[2],
-            .counted = {attributes.tokens, attributes.mean, op.input<int32_t>(1)},
-            .d_y = op.input<T>(0),
-            .d_x = op.output<T>(0)};
+            .counted = {d_x[1], op.input<int32_t>(TokenPoolingBackwardIn::kDocuments)},
+            .d_y = op.input<T>(TokenPoolingBackwardIn::kDY),
+            .d_x = op.output<T>(TokenPoolingBackwardOut::kDX)};
   }
 };
 

@@ -12,8 +12,8 @@ namespace {
 
 // Index of the op that computes the statistics of a loss.
 size_t loss_of(const Graph& graph, TensorId statistics) {
-  const auto found =
-      std::ranges::find_if(graph.ops, [&](const Op& op) { return op.outputs[0] == statistics; });
+  const auto found = std::ranges::find_if(
+      graph.ops, [&](const Op& op) { return std::ranges::count(op.outputs, statistics) > 0; });
   LOCKSTEP_CHECK(found != graph.ops.end());
   return static_cast<size_t>(found - graph.ops.begin());
 }
@@ -21,7 +21,7 @@ size_t loss_of(const Graph& graph, TensorId statistics) {
 }  // namespace
 
 void ops::total_loss(GraphBuilder& builder, const std::vector<float>& weights) {
-  std::vector<TensorId> inputs = {kNoTensor};
+  OpInputs inputs = {kNoTensor};
   std::vector<const Op*> losses;
   for (const TensorId statistics : builder.losses()) {
     losses.push_back(&builder.graph().ops[loss_of(builder.graph(), statistics)]);
@@ -32,11 +32,11 @@ void ops::total_loss(GraphBuilder& builder, const std::vector<float>& weights) {
                  weights.size() <= TotalLossAttributes::kMaxLosses);
   for (const Op* loss : losses) {
     LOCKSTEP_CHECK(loss == losses[0] || loss->inputs.size() == 2);
-    LOCKSTEP_CHECK(builder.shape(loss->inputs[0]).rows() ==
-                   builder.shape(losses[0]->inputs[0]).rows());
+    LOCKSTEP_CHECK(builder.shape(loss->inputs[LossIn::kPrediction]).rows() ==
+                   builder.shape(losses[0]->inputs[LossIn::kPrediction]).rows());
   }
   if (builder.graph().purpose == Purpose::kEvaluation && losses[0]->inputs.size() == 2)
-    inputs[0] = losses[0]->inputs[0];
+    inputs[TotalLossIn::kPrediction] = losses[0]->inputs[LossIn::kPrediction];
   builder.append_result(OpKind::kTotalLoss, std::move(inputs), TotalLossAttributes{weights});
 }
 
@@ -46,7 +46,8 @@ std::vector<LossRoot> loss_roots(const Graph& graph) {
   std::vector<LossRoot> roots;
   const std::vector<float>& weights = graph.ops[last].as<TotalLossAttributes>().weights;
   for (size_t i = 0; i < weights.size(); ++i)
-    roots.push_back({loss_of(graph, graph.ops[last].inputs[i + 1]), weights[i]});
+    roots.push_back(
+        {loss_of(graph, graph.ops[last].inputs[{TotalLossIn::kStatistics, i}]), weights[i]});
   return roots;
 }
 

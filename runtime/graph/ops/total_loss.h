@@ -1,8 +1,7 @@
 #pragma once
 // total_loss: the weighted sum of several losses of the same samples.
-//   inputs  prediction of the first loss or none: not read, but kept in memory for the metrics;
-//           statistics (4) f64 of each loss
-//   outputs statistics (4) f64: sum_i weight[i] * the i-th loss's sum; the rest is the first loss's
+// Statistics: sum_i weight[i] * the i-th loss's sum; the rest is the first loss's. The prediction
+// of the first loss is not read, but kept in memory for the metrics; it may be absent.
 // In a training graph, each loss's gradient of its prediction is multiplied by the loss's weight.
 
 #include <cstdint>
@@ -15,6 +14,9 @@
 namespace lockstep {
 
 class GraphBuilder;
+
+enum class TotalLossIn : InputIndex { kPrediction, kStatistics };  // statistics of each loss
+enum class TotalLossOut : OutputIndex { kStatistics };
 
 struct TotalLossAttributes {
   static constexpr int kMaxLosses = 8;
@@ -48,10 +50,11 @@ struct TotalLoss {
   static TotalLoss of(const OpCall& op) {
     TotalLoss total;
     for (const float weight : op.attributes<TotalLossAttributes>().weights) {
-      total.losses[total.count] = op.input<double>(total.count + 1);
+      total.losses[total.count] =
+          op.input<double>({TotalLossIn::kStatistics, static_cast<size_t>(total.count)});
       total.weights[total.count++] = static_cast<double>(weight);
     }
-    total.statistics = op.output<double>(0);
+    total.statistics = op.output<double>(TotalLossOut::kStatistics);
     return total;
   }
 

@@ -11,6 +11,7 @@
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 #include "runtime/graph/ops/total_loss.h"
@@ -43,15 +44,15 @@ TEST(Autodiff, TheFirstLinearNeedsNoInputGradient) {
   differentiate(graph);
   const Op& first = last_of(graph, OpKind::kLinearBackward);
   EXPECT_EQ(first.name, "first");
-  EXPECT_EQ(first.outputs[0], kNoTensor);
+  EXPECT_EQ(first.outputs[LinearBackwardOut::kDX], kNoTensor);
   // The second layer's gradient passes the activation where it is made.
   EXPECT_EQ(count(graph, OpKind::kActivationBackward), 0);
   const Op& second = *std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) {
     return op.kind == OpKind::kLinearBackward && op.name == "second";
   });
   EXPECT_EQ(second.as<LinearBackwardAttributes>().input_activation, Activation::kRelu);
-  EXPECT_EQ(second.inputs[3], h);
-  EXPECT_EQ(second.outputs[0], first.inputs[0]);
+  EXPECT_EQ(second.inputs[LinearBackwardIn::kSaved], h);
+  EXPECT_EQ(second.outputs[LinearBackwardOut::kDX], first.inputs[LinearBackwardIn::kDY]);
   EXPECT_EQ(graph.shape(graph[w1].gradient), graph.shape(w1));
 }
 
@@ -81,7 +82,7 @@ TEST(Autodiff, ATensorUsedTwiceSumsItsGradients) {
   Graph graph = std::move(builder).finish();
   differentiate(graph);
   EXPECT_EQ(count(graph, OpKind::kAdd), 2);  // one forward, one of gradients
-  EXPECT_EQ(graph.shape(last_of(graph, OpKind::kAdd).outputs[0]), graph.shape(h));
+  EXPECT_EQ(graph.shape(last_of(graph, OpKind::kAdd).outputs[AddOut::kY]), graph.shape(h));
 }
 
 TEST(Autodiff, AParameterUsedTwiceIsOverwrittenFirstAndAccumulatedThen) {
@@ -100,7 +101,7 @@ TEST(Autodiff, AParameterUsedTwiceIsOverwrittenFirstAndAccumulatedThen) {
   const Op& embedding = last_of(graph, OpKind::kEmbeddingBackward);
   EXPECT_TRUE(embedding.as<EmbeddingAttributes>().accumulate_token);
   EXPECT_FALSE(embedding.as<EmbeddingAttributes>().accumulate_position);
-  EXPECT_EQ(embedding.outputs[0], graph[token].gradient);
+  EXPECT_EQ(embedding.outputs[EmbeddingBackwardOut::kDToken], graph[token].gradient);
 }
 
 TEST(Autodiff, TheLossGivesItsGradientInTheForwardPass) {
@@ -114,7 +115,8 @@ TEST(Autodiff, TheLossGivesItsGradientInTheForwardPass) {
   differentiate(graph);
   const Op& loss = graph.ops[graph.forward_ops - 1];
   ASSERT_EQ(loss.outputs.size(), 2u);
-  EXPECT_EQ(graph.ops[graph.forward_ops].inputs[0], loss.outputs[1]);
+  EXPECT_EQ(graph.ops[graph.forward_ops].inputs[LinearBackwardIn::kDY],
+            loss.outputs[LossOut::kGradient]);
 }
 
 TEST(Autodiff, LossesOfSeveralOutputsAreWeighed) {
@@ -136,11 +138,11 @@ TEST(Autodiff, LossesOfSeveralOutputsAreWeighed) {
   EXPECT_EQ(count(graph, OpKind::kPointwise), 1);
   const Op& weighed = last_of(graph, OpKind::kPointwise);
   for (const Op& op : graph.ops) {
-    if (op.kind == OpKind::kSoftmaxCrossEntropy && op.inputs[0] == other) {
-      EXPECT_EQ(weighed.inputs[0], op.outputs[1]);
+    if (op.kind == OpKind::kSoftmaxCrossEntropy && op.inputs[LossIn::kPrediction] == other) {
+      EXPECT_EQ(weighed.inputs[PointwiseIn::kX], op.outputs[LossOut::kGradient]);
     }
     if (op.kind == OpKind::kLinearBackward && op.name == "other_backward") {
-      EXPECT_EQ(op.inputs[0], weighed.outputs[0]);
+      EXPECT_EQ(op.inputs[LinearBackwardIn::kDY], weighed.outputs[PointwiseOut::kY]);
     }
   }
   EXPECT_EQ(prediction_of(graph), kNoTensor) << "a training graph writes over it";
@@ -176,7 +178,7 @@ TEST(Autodiff, TheFirstPredictionOutlivesTheOtherLosses) {
   ops::total_loss(builder, {1, 2});
   const Graph graph = std::move(builder).finish();
   EXPECT_EQ(prediction_of(graph), a);
-  EXPECT_EQ(graph.ops.back().inputs[0], a);
+  EXPECT_EQ(graph.ops.back().inputs[TotalLossIn::kPrediction], a);
 }
 
 TEST(Schema, EveryKindHasANameAndACost) {

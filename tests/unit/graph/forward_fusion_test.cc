@@ -65,9 +65,10 @@ TEST_F(ForwardFusion, AnActivationBecomesPartOfItsLayer) {
   y = linear("b", ops::reshape(builder_, "flat", y, {4, 8}), 3);
   EXPECT_EQ(fused(y), (std::vector{OpKind::kLinear, OpKind::kLinear, OpKind::kMeanSquaredError}));
   EXPECT_EQ(graph_.ops[0].as<LinearAttributes>().activation, Activation::kGeluErf);
-  ASSERT_NE(graph_.ops[0].outputs[1], kNoTensor) << "the gradient needs what was before";
-  EXPECT_EQ(graph_.shape(graph_.ops[0].outputs[1]), (Shape{4, 8}));
-  EXPECT_EQ(graph_.ops[1].inputs[0], graph_.ops[0].outputs[0]);
+  ASSERT_NE(graph_.ops[0].outputs[LinearOut::kPre], kNoTensor)
+      << "the gradient needs what was before";
+  EXPECT_EQ(graph_.shape(graph_.ops[0].outputs[LinearOut::kPre]), (Shape{4, 8}));
+  EXPECT_EQ(graph_.ops[1].inputs[LinearIn::kX], graph_.ops[0].outputs[LinearOut::kY]);
 }
 
 TEST_F(ForwardFusion, AnActivationOfWhatOthersReadStays) {
@@ -89,9 +90,9 @@ TEST_F(ForwardFusion, ASumIsComputedByTheNormThatReadsItFirst) {
                          OpKind::kAdd,
                          OpKind::kMeanSquaredError}));
   const Op& op = graph_.ops[2];
-  EXPECT_EQ(op.inputs[0], a);
-  EXPECT_EQ(op.inputs[1], b);
-  EXPECT_EQ(op.outputs[1], sum);
+  EXPECT_EQ(op.inputs[LayerNormIn::kX], a);
+  EXPECT_EQ(op.inputs[LayerNormIn::kDelta], b);
+  EXPECT_EQ(op.outputs[LayerNormOut::kSum], sum);
 }
 
 TEST_F(ForwardFusion, ASumThatIsReadBeforeTheNormStays) {
@@ -100,7 +101,7 @@ TEST_F(ForwardFusion, ASumThatIsReadBeforeTheNormStays) {
   const TensorId other = linear("c", sum, 6);
   const std::vector<OpKind> found = fused(ops::add(builder_, "again", other, norm("norm", sum)));
   EXPECT_EQ(found[2], OpKind::kAdd);
-  EXPECT_EQ(graph_.ops[4].inputs[1], kNoTensor);
+  EXPECT_EQ(graph_.ops[4].inputs[LayerNormIn::kDelta], kNoTensor);
 }
 
 // What a norm gives may decide alone which elements of the sum are kept: then no gradient comes back to it.
@@ -151,7 +152,7 @@ TEST_F(ForwardFusion, ReshapesOneAfterTheOtherAreOne) {
   y = ops::reshape(builder_, "first", y, {2, 2, 6});
   y = ops::reshape(builder_, "second", y, {2, 12});
   EXPECT_EQ(fused(y), (std::vector{OpKind::kLinear, OpKind::kReshape, OpKind::kMeanSquaredError}));
-  EXPECT_EQ(graph_.shape(graph_.ops[1].outputs[0]), (Shape{2, 12}));
+  EXPECT_EQ(graph_.shape(graph_.ops[1].outputs[RearrangeOut::kY]), (Shape{2, 12}));
 }
 
 TEST_F(ForwardFusion, LinearLayersReadRowsAsTheyAre) {
@@ -164,7 +165,7 @@ TEST_F(ForwardFusion, LinearLayersReadRowsAsTheyAre) {
                          OpKind::kLayerNorm,
                          OpKind::kLinear,
                          OpKind::kMeanSquaredError}));
-  EXPECT_EQ(graph_.ops[3].inputs[0], b);
+  EXPECT_EQ(graph_.ops[3].inputs[LinearIn::kX], b);
 }
 
 TEST_F(ForwardFusion, ColumnsInAnotherOrderAreJoined) {

@@ -100,8 +100,8 @@ TEST(FuseBatchNorms, AConvolutionAndItsNormBecomeOneOp) {
                                            "branch.norm.variance",
                                            "shortcut.norm"};
   ASSERT_EQ(op.inputs.size(), inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) EXPECT_EQ(graph[op.inputs[i]].name, inputs[i]);
-  EXPECT_EQ(graph.ops[0].inputs.back(), kNoTensor);
+  for (size_t i = 0; i < inputs.size(); ++i) EXPECT_EQ(graph[op.inputs.at(i)].name, inputs[i]);
+  EXPECT_EQ(graph.ops[0].inputs[Conv2dBatchNormIn::kDelta], kNoTensor);
   EXPECT_EQ(op.outputs, std::vector<TensorId>{graph.result});
   const auto& attributes = op.as<Conv2dBatchNormAttributes>();
   EXPECT_EQ(attributes.conv.padding, (Extent2d{1, 1}));
@@ -145,7 +145,7 @@ TEST(FuseBatchNorms, AShortcutStays) {
   ASSERT_EQ(graph.ops.size(), 2u);
   EXPECT_EQ(graph.ops[0].name, "shortcut");
   EXPECT_EQ(graph.ops[0].kind, OpKind::kConv2d);
-  EXPECT_EQ(graph.ops[1].inputs.back(), id_of(graph, "shortcut"));
+  EXPECT_EQ(graph.ops[1].inputs[Conv2dBatchNormIn::kDelta], id_of(graph, "shortcut"));
 }
 
 TEST(FuseBatchNorms, AnActivationInBetweenStays) {

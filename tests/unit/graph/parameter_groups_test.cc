@@ -189,12 +189,13 @@ TEST(Frozen, ParametersHaveNoGradientAndNothingRunsBelowTheLowestThatLearns) {
   for (size_t i = graph.forward_ops; i < graph.ops.size(); ++i) order.push_back(graph.ops[i].name);
   EXPECT_EQ(order, (std::vector<std::string>{"out", "block.1"}));
   const Op& out = graph.ops[graph.forward_ops];
-  EXPECT_NE(out.outputs[0], kNoTensor);
-  EXPECT_EQ(out.outputs[1], kNoTensor);  // of the frozen weight
-  EXPECT_EQ(out.inputs[1], kNoTensor);   // so that the forward pass need not keep it
+  EXPECT_NE(out.outputs[LinearBackwardOut::kDX], kNoTensor);
+  EXPECT_EQ(out.outputs[LinearBackwardOut::kDWeight], kNoTensor);  // of the frozen weight
+  EXPECT_EQ(out.inputs[LinearBackwardIn::kX],
+            kNoTensor);  // so that the forward pass need not keep it
   const Op& block = graph.ops[graph.forward_ops + 1];
-  EXPECT_EQ(block.outputs[0], kNoTensor);  // nothing below learns
-  EXPECT_NE(block.outputs[1], kNoTensor);
+  EXPECT_EQ(block.outputs[LinearBackwardOut::kDX], kNoTensor);  // nothing below learns
+  EXPECT_NE(block.outputs[LinearBackwardOut::kDWeight], kNoTensor);
 }
 
 // As PyTorch's norms in training mode.
