@@ -22,6 +22,7 @@
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 #include "runtime/graph/ops/token_pooling.h"
 
@@ -130,10 +131,9 @@ class BertBuilder {
       case Task::kSequenceValues: break;
     }
     if (!has_pooler(config_))
-      return classify(
-          dropout("classifier.dropout",
-                  ops::token_pooling(builder_, "pooled", x, inputs_.documents, /*mean=*/true)));
-    const TensorId first = ops::token_pooling(builder_, "pooled", x, kNoTensor, /*mean=*/false);
+      return classify(dropout("classifier.dropout",
+                              ops::token_pooling(builder_, "pooled", x, inputs_.documents)));
+    const TensorId first = ops::select(builder_, "pooled", x, 1, 0);
     const TensorId pooled =
         is_roberta(config_) ? linear("classifier.dense",
                                      dropout("classifier.dropout.input", first),
@@ -174,7 +174,7 @@ class BertBuilder {
   void keep_states(TensorId x) {
     if (builder_.options().purpose == Purpose::kInference) return builder_.keep(x);
     ops::softmax_cross_entropy(builder_,
-                               ops::token_pooling(builder_, "pooled", x, kNoTensor, /*mean=*/false),
+                               ops::select(builder_, "pooled", x, 1, 0),
                                builder_.input("targets", {lane_batch_}, DType::kI32),
                                0);
   }
@@ -268,11 +268,7 @@ class Bert final : public Model {
     BertConfig bert = config_;
     const bool of_tokens = bert.task == Task::kMaskedTokens;
     const int64_t vocabulary = of_tokens ? io.classes : io.vocabulary;
-    if (bert.vocabulary == 0) bert.vocabulary = vocabulary;
-    if (bert.vocabulary < vocabulary)
-      throw ConfigError("model.bert.vocabulary: value is {}; the data has token ids up to {}",
-                        bert.vocabulary,
-                        vocabulary - 1);
+    bert.vocabulary = resolve_vocabulary(bert.vocabulary, vocabulary, BertConfig::kName);
     if (of_tokens || bert.task == Task::kHiddenStates) return bert;
     const int64_t outputs = has_classes(bert) ? io.classes : io.target_columns;
     if (bert.classes == 0) bert.classes = outputs;

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "models/language_model.h"
-#include "models/model.h"
 #include "models/residual_stream.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
@@ -184,9 +183,9 @@ class GptBuilder {
   ResidualStream stream_;  // (B, T, C)
 };
 
-class Gpt final : public Model {
+class Gpt final : public LanguageModelFamily<GptConfig> {
  public:
-  explicit Gpt(const GptConfig& config) : config_(config) {}
+  explicit Gpt(const GptConfig& config) : LanguageModelFamily(config, kEmbedding) {}
 
   void check() const override {
     if (config_.width % config_.heads != 0) {
@@ -197,31 +196,6 @@ class Gpt final : public Model {
     if (config_.head_bias && config_.tied_head)
       refuse_value("model.gpt.head_bias", "true", "false, or true with model.gpt.tied_head false");
     check_rotary();
-  }
-
-  ModelTraits traits() const override {
-    return {.input = ModelInput::kTokens,
-            .context = config_.context,
-            .outputs = config_.vocabulary,
-            .outputs_field = "vocabulary",
-            .vocabulary_tensor = kEmbedding,
-            .has_blocks = true};
-  }
-
-  ModelConfig resolve(const ModelIo& io) const override {
-    GptConfig gpt = config_;
-    if (gpt.vocabulary == 0) gpt.vocabulary = io.classes;
-    if (gpt.vocabulary < io.classes)
-      throw ConfigError("model.gpt.vocabulary: value is {}; the data has token ids up to {}",
-                        gpt.vocabulary,
-                        io.classes - 1);
-    return gpt;
-  }
-
-  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
-    ModelIo io;
-    io.classes = extent(extents_of, kEmbedding, 0, 1);
-    return io;
   }
 
   Graph build(const ModelIo& /*io*/,
@@ -272,8 +246,6 @@ class Gpt final : public Model {
                       "{}",
                       head_size));
   }
-
-  GptConfig config_;
 };
 
 }  // namespace

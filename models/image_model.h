@@ -20,7 +20,14 @@ class ImageModel : public Model {
   explicit ImageModel(const Config& config) : config_(config) {}
 
   ModelTraits traits() const override {
-    return {.input = ModelInput::kImages, .outputs = config_.classes, .outputs_field = "classes"};
+    ModelTraits traits{
+        .input = ModelInput::kImages, .outputs = config_.classes, .outputs_field = "classes"};
+    if constexpr (requires { config_.sync_batch_norm; }) {
+      traits.normalises_lanes = !config_.sync_batch_norm;
+      if constexpr (requires { config_.batch_norm; })
+        traits.normalises_lanes = traits.normalises_lanes && config_.batch_norm;
+    }
+    return traits;
   }
 
   ModelConfig resolve(const ModelIo& io) const final {

@@ -5,15 +5,25 @@
 
 #include "runtime/base/error.h"
 #include "runtime/graph/ops/cached_attention.h"
-#include "runtime/graph/ops/leading_columns.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/linear_cross_entropy.h"
 #include "runtime/graph/ops/lora.h"
 #include "runtime/graph/ops/packed_tokens.h"
 #include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
+
+int64_t resolve_vocabulary(int64_t configured, int64_t needed, const std::string& section) {
+  if (configured == 0) return needed;
+  if (configured < needed)
+    throw ConfigError("model.{}.vocabulary: value is {}; the data has token ids up to {}",
+                      section,
+                      configured,
+                      needed - 1);
+  return configured;
+}
 
 namespace {
 
@@ -29,7 +39,11 @@ TensorId leading_tokens(GraphBuilder& builder,
                         TensorId filled,
                         int64_t tokens) {
   if (builder.options().sample_tokens == 0) return filled;
-  return ops::leading_columns(builder, name, filled, tokens);
+  std::vector<ViewAxis> axes;
+  for (int d = 0; d < builder.shape(filled).rank(); ++d)
+    axes.push_back(ViewAxis::first(d, builder.shape(filled)[d]));
+  axes.back() = ViewAxis::first(static_cast<int>(axes.size()) - 1, tokens);
+  return ops::rearrange(builder, name, filled, axes);
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #pragma once
-// The inputs of a language model, and its output matrix with the loss.
+// The base class of the families that predict the next token; the inputs of a language model, and
+// its output matrix with the loss.
 
 #include <string>
 
+#include "models/model.h"
 #include "runtime/config/run_config.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/attention.h"
@@ -57,5 +59,45 @@ void end_language_model(GraphBuilder& builder,
 // this adds the targets and the loss: softmax cross-entropy for classes, mean squared error for
 // values.
 void end_text_classifier(GraphBuilder& builder, TensorId outputs, Loss loss, float label_smoothing);
+
+// The config's vocabulary or, if that is 0, the data's. Throws ConfigError if the data has more.
+// `section` is the name of the model's config section.
+int64_t resolve_vocabulary(int64_t configured, int64_t needed, const std::string& section);
+
+// Config has the fields `context` and `vocabulary`.
+template <typename Config>
+class LanguageModelFamily : public Model {
+ public:
+  // `embedding`: the name of the tensor with a row for each token.
+  LanguageModelFamily(const Config& config, const char* embedding)
+      : config_(config), embedding_(embedding) {}
+
+  ModelTraits traits() const final {
+    return {.input = ModelInput::kTokens,
+            .context = config_.context,
+            .outputs = config_.vocabulary,
+            .outputs_field = "vocabulary",
+            .vocabulary_tensor = embedding_,
+            .has_blocks = true};
+  }
+
+  ModelConfig resolve(const ModelIo& io) const final {
+    Config config = config_;
+    config.vocabulary = resolve_vocabulary(config.vocabulary, io.classes, Config::kName);
+    return config;
+  }
+
+  ModelIo io_of_weights(const ExtentsOf& extents_of) const final {
+    ModelIo io;
+    io.classes = extent(extents_of, embedding_, 0, 1);
+    return io;
+  }
+
+ protected:
+  const Config config_;
+
+ private:
+  const char* embedding_;
+};
 
 }  // namespace lockstep

@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "models/language_model.h"
-#include "models/model.h"
 #include "models/residual_stream.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
@@ -187,9 +186,9 @@ class LlamaBuilder {
   ResidualStream stream_;  // (B, T, C)
 };
 
-class Llama final : public Model {
+class Llama final : public LanguageModelFamily<LlamaConfig> {
  public:
-  explicit Llama(const LlamaConfig& config) : config_(config) {}
+  explicit Llama(const LlamaConfig& config) : LanguageModelFamily(config, kEmbedding) {}
 
   void check() const override {
     if (config_.head_size == 0 && config_.width % config_.heads != 0)
@@ -214,31 +213,6 @@ class Llama final : public Model {
                    config_.rope_high_freq_factor,
                    fmt::format("above model.llama.rope_low_freq_factor, which is {}",
                                config_.rope_low_freq_factor));
-  }
-
-  ModelTraits traits() const override {
-    return {.input = ModelInput::kTokens,
-            .context = config_.context,
-            .outputs = config_.vocabulary,
-            .outputs_field = "vocabulary",
-            .vocabulary_tensor = kEmbedding,
-            .has_blocks = true};
-  }
-
-  ModelConfig resolve(const ModelIo& io) const override {
-    LlamaConfig llama = config_;
-    if (llama.vocabulary == 0) llama.vocabulary = io.classes;
-    if (llama.vocabulary < io.classes)
-      throw ConfigError("model.llama.vocabulary: value is {}; the data has token ids up to {}",
-                        llama.vocabulary,
-                        io.classes - 1);
-    return llama;
-  }
-
-  ModelIo io_of_weights(const ExtentsOf& extents_of) const override {
-    ModelIo io;
-    io.classes = extent(extents_of, kEmbedding, 0, 1);
-    return io;
   }
 
   Graph build(const ModelIo& /*io*/,
@@ -266,9 +240,6 @@ class Llama final : public Model {
         layers * block + width + static_cast<double>(config_.vocabulary) * width;
     return context * (6 * parameters + 6 * layers * mixed * pairs);
   }
-
- private:
-  LlamaConfig config_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "models/model.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/schema.h"
 
@@ -58,10 +59,7 @@ std::string sections_where(const std::function<bool(const ModelTraits&)>& is_tru
   std::vector<std::string> sections;
   for (const ModelTraits& traits : default_traits())
     if (is_true(traits)) sections.push_back(before + traits.section);
-  std::string text;
-  for (size_t i = 0; i < sections.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < sections.size() ? ", " : " or ") + sections[i];
-  return text;
+  return joined_with("or", sections);
 }
 
 std::optional<ModelTraits> traits_by_tensors(

@@ -31,7 +31,7 @@ struct ModelIo {
 // too.
 struct RunBatches {
   int64_t global = 0;  // samples of a step; 0: no run follows
-  int64_t lane = 0;
+  int64_t lane = 0;    // of a lane; 0: not known yet
 };
 
 // Returns the extents of the tensor of this name, as files hold it; nothing if there is no such

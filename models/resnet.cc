@@ -12,8 +12,9 @@
 
 #include "models/image_model.h"
 #include "runtime/config/limits.h"
-#include "runtime/graph/ops/padded_identity.h"
 #include "runtime/graph/ops/pooling.h"
+#include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/window.h"
 
 namespace lockstep {
 namespace {
@@ -114,14 +115,29 @@ class ResnetBuilder {
   TensorId shortcut(const std::string& name, TensorId x, int64_t outputs, int64_t stride) {
     const int64_t inputs = layers_.channels(x);
     if (stride == 1 && inputs == outputs) return x;
-    if (config_.shortcut == ResnetConfig::Shortcut::kPadded) {
-      const int64_t more = outputs - inputs;
-      return ops::padded_identity(
-          layers_.builder(), name + "shortcut", x, {stride, more / 2, more - more / 2});
-    }
+    if (config_.shortcut == ResnetConfig::Shortcut::kPadded)
+      return padded(name + "shortcut", x, outputs, stride);
     const std::string prefix = name + (cifar_ ? "shortcut." : "downsample.");
     const TensorId projected = conv(prefix + "0", x, outputs, 1, stride);
     return layers_.norm(prefix + "1", projected, kNoTensor, Activation::kNone);
+  }
+
+  // The shortcut without parameters of He et al. (option A): every stride-th pixel in both
+  // directions, with channels of zeros before and after x's.
+  TensorId padded(const std::string& name, TensorId x, int64_t outputs, int64_t stride) {
+    const Shape shape = layers_.builder().shape(x);
+    const auto strided = [&](int source) {
+      ViewAxis axis = ViewAxis::first(source, window_count(shape[source], 1, stride, 0));
+      axis.move = stride;
+      return axis;
+    };
+    ViewAxis channels = ViewAxis::first(3, outputs);
+    channels.begin = (outputs - shape[3]) / 2;
+    channels.end = channels.begin + shape[3];
+    return ops::rearrange(layers_.builder(),
+                          name,
+                          x,
+                          {ViewAxis::first(0, shape[0]), strided(1), strided(2), channels});
   }
 
   const ResnetConfig& config_;

@@ -12,12 +12,13 @@
 #include "models/residual_stream.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/dropout.h"
-#include "runtime/graph/ops/image_tokens.h"
 #include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
-#include "runtime/graph/ops/token_pooling.h"
+#include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep {
 namespace {
@@ -39,8 +40,7 @@ class VitBuilder {
       block(name);
       stream_.end_block();
     }
-    const TensorId first =
-        ops::token_pooling(builder_, "pooled", norm("vit.layernorm"), kNoTensor, /*mean=*/false);
+    const TensorId first = ops::select(builder_, "pooled", norm("vit.layernorm"), 1, 0);
     return layers_.linear(
         "classifier", first, config_.classes, Activation::kNone, InitialWeights::kNormal002);
   }
@@ -53,9 +53,19 @@ class VitBuilder {
         {.outputs = config_.width, .kernel = config_.patch, .stride = config_.patch, .bias = true},
         InitialWeights::kNormal002);
     const Shape shape = builder_.shape(patches);
-    const TensorId class_token = parameter("vit.embeddings.cls_token", {config_.width});
-    const TensorId position = parameter(kPositions, {shape[1] * shape[2] + 1, config_.width});
-    return ops::image_tokens(builder_, "vit.embeddings", patches, class_token, position);
+    const int64_t samples = shape[0], count = shape[1] * shape[2], width = config_.width;
+    const TensorId class_token = parameter("vit.embeddings.cls_token", {width});
+    const TensorId position = parameter(kPositions, {count + 1, width});
+    const std::string name = "vit.embeddings";
+    // Expanded, so that their gradients are sums in floats. In this order, the backward pass
+    // finishes the class token's first.
+    const TensorId positions =
+        ops::expand(builder_, name + ".positions", position, {samples, count + 1, width});
+    const TensorId first = ops::expand(builder_, name + ".first", class_token, {samples, 1, width});
+    const TensorId others =
+        ops::reshape(builder_, name + ".patches", patches, {samples, count, width});
+    const TensorId x = ops::concat(builder_, name + ".tokens", {first, others}, 1);
+    return ops::add(builder_, name, x, positions);
   }
 
   void block(const std::string& name) {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::huggingface {
 namespace {
@@ -205,7 +206,7 @@ Activation ConfigFields::activation(const std::string& name, Activation otherwis
   std::string allowed;
   for (const auto& [known, activation] : kActivations) {
     if (given == known) return activation;
-    allowed += (allowed.empty() ? "" : ", ") + std::string(known);
+    append_item(allowed, known);
   }
   refuse(name, allowed);
 }

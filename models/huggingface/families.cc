@@ -3,6 +3,7 @@
 
 #include "models/huggingface/family.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::huggingface {
 namespace {
@@ -35,8 +36,7 @@ const Family& family_to_use(const ModelConfig& model) {
   std::string sections;
   for (const Family* family : families()) {
     const std::string section = family->section();
-    if (sections.find(section) == std::string::npos)
-      sections += (sections.empty() ? "" : ", ") + section;
+    if (sections.find(section) == std::string::npos) append_item(sections, section);
   }
   throw ConfigError("model: value is {}, which Hugging Face folders do not support; allowed: {}",
                     name_of(model),
@@ -48,15 +48,27 @@ bool ends_with_any(const std::string& name, std::initializer_list<const char*> e
       ends.begin(), ends.end(), [&](const char* end) { return name.ends_with(end); });
 }
 
+const NamedSlice* find_slice(const std::vector<NamedSlice>& slices, const std::string& name) {
+  const auto found = std::find_if(
+      slices.begin(), slices.end(), [&](const NamedSlice& slice) { return slice.name == name; });
+  return found == slices.end() ? nullptr : &*found;
+}
+
+const NamedSlice& slice_named(const std::vector<NamedSlice>& slices, const std::string& name) {
+  const NamedSlice* const found = find_slice(slices, name);
+  if (found == nullptr) throw CheckpointError("there is no tensor {}", name);
+  return *found;
+}
+
 std::string types_text(const Family& family) {
   std::string text;
-  for (const std::string& known : family.types()) text += (text.empty() ? "" : ", ") + known;
+  for (const std::string& known : family.types()) append_item(text, known);
   return text;
 }
 
 std::string known_types() {
   std::string text;
-  for (const Family* family : families()) text += (text.empty() ? "" : ", ") + types_text(*family);
+  for (const Family* family : families()) append_item(text, types_text(*family));
   return text;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/huggingface/config_fields.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/config/image_normalisation.h"
 #include "runtime/config/run_config.h"
 
@@ -109,6 +109,10 @@ const Family& gptj_family();
 const Family& llama_family();
 const Family& vit_family();
 
+// The slice of a tensor; null if there is none.
+const NamedSlice* find_slice(const std::vector<NamedSlice>& slices, const std::string& name);
+// The same, but throws CheckpointError if there is none.
+const NamedSlice& slice_named(const std::vector<NamedSlice>& slices, const std::string& name);
 bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends);
 
 // The fields of config.json that define rotary positions.

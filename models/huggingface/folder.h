@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/reader.h"
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/checkpoint/format/safetensors.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/run_config.h"
 

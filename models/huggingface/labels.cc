@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::huggingface {
 namespace {
@@ -14,14 +14,6 @@ constexpr const char* kNames = "id2label";
 constexpr const char* kNumbers = "label2id";
 
 std::string default_name(size_t number) { return "LABEL_" + std::to_string(number); }
-
-// Parses a key of id2label; -1 if it is not an integer.
-int64_t number_of(const std::string& key) {
-  int64_t number = -1;
-  const char* const end = key.data() + key.size();
-  const auto [stopped, error] = std::from_chars(key.data(), end, number);
-  return error == std::errc() && stopped == end ? number : -1;
-}
 
 bool begins_with(const std::vector<std::string>& all, const std::vector<std::string>& first) {
   return first.size() <= all.size() &&
@@ -42,11 +34,7 @@ void write_names(const std::vector<std::string>& names, Json& config) {
 
 // "'neg', 'pos'"; a long list is shortened.
 std::string list(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 6;
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
-    text += (i > 0 ? ", '" : "'") + names[i] + "'";
-  return names.size() > kShown ? fmt::format("{} and {} more", text, names.size() - kShown) : text;
+  return named_first(names.size(), 6, [&](size_t i) { return "'" + names[i] + "'"; });
 }
 
 }  // namespace
@@ -54,7 +42,9 @@ std::string list(const std::vector<std::string>& names) {
 int64_t read_labels(ConfigFields& fields, int64_t otherwise) {
   if (!fields.has(kNames)) return fields.integer("num_labels", otherwise);
   const std::vector<std::string> keys = fields.names(kNames);
-  if (std::any_of(keys.begin(), keys.end(), [](const auto& key) { return number_of(key) < 0; }))
+  if (std::any_of(keys.begin(), keys.end(), [](const auto& key) {
+        return parse_as<int64_t>(key).value_or(-1) < 0;
+      }))
     fields.refuse(kNames, "an object that maps the index of each class to its name");
   const auto labels = static_cast<int64_t>(keys.size());
   if (fields.integer("num_labels", labels) != labels)
@@ -69,7 +59,7 @@ std::vector<std::string> label_names(const Json& config) {
   const Json* label = labels->begin();
   bool all_default = true;
   for (const std::string& key : labels->names()) {
-    const auto number = static_cast<size_t>(number_of(key));
+    const auto number = static_cast<size_t>(parse_as<int64_t>(key).value_or(-1));
     if (number >= names.size() || !label->is_string()) return {};
     names[number] = (label++)->get<std::string>();
     all_default = all_default && names[number] == default_name(number);

@@ -10,10 +10,12 @@
 #include "models/huggingface/folder.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/checkpoint/file_layout.h"
-#include "runtime/checkpoint/match.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/format/file_layout.h"
+#include "runtime/checkpoint/format/match.h"
+#include "runtime/checkpoint/format/reader.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/lora.h"
 
 namespace lockstep::huggingface {
@@ -36,16 +38,10 @@ std::string escaped(const std::string& name) {
   return text;
 }
 
-const NamedSlice* find(const std::vector<NamedSlice>& slices, const std::string& name) {
-  const auto found = std::find_if(
-      slices.begin(), slices.end(), [&](const NamedSlice& slice) { return slice.name == name; });
-  return found == slices.end() ? nullptr : &*found;
-}
-
 std::string a_linear_layer(const RunConfig& config, const Graph& graph) {
   for (const Op& op : graph.ops) {
     if (op.kind != OpKind::kLinear) continue;
-    const Tensor& weight = graph[op.inputs[1]];
+    const Tensor& weight = graph[op.inputs[LinearIn::kWeight]];
     if (weight.role == Role::kParameter && !is_lora(weight.name))
       return modules_of(config.model, weight.name, weight.shape[0]).front().name;
   }
@@ -76,7 +72,7 @@ namespace {
 void refuse_lora_of_embedding(const RunConfig& config, const Graph& graph) {
   for (const Op& op : graph.ops) {
     if (op.kind != OpKind::kEmbedding) continue;
-    const Tensor& table = graph[op.inputs[1]];
+    const Tensor& table = graph[op.inputs[EmbeddingIn::kToken]];
     const std::string lora = without_weight(table.name) + kLoraA;
     const bool has_lora = std::any_of(graph.parameters.begin(),
                                       graph.parameters.end(),
@@ -254,8 +250,8 @@ void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, 
   for (const NamedSlice& a : slices) {
     if (!a.name.ends_with(kLoraA)) continue;
     const std::string layer = a.name.substr(0, a.name.size() - std::string(kLoraA).size());
-    const NamedSlice* const weight = find(slices, layer + kWeight);
-    const NamedSlice* const b = find(slices, layer + kLoraB);
+    const NamedSlice* const weight = find_slice(slices, layer + kWeight);
+    const NamedSlice* const b = find_slice(slices, layer + kLoraB);
     if (weight == nullptr || b == nullptr)
       throw CheckpointError("{}: layer {} lacks its weight or lora_b", a.name, layer);
     const std::vector<OutputRows> parts = layers.parts(weight->name, weight->shape[0]);
@@ -295,7 +291,7 @@ void read_merged(const std::filesystem::path& folder,
   require_match(
       shapes_in_memory(base_slices(state.layout)), shapes_in_memory(slices), folder.string());
   for (const NamedSlice& slice : slices)
-    std::copy_n(all.data() + find(state.layout, slice.name)->offset,
+    std::copy_n(all.data() + slice_named(state.layout, slice.name).offset,
                 slice.shape.elements(),
                 flat + slice.offset);
 }

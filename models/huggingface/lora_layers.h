@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/config/pattern.h"
 #include "runtime/config/run_config.h"
 #include "runtime/graph/builder.h"

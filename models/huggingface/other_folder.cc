@@ -15,7 +15,7 @@
 #include "runtime/base/file_kind.h"
 #include "runtime/base/names.h"
 #include "runtime/base/tokenizer_files.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep::huggingface {

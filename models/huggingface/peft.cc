@@ -15,7 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/match.h"
+#include "runtime/checkpoint/format/match.h"
 #include "runtime/config/differences.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/lora.h"
@@ -37,13 +37,6 @@ struct Matrix {
   float* in(float* flat) const { return flat + slice->offset + first * columns(); }
 };
 
-const NamedSlice& find(const std::vector<NamedSlice>& slices, const std::string& name) {
-  for (const NamedSlice& slice : slices) {
-    if (slice.name == name) return slice;
-  }
-  throw CheckpointError("there is no tensor {}", name);
-}
-
 // All matrices of the LoRA, and the names of its modules.
 struct Adapter {
   std::vector<Matrix> matrices;
@@ -57,8 +50,8 @@ Adapter adapter_of(const RunConfig& config, const std::vector<NamedSlice>& slice
   for (const NamedSlice& a : slices) {
     if (!a.name.ends_with(kLoraA)) continue;
     const std::string layer = a.name.substr(0, a.name.size() - std::string(kLoraA).size());
-    const NamedSlice& b = find(slices, layer + kLoraB);
-    const NamedSlice& weight = find(slices, layer + ".weight");
+    const NamedSlice& b = slice_named(slices, layer + kLoraB);
+    const NamedSlice& weight = slice_named(slices, layer + ".weight");
     int64_t a_row = 0, b_row = 0;
     for (const LoraModule& module :
          matching_modules(config.model, weight.name, weight.shape[0], pattern)) {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/safetensors.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep::huggingface {

@@ -6,7 +6,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/wrapped_names.h"
+#include "runtime/checkpoint/format/wrapped_names.h"
 
 namespace lockstep::huggingface {
 namespace fs = std::filesystem;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/format/safetensors.h"
 
 namespace lockstep::huggingface {
 
@@ -25,7 +25,7 @@ class TensorFiles {
     const SafetensorsEntry* entry;
   };
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
-  // Removes what wrappers added to the names (runtime/checkpoint/wrapped_names.h). `known` are the
+  // Removes what wrappers added to the names (checkpoint/format/wrapped_names.h). `known` are the
   // model's names. Returns a sentence for the log, or an empty text.
   std::string remove_wrappers(const std::set<std::string>& known, const std::string& origin);
   // Null if there is none.

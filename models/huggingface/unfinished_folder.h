@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/format/safetensors.h"
 
 namespace lockstep::huggingface {
 

@@ -12,13 +12,6 @@ namespace {
 
 const VitConfig& config_of(const ModelConfig& model) { return std::get<VitConfig>(model); }
 
-const NamedSlice& find(const std::vector<NamedSlice>& slices, const std::string& name) {
-  for (const NamedSlice& slice : slices) {
-    if (slice.name == name) return slice;
-  }
-  throw CheckpointError("there is no tensor {}", name);
-}
-
 class Vit final : public Family {
  public:
   std::vector<std::string> types() const override { return {"vit"}; }
@@ -79,7 +72,7 @@ class Vit final : public Family {
     config["qkv_bias"] = vit.qkv_bias;
     config["image_size"] = image_size(vit, slices);
     config["num_channels"] =
-        find(slices, "vit.embeddings.patch_embeddings.projection.weight").shape[3];
+        slice_named(slices, "vit.embeddings.patch_embeddings.projection.weight").shape[3];
     write_labels(vit.classes, config);
   }
 
@@ -138,7 +131,7 @@ class Vit final : public Family {
   }
 
   static int64_t image_size(const VitConfig& vit, const std::vector<NamedSlice>& slices) {
-    const int64_t patches = find(slices, "vit.embeddings.position_embeddings").shape[0] - 1;
+    const int64_t patches = slice_named(slices, "vit.embeddings.position_embeddings").shape[0] - 1;
     const auto across = static_cast<int64_t>(std::lround(std::sqrt(patches)));
     if (across * across != patches)
       throw ConfigError(

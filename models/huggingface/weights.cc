@@ -6,9 +6,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/transpose.h"
-#include "runtime/checkpoint/file_layout.h"
-#include "runtime/checkpoint/match.h"
-#include "runtime/checkpoint/wrapped_names.h"
+#include "runtime/checkpoint/format/file_layout.h"
+#include "runtime/checkpoint/format/match.h"
+#include "runtime/checkpoint/format/wrapped_names.h"
 
 namespace lockstep::huggingface {
 namespace {

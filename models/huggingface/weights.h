@@ -10,7 +10,7 @@
 #include "models/huggingface/family.h"
 #include "models/huggingface/folder.h"
 #include "models/huggingface/tensor_files.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/state.h"
 
 namespace lockstep::huggingface {
 

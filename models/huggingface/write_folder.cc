@@ -16,7 +16,7 @@
 #include "runtime/base/half.h"
 #include "runtime/base/tokenizer_files.h"
 #include "runtime/base/transpose.h"
-#include "runtime/checkpoint/file_layout.h"
+#include "runtime/checkpoint/format/file_layout.h"
 
 namespace lockstep::huggingface {
 namespace fs = std::filesystem;

@@ -46,4 +46,12 @@ std::string Node::description() const {
   return escape_controls(fmt::format("node {} \"{}\" (opset {}{})", kind, name, opset, where));
 }
 
+std::vector<const Node*> producers_of(const Network& network) {
+  std::vector<const Node*> producers(network.values.size(), nullptr);
+  for (const Node& node : network.nodes)
+    for (const int output : node.outputs)
+      if (output >= 0) producers[static_cast<size_t>(output)] = &node;
+  return producers;
+}
+
 }  // namespace lockstep::onnx

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "models/onnx/array.h"
+#include "models/onnx/read/array.h"
 
 namespace lockstep::onnx {
 
@@ -142,6 +142,9 @@ struct Network {
   std::vector<int> outputs;
   int64_t folded_bytes = 0;  // of all values that were computed before the start
 };
+
+// For each value, the node that computes it; null if there is none.
+std::vector<const Node*> producers_of(const Network& network);
 
 struct BindOptions {
   int64_t batch = 1;            // extent of the batch's axis, if that is open

@@ -11,18 +11,18 @@
 #include <utility>
 
 #include "models/model.h"
-#include "models/onnx/bound_networks.h"
-#include "models/onnx/data_inputs.h"
-#include "models/onnx/fixed_batch.h"
-#include "models/onnx/lowering/lowering.h"
-#include "models/onnx/network_sizes.h"
-#include "models/onnx/objective.h"
-#include "models/onnx/opened_file.h"
+#include "models/onnx/bind/bound_networks.h"
+#include "models/onnx/bind/data_inputs.h"
+#include "models/onnx/bind/fixed_batch.h"
+#include "models/onnx/bind/network_sizes.h"
+#include "models/onnx/bind/objective.h"
+#include "models/onnx/bind/opened_file.h"
+#include "models/onnx/bind/unsupported_ops.h"
+#include "models/onnx/bind/usual_network.h"
+#include "models/onnx/nodes/lowering/lowering.h"
 #include "models/onnx/samples/mixing.h"
 #include "models/onnx/trained_file.h"
-#include "models/onnx/unsupported_ops.h"
-#include "models/onnx/usual_network.h"
-#include "models/onnx/write_file.h"
+#include "models/onnx/write/write_file.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/forward_fusion.h"
@@ -99,7 +99,8 @@ class OnnxModel final : public Model {
                        .input = inputs().kind(),
                        .loss = config_.loss,
                        .outputs = sizes_of(network).outputs(),
-                       .outputs_field = "file"};
+                       .outputs_field = "file",
+                       .normalises_lanes = sizes_of(network).normalises_lanes()};
     if (const auto& diffusion = config_.diffusion) {
       traits.loss = Loss::kMeanSquaredError;
       traits.outputs = sizes_of(network).classes();
@@ -239,6 +240,7 @@ class OnnxModel final : public Model {
   int64_t only_batch(const ModelIo& io) const override {
     if (const int64_t fixed = fixed_batch(opened().file); fixed > 0) return fixed;
     const int64_t fits = usual().form.batch;
+    if (networks().other_batch(form_of(fits, io))) return 0;
     for (const int64_t other : {2 * fits, 3 * fits}) {
       try {
         networks().get(form_of(other, io));
@@ -440,34 +442,31 @@ class OnnxModel final : public Model {
                   const BoundForm& form,
                   const ModelIo& io) const {
     GraphBuilder builder(options);
-    Lowering lowering(network, builder);
-    lowering.synchronise_norms(config_.batch_norm == OnnxConfig::BatchNorm::kSynchronised);
-    const DataInputs data = append_data_inputs(
-        builder,
-        config_,
-        inputs(),
-        network,
-        io,
-        config_.diffusion ? sizes_of(network).classes() : sizes_of(network).vocabulary());
-    std::vector<int> masks;
+    const NetworkSizes sizes = sizes_of(network);
+    const int64_t ids = config_.diffusion ? sizes.classes() : sizes.vocabulary();
+    const DataInputs data = append_data_inputs(builder, config_, inputs(), network, io, ids);
+    LoweringOptions how = {
+        .synchronised_norms = config_.batch_norm == OnnxConfig::BatchNorm::kSynchronised,
+        .documents = data.documents};
     for (size_t index = 0; index < network.inputs.size(); ++index) {
       const DataInputs::Input& input = data.inputs[index];
       if (input.tensor == kNoTensor) continue;
-      lowering.set(network.inputs[index], input.tensor, input.channels_last);
-      if (input.limit > 0) lowering.set_limit(network.inputs[index], input.limit);
-      if (inputs().meanings()[index] == Meaning::kMask) masks.push_back(network.inputs[index]);
+      if (input.limit > 0) how.limits[network.inputs[index]] = input.limit;
+      if (inputs().meanings()[index] == Meaning::kMask)
+        how.token_masks.push_back(network.inputs[index]);
     }
-    std::shared_ptr<const Network> probe;
-    if (!masks.empty()) {
-      probe = probe_of(form);
-      lowering.set_token_masks(std::move(masks), data.documents, *probe);
-    }
+    const auto probe = how.token_masks.empty() ? nullptr : probe_of(form);
+    how.probe = probe.get();
+    Lowering lowering(network, builder, how);
+    for (size_t index = 0; index < network.inputs.size(); ++index)
+      if (const DataInputs::Input& input = data.inputs[index]; input.tensor != kNoTensor)
+        lowering.layouts().set(network.inputs[index], input.tensor, input.channels_last);
     try {
-      append_objective(lowering, config_, data, sizes_of(network).output_numbers());
+      append_objective(lowering, config_, data, sizes.output_numbers());
     } catch (const ConfigError& error) {
       throw ConfigError("{}: {}", config_.file, error.what());
     }
-    std::vector<LoweredParameter> parameters = lowering.parameters();
+    std::vector<LoweredParameter> parameters = lowering.parameters().all();
     Graph graph = std::move(builder).finish();
     fuse_forward(graph);
     return {std::move(graph), std::move(parameters), lowering.reason_for_fp32()};

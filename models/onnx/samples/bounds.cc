@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "models/onnx/constants.h"
-#include "models/onnx/ranges.h"
-#include "models/onnx/rules/strided.h"
+#include "models/onnx/nodes/ranges.h"
+#include "models/onnx/nodes/strided.h"
+#include "models/onnx/read/constants.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -15,12 +15,7 @@ constexpr int kMaxDepth = 50;                      // nodes in a chain
 
 class Finder {
  public:
-  explicit Finder(const Network& network)
-      : network_(network), producers_(network.values.size(), nullptr) {
-    for (const Node& node : network.nodes)
-      for (const int output : node.outputs)
-        if (output >= 0) producers_[static_cast<size_t>(output)] = &node;
-  }
+  explicit Finder(const Network& network) : network_(network), producers_(producers_of(network)) {}
 
   Bounds of(int number, int depth = 0) {
     if (number < 0) return {};

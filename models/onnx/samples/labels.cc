@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "models/onnx/rules/strided.h"
+#include "models/onnx/nodes/strided.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::onnx {

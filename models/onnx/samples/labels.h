@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/onnx/array.h"
+#include "models/onnx/read/array.h"
 
 namespace lockstep::onnx {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "models/onnx/rules/einsum.h"
-#include "models/onnx/rules/reductions.h"
+#include "models/onnx/nodes/einsum.h"
+#include "models/onnx/nodes/reductions.h"
 #include "models/onnx/samples/node_labels.h"
 
 namespace lockstep::onnx {

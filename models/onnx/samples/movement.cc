@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
-#include "models/onnx/rules/slicing.h"
+#include "models/onnx/nodes/slicing.h"
 #include "models/onnx/samples/node_labels.h"
 
 namespace lockstep::onnx {
 namespace {
-
-std::vector<int64_t> counted(int64_t count) {
-  std::vector<int64_t> indices(static_cast<size_t>(count));
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
-}
 
 std::vector<Labels> label_same_order(const NodeLabels& node) {
   return {reshaped(node.in(0), node.out())};
@@ -36,7 +29,7 @@ std::vector<Labels> label_expand(const NodeLabels& node) {
 std::vector<Labels> label_tile(const NodeLabels& node) {
   Labels labels = node.in(0);
   for (size_t axis = 0; axis < node.out().size(); ++axis) {
-    std::vector<int64_t> indices = counted(node.out()[axis]);
+    std::vector<int64_t> indices = numbers_from<int64_t>(static_cast<size_t>(node.out()[axis]));
     const int64_t extent = node.view().extents(0)[axis];
     for (int64_t& index : indices) index %= std::max<int64_t>(extent, 1);
     labels = picked(labels, axis, indices);
@@ -55,7 +48,7 @@ std::vector<Labels> label_slice(const NodeLabels& node) {
   Labels labels = node.in(0);
   const std::vector<Cut> cuts = cuts_of(node.view());
   for (size_t axis = 0; axis < cuts.size(); ++axis) {
-    std::vector<int64_t> indices = counted(cuts[axis].count);
+    std::vector<int64_t> indices = numbers_from<int64_t>(static_cast<size_t>(cuts[axis].count));
     for (int64_t& index : indices) index = cuts[axis].start + index * cuts[axis].step;
     labels = picked(labels, axis, indices);
   }
@@ -68,7 +61,7 @@ std::vector<Labels> label_split(const NodeLabels& node) {
   std::vector<Labels> parts;
   int64_t begin = 0;
   for (const int64_t count : parts_of(view, view.extents(0)[axis])) {
-    std::vector<int64_t> indices = counted(count);
+    std::vector<int64_t> indices = numbers_from<int64_t>(static_cast<size_t>(count));
     for (int64_t& index : indices) index += begin;
     parts.push_back(picked(node.in(0), axis, indices));
     begin += count;
@@ -90,7 +83,7 @@ std::vector<Labels> label_pad(const NodeLabels& node) {
   const std::string mode = node.node().text("mode", "constant");
   for (size_t axis = 0; axis < node.out().size(); ++axis) {
     const int64_t extent = labels.extents[axis];
-    std::vector<int64_t> indices = counted(node.out()[axis]);
+    std::vector<int64_t> indices = numbers_from<int64_t>(static_cast<size_t>(node.out()[axis]));
     for (int64_t& index : indices) index = pad_source(mode, index - pads[axis], extent);
     labels = picked(labels, axis, indices);
   }

@@ -1,6 +1,6 @@
 #include "models/onnx/samples/node_labels.h"
 
-#include "models/onnx/lowering/pointwise_functions.h"
+#include "models/onnx/nodes/node_type.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -32,8 +32,7 @@ std::vector<Labels> labels_of_outputs(const NodeLabels& node) {
     if (const LabelRule rule = find(op)) return rule(node);
   // The other inputs are a type, a ratio, or the training mode.
   if (op == "CastLike" || op == "Dropout" || op == "Bernoulli") return by_element(node, 1);
-  return pointwise_of(op) != nullptr ? by_element(node, node.node().inputs.size())
-                                     : label_all(node);
+  return formula_of(op) != nullptr ? by_element(node, node.node().inputs.size()) : label_all(node);
 }
 
 }  // namespace lockstep::onnx

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "models/onnx/rules/node_view.h"
+#include "models/onnx/nodes/node_view.h"
 #include "models/onnx/samples/bounds.h"
 #include "models/onnx/samples/labels.h"
 
@@ -47,7 +47,7 @@ class NodeLabels {
 // its inputs.
 std::vector<Labels> labels_of_outputs(const NodeLabels& node);
 
-// The rule of an op, by family like rules/table.h; null if there is none.
+// The rule of an op, by family like the rows of nodes/node_type.h; null if there is none.
 using LabelRule = std::vector<Labels> (*)(const NodeLabels& node);
 LabelRule movement_label_rule(const std::string& op);
 LabelRule indexing_label_rule(const std::string& op);

@@ -48,13 +48,13 @@ AddNodes attention_in_steps(Heads h, double scale, bool causal, bool masked, dou
   };
 }
 
-AddNodes attention(const Attributes& attributes) {
+AddNodes attention(const NodeAttributes& attributes) {
   return [=](FileBuilder& builder, const Inputs& inputs) {
     return builder.node("Attention", inputs, attributes);
   };
 }
 
-LoweredCase attention_case(Heads h, const Attributes& attributes, const AddNodes& judge) {
+LoweredCase attention_case(Heads h, const NodeAttributes& attributes, const AddNodes& judge) {
   return {{{{h.batch, h.heads, h.queries, h.size}},
            {{h.batch, h.kv_heads, h.keys, h.size}},
            {{h.batch, h.kv_heads, h.keys, h.size}}},

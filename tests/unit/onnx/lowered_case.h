@@ -1,6 +1,6 @@
 #pragma once
 // A network of an ONNX file with random inputs, lowered and run, and held against the evaluator of
-// models/onnx/rules in double precision.
+// models/onnx/nodes in double precision.
 
 #include <gtest/gtest.h>
 
@@ -140,7 +140,7 @@ inline void expect_slopes(const LoweredCase& of) {
 
 using Integers = std::vector<int64_t>;
 using Inputs = std::vector<int>;
-using Attributes = std::map<std::string, Attribute>;
+using NodeAttributes = std::map<std::string, Attribute>;
 
 // Of the type that the inputs have.
 inline int number(FileBuilder& builder, double value) {

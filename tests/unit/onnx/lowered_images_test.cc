@@ -12,20 +12,18 @@
 namespace lockstep::onnx {
 namespace {
 
-using Integers = std::vector<int64_t>;
 using Doubles = std::vector<double>;
-using Attributes = std::map<std::string, Attribute>;
 
 // Of the spatial axes.
-struct Window {
+struct ConvWindow {
   Integers kernel, strides, dilations, pads = {};  // pads before each axis, then behind each
   int64_t group = 1;
   Integers output_padding = {};
 
   size_t axes() const { return kernel.size(); }
   int64_t before(size_t axis) const { return pads.empty() ? 0 : pads[axis]; }
-  Attributes attributes() const {
-    Attributes all = {{"strides", strides}};
+  NodeAttributes attributes() const {
+    NodeAttributes all = {{"strides", strides}};
     if (!dilations.empty()) all["dilations"] = dilations;
     if (!pads.empty()) all["pads"] = pads;
     if (!output_padding.empty()) all["output_padding"] = output_padding;
@@ -53,7 +51,7 @@ size_t offset(const Integers& extents, const Integers& place) {
 }
 
 // Where tap `tap` of window `at` of a channel lies; false where that is in the padding.
-bool reads(const Window& window,
+bool reads(const ConvWindow& window,
            const Extents& image,
            const Integers& at,
            const Integers& tap,
@@ -68,7 +66,7 @@ bool reads(const Window& window,
 }
 
 // y (N, O, ...) of x (N, C, ...), w (O, C / groups, ...) and a bias.
-Doubles convolution(const Window& window,
+Doubles convolution(const ConvWindow& window,
                     const std::vector<Drawn>& of,
                     const std::vector<Doubles>& in,
                     const Extents& to) {
@@ -90,7 +88,7 @@ Doubles convolution(const Window& window,
 
 // y (N, O, ...) of x (N, C, ...), w (C, O / groups, ...) and a bias: what a convolution with the window does to
 // its input's gradient.
-Doubles transposed(const Window& window,
+Doubles transposed(const ConvWindow& window,
                    const std::vector<Drawn>& of,
                    const std::vector<Doubles>& in,
                    const Extents& to) {
@@ -112,8 +110,11 @@ Doubles transposed(const Window& window,
 
 enum class Pool { kMax, kMean, kMeanWithPadding };
 
-Doubles pool(
-    Pool kind, const Window& window, const Extents& image, const Doubles& x, const Extents& to) {
+Doubles pool(Pool kind,
+             const ConvWindow& window,
+             const Extents& image,
+             const Doubles& x,
+             const Extents& to) {
   Doubles y(static_cast<size_t>(elements(to)));
   for_each_place(to, [&](const Integers& at) {
     double sum = 0, largest = -std::numeric_limits<double>::infinity();
@@ -135,7 +136,7 @@ Doubles pool(
 struct ImageCase {
   std::vector<Drawn> inputs;  // x, and of convolutions w and the bias
   std::string op;
-  Attributes attributes;
+  NodeAttributes attributes;
   std::function<Doubles(const std::vector<Doubles>& inputs, const Extents& to)> judge;
 };
 
@@ -201,7 +202,7 @@ void check(const ImageCase& of, Weights weights = Weights::kParameters) {
 
 // With `outputs` of a group, of an image (2, channels, ...).
 void check_convolution(const std::string& op,
-                       const Window& window,
+                       const ConvWindow& window,
                        Integers image,
                        int64_t outputs) {
   SCOPED_TRACE(op + " of " + to_string(image) + ", kernel " + to_string(window.kernel));
@@ -267,12 +268,12 @@ TEST(LoweredImages, TransposedConvolutions) {
       op, {{3, 1, 1}, {1, 1, 1}, {2, 1, 1}, {2, 0, 0, 1, 0, 0}, 2}, {1, 4, 5, 2, 1}, 1);
 }
 
-void check_pools(const Window& window, const Extents& image, int64_t ceil_mode = 0) {
+void check_pools(const ConvWindow& window, const Extents& image, int64_t ceil_mode = 0) {
   SCOPED_TRACE("image " + to_string(image) + ", kernel " + to_string(window.kernel));
   for (const Pool kind : {Pool::kMax, Pool::kMean, Pool::kMeanWithPadding}) {
     if (kind != Pool::kMax && !window.dilations.empty()) continue;
     if (kind == Pool::kMeanWithPadding && ceil_mode != 0) continue;
-    Attributes attributes = window.attributes();
+    NodeAttributes attributes = window.attributes();
     attributes["kernel_shape"] = window.kernel;
     attributes["ceil_mode"] = ceil_mode;
     if (kind == Pool::kMeanWithPadding) attributes["count_include_pad"] = int64_t{1};

@@ -20,7 +20,7 @@ LoweredCase with_indices(const Extents& x, const Drawn& p, const AddNodes& nodes
   });
 }
 
-AddNodes of_op(const std::string& op, const Attributes& attributes) {
+AddNodes of_op(const std::string& op, const NodeAttributes& attributes) {
   return [=](FileBuilder& builder, const Inputs& inputs) {
     return builder.node(op, inputs, attributes);
   };

@@ -95,7 +95,10 @@ class Judged {
   int64_t gates_, direction_;
 };
 
-void expect_all(const std::string& op, bool peepholes, const Attributes& more, int64_t directions) {
+void expect_all(const std::string& op,
+                bool peepholes,
+                const NodeAttributes& more,
+                int64_t directions) {
   const int64_t gates = op == "GRU" ? 3 : 4;
   LoweredCase of;
   of.inputs = {{{kTimes, kBatch, kFeatures}},
@@ -106,7 +109,7 @@ void expect_all(const std::string& op, bool peepholes, const Attributes& more, i
   of.nodes = [=](FileBuilder& builder, const Inputs& given) {
     Inputs inputs(given.begin(), given.begin() + 4);
     if (peepholes) inputs.insert(inputs.end(), {-1, -1, -1, given[4]});
-    Attributes attributes = more;
+    NodeAttributes attributes = more;
     attributes["hidden_size"] = kHidden;
     if (directions == 2) attributes["direction"] = std::string("bidirectional");
     return builder.node(op, inputs, attributes);

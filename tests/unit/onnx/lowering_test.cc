@@ -1,24 +1,21 @@
 // Catches: ops of files that compute something else than ONNX says, or whose gradient is not the slope.
 
-#include "models/onnx/rules/strided.h"
+#include "models/onnx/nodes/strided.h"
 #include "models/onnx/samples/node_labels.h"
 #include "tests/unit/onnx/lowered_case.h"
 
 namespace lockstep::onnx {
 namespace {
 
-using Attributes = std::map<std::string, Attribute>;
-using Integers = std::vector<int64_t>;
-
 struct Case {
   std::string op;
   std::vector<Drawn> inputs;
-  Attributes attributes = {};
+  NodeAttributes attributes = {};
   int64_t opset = 23;
   bool slopes = true;  // whether there are gradients
   // What the evaluator computes instead of an op that it does not have: the same.
   std::string judge = {};
-  Attributes judge_attributes = {};
+  NodeAttributes judge_attributes = {};
 };
 
 Drawn whole(const std::vector<int64_t>& values, Extents extents) {
@@ -106,7 +103,7 @@ std::vector<Case> cases() {
   }
   for (const int64_t reverse : {0, 1}) {
     for (const int64_t exclusive : {0, 1}) {
-      const Attributes ways = {{"reverse", reverse}, {"exclusive", exclusive}};
+      const NodeAttributes ways = {{"reverse", reverse}, {"exclusive", exclusive}};
       all.push_back({"CumSum", {x, whole({1}, {})}, ways});
       all.push_back({"CumSum", {x, whole({-1}, {})}, ways});
     }

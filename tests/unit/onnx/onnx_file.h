@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "models/onnx/parse_file.h"
+#include "models/onnx/read/parse_file.h"
 #include "runtime/base/error.h"
 #include "tests/reference/onnx_bytes.h"
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "models/onnx/network.h"
-#include "models/onnx/rules/table.h"
+#include "models/onnx/nodes/node_type.h"
 #include "runtime/base/error.h"
 #include "tests/unit/onnx/file_builder.h"
 
@@ -17,8 +17,8 @@ namespace {
 
 std::vector<std::string> all_ops() {
   std::vector<std::string> names = {"SplitToSequence", "SequenceConstruct", "ConcatFromSequence"};
-  for (const std::span<const Op> family : all_families())
-    for (const Op& op : family) names.push_back(op.name);
+  for (const std::span<const NodeType> family : all_families())
+    for (const NodeType& op : family) names.push_back(op.name);
   return names;
 }
 
@@ -181,21 +181,21 @@ struct Seed {
   std::map<std::string, Attribute> attributes = {};
 };
 
-using Integers = std::vector<int64_t>;
+using PerAxis = std::vector<int64_t>;
 
 const std::vector<Seed> kSeeds = {
     {"Conv",
      {{{2, 4, 8, 8}}, {{6, 2, 3, 3}}, {{6}}},
      {{"group", int64_t{2}},
-      {"pads", Integers{1, 1, 1, 1}},
-      {"strides", Integers{2, 2}},
-      {"dilations", Integers{1, 2}}}},
+      {"pads", PerAxis{1, 1, 1, 1}},
+      {"strides", PerAxis{2, 2}},
+      {"dilations", PerAxis{1, 2}}}},
     {"ConvTranspose",
      {{{2, 4, 8, 8}}, {{4, 3, 3, 3}}},
-     {{"strides", Integers{2, 2}}, {"output_padding", Integers{1, 1}}}},
+     {{"strides", PerAxis{2, 2}}, {"output_padding", PerAxis{1, 1}}}},
     {"MaxPool",
      {{{2, 4, 8, 8}}},
-     {{"kernel_shape", Integers{3, 3}}, {"strides", Integers{2, 2}}, {"ceil_mode", int64_t{1}}}},
+     {{"kernel_shape", PerAxis{3, 3}}, {"strides", PerAxis{2, 2}}, {"ceil_mode", int64_t{1}}}},
     {"BatchNormalization", {{{2, 4, 8}}, {{4}}, {{4}}, {{4}}, {{4}}}},
     {"GroupNormalization", {{{2, 4, 8}}, {{4}}, {{4}}}, {{"num_groups", int64_t{2}}}},
     {"LayerNormalization", {{{2, 4, 8}}, {{8}}, {{8}}}, {{"axis", int64_t{-1}}}},
@@ -210,7 +210,7 @@ const std::vector<Seed> kSeeds = {
     {"Slice", {{{6, 5}}, {{2}, {-1, 0}}, {{2}, {-7, 9}}, {{2}, {0, 1}}, {{2}, {-2, 2}}}},
     {"Pad", {{{3, 4}}, {{4}, {1, 0, 1, 2}}}, {{"mode", std::string("reflect")}}},
     {"Split", {{{6, 4}}, {{1}, {6}}}},
-    {"Transpose", {{{2, 3, 4}}}, {{"perm", Integers{2, 0, 1}}}},
+    {"Transpose", {{{2, 3, 4}}}, {{"perm", PerAxis{2, 0, 1}}}},
     {"Unsqueeze", {{{2, 3}}, {{2}, {0, -1}}}},
     {"Squeeze", {{{2, 1, 3}}, {{1}, {1}}}},
     {"Concat", {{{2, 3}}, {{2, 4}}}, {{"axis", int64_t{1}}}},
@@ -255,7 +255,7 @@ void change(Random& random, Seed& seed) {
   } else if (kind == 1 && !seed.attributes.empty()) {
     auto attribute = seed.attributes.begin();
     std::advance(attribute, random.below(static_cast<int64_t>(seed.attributes.size())));
-    if (auto* list = std::get_if<Integers>(&attribute->second))
+    if (auto* list = std::get_if<PerAxis>(&attribute->second))
       change_list(random, *list);
     else if (std::holds_alternative<int64_t>(attribute->second))
       attribute->second = random.integer();

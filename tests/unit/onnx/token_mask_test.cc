@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/onnx/lowering/token_mask.h"
+#include "models/onnx/nodes/lowering/token_mask.h"
 #include "tests/unit/onnx/lowered_case.h"
 
 namespace lockstep::onnx {
@@ -27,8 +27,7 @@ struct Masked {
     Classes classes;
     classes.parameter.resize(builder.file().values.size(), false);
     const Network network = bind(builder.file(), classes, {.batch = kBatch});
-    TokenMasks masks(network);
-    masks.set_masks({mask});
+    TokenMasks masks(network, {mask});
     return masks.form_of(value, true_hides);
   }
   int unsqueezed(int x, const Integers& axes) {

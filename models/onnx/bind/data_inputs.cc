@@ -1,0 +1,176 @@
+#include "models/onnx/bind/data_inputs.h"
+
+#include <algorithm>
+
+#include "models/language_model.h"
+#include "models/onnx/nodes/ids.h"
+#include "runtime/base/error.h"
+#include "runtime/config/limits.h"
+#include "runtime/graph/ops/cast.h"
+#include "runtime/graph/ops/image_normalize.h"
+#include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/rearrange.h"
+
+namespace lockstep::onnx {
+namespace {
+
+bool is_read(const Network& network, int number) {
+  return std::ranges::count(network.outputs, number) > 0 ||
+         std::ranges::any_of(network.nodes, [&](const Node& node) {
+           return std::ranges::count(node.inputs, number) > 0;
+         });
+}
+
+// Makes the inputs that have a number for each token, (B, T).
+class TextInputs {
+ public:
+  TextInputs(GraphBuilder& builder, int64_t batch, int64_t tokens, bool next_token)
+      : builder_(builder),
+        samples_(next_token ? token_inputs(builder, batch, tokens)
+                            : text_inputs(builder, batch, tokens, 0)) {}
+
+  TensorId targets() const { return samples_.targets; }
+  TensorId documents() const { return samples_.documents; }
+
+  TensorId tensor_of(Meaning meaning, const Value& input) {
+    switch (meaning) {
+      case Meaning::kTokens: return samples_.tokens;
+      case Meaning::kSegments: return samples_.segments;
+      case Meaning::kPositions: return samples_.positions;
+      case Meaning::kMask: return mask(input);
+      default: break;
+    }
+    LOCKSTEP_CHECK(false, "{} has no number for each token", input.name);
+    return kNoTensor;
+  }
+
+ private:
+  // 1 for tokens, 0 for padding, whose document is below 0.
+  TensorId mask(const Value& input) {
+    PointwiseProgram program;
+    const int zero = program.constant(0);
+    program.append(PointwiseFunction::kLessOrEqual, zero, program.input(0));
+    return ops::pointwise(
+        builder_, input.name, {samples_.documents}, program, !is_floating(input.type));
+  }
+
+  GraphBuilder& builder_;
+  TokenInputs samples_;
+};
+
+DataInputs::Input images_of(GraphBuilder& builder, const Value& input, const ModelIo& io) {
+  const TensorId pixels =
+      builder.input("images", {input.extents[0], io.height, io.width, io.channels}, DType::kU8);
+  return {ops::image_normalize(builder, "images.normalized", pixels, {io.mean, io.std}), true};
+}
+
+// Converts numbers to the type of the file's input: unchanged if it is floating-point, else
+// integers.
+TensorId as_typed(GraphBuilder& builder, const Value& input, TensorId numbers) {
+  if (is_floating(input.type)) return numbers;
+  PointwiseProgram identity;
+  identity.append(PointwiseFunction::kIdentity, identity.input(0));
+  return ops::pointwise(builder, input.name + ".whole", {numbers}, identity, /*integers=*/true);
+}
+
+// The features of a sample are split among the inputs, in order.
+DataInputs feature_data(GraphBuilder& builder, const Network& network) {
+  const auto value = [&](int number) -> const Value& {
+    return network.values[static_cast<size_t>(number)];
+  };
+  const int64_t batch = value(network.inputs[0]).extents[0];
+  int64_t all = 0, first = 0;
+  for (const int number : network.inputs) all += elements(value(number).extents) / batch;
+  const TensorId features = builder.input("features", {batch, all}, DType::kF32);
+  const TensorId x = ops::cast(builder, "features.rounded", features);
+  DataInputs made;
+  for (const int number : network.inputs) {
+    const Value& input = value(number);
+    const int64_t count = elements(input.extents) / batch;
+    // Integers are taken from the data, without the cast to the compute type.
+    TensorId part = is_floating(input.type) ? x : features;
+    if (count < all)
+      part = ops::slice(builder, input.name + ".columns", part, {0, first}, {1, 1}, {batch, count});
+    first += count;
+    part = as_typed(builder, input, part);
+    const Shape shape = shape_of(input);
+    made.inputs.push_back({builder.shape(part) == shape
+                               ? part
+                               : ops::reshape(builder, input.name + ".extents", part, shape)});
+  }
+  return made;
+}
+
+DataInputs denoiser_data(GraphBuilder& builder,
+                         const OnnxDiffusion& diffusion,
+                         const NetworkInputs& inputs,
+                         const Network& network,
+                         const ModelIo& io,
+                         int64_t classes) {
+  const auto value = [&](size_t index) -> const Value& {
+    return network.values[static_cast<size_t>(network.inputs[index])];
+  };
+  if (builder.options().compute != DType::kF32)
+    refuse_value("execution.precision",
+                 builder.options().compute == DType::kBF16 ? "BF16" : "FP16",
+                 "FP32 with model.onnx.diffusion, because 16 bits cannot distinguish all times");
+  const bool lose_classes = diffusion.label_dropout > 0 && inputs.has(Meaning::kClasses);
+  DataInputs made;
+  made.noised = denoiser_inputs(builder,
+                                io,
+                                value(0).extents[0],
+                                {.schedule = diffusion.schedule,
+                                 .target = diffusion.target,
+                                 .label_dropout = lose_classes ? diffusion.label_dropout : 0,
+                                 .classes = classes});
+  for (size_t index = 0; index < network.inputs.size(); ++index) {
+    switch (inputs.meanings()[index]) {
+      case Meaning::kImages: made.inputs.push_back({made.noised.images, true}); break;
+      case Meaning::kTimes:
+        made.inputs.push_back({as_typed(builder, value(index), made.noised.times)});
+        break;
+      default:
+        made.inputs.push_back(
+            {.tensor = made.noised.classes, .limit = classes + inputs.rows_for_none()});
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+DataInputs append_data_inputs(GraphBuilder& builder,
+                              const OnnxConfig& config,
+                              const NetworkInputs& inputs,
+                              const Network& network,
+                              const ModelIo& io,
+                              int64_t ids) {
+  const auto value = [&](size_t index) -> const Value& {
+    return network.values[static_cast<size_t>(network.inputs[index])];
+  };
+  if (config.diffusion) return denoiser_data(builder, *config.diffusion, inputs, network, io, ids);
+  if (inputs.kind() == ModelInput::kImages) return {.inputs = {images_of(builder, value(0), io)}};
+  if (inputs.kind() == ModelInput::kFeatures) return feature_data(builder, network);
+  const int64_t tokens = value(0).extents[1];
+  const bool next_token = config.task == OnnxConfig::Task::kNextToken;
+  TextInputs text(builder, value(0).extents[0], tokens, next_token);
+  DataInputs made;
+  made.takes_tokens = true;
+  for (size_t index = 0; index < network.inputs.size(); ++index) {
+    const Meaning meaning = inputs.meanings()[index];
+    DataInputs::Input input;
+    const bool known = value(index).kind == ValueKind::kConstant;
+    if (!known && is_read(network, network.inputs[index]))
+      input.tensor = text.tensor_of(meaning, value(index));
+    if (meaning == Meaning::kMask) input.limit = 2;
+    if (meaning == Meaning::kTokens) input.limit = ids;
+    if (meaning == Meaning::kPositions) input.limit = tokens;
+    if (meaning == Meaning::kSegments) input.limit = fewest_rows(network, network.inputs[index]);
+    made.inputs.push_back(input);
+  }
+  made.documents = text.documents();
+  made.targets = text.targets();
+  return made;
+}
+
+}  // namespace lockstep::onnx
