@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "collectives/agreement.h"
+#include "launcher/command_line/standard_streams.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/session.h"
-#include "launcher/standard_streams.h"
 #include "runtime/base/error.h"
 #include "runtime/base/failure.h"
 #include "runtime/base/log.h"
@@ -103,27 +103,13 @@ void check_same_command(Communicator& communicator, const ParsedCommandLine& par
 }
 
 CommandSpec program() {
-  return {
+  CommandSpec program = {
       .name = "lockstep",
       .help =
           "Lockstep: distributed data-parallel training with the same bits on any number of ranks.",
-      .footer = kFooter,
-      .subcommands = {train_command(),
-                      replay_command(),
-                      eval_command(),
-                      predict_command(),
-                      generate_command(),
-                      sample_command(),
-                      plan_command(),
-                      launch_command(),
-                      scale_command(),
-                      selftest_command(),
-                      bench_command(),
-                      inspect_command(),
-                      import_command(),
-                      export_command(),
-                      data_command(),
-                      config_command()}};
+      .footer = kFooter};
+  for (const auto make : kCommands) program.subcommands.push_back(make());
+  return program;
 }
 
 int main_of(int argc, char** argv) {

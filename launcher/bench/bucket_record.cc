@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/base/text.h"
 #include "runtime/train/folder/run_generation.h"
 
 namespace lockstep {
@@ -21,12 +22,12 @@ std::vector<double> bucket_candidates(double configured) {
 std::string to_text(const std::vector<BucketTrial>& trials) {
   std::string text;
   for (const BucketTrial& trial : trials)
-    text += fmt::format("{}{:g} MiB {:.4g} ({} bucket{})",
-                        text.empty() ? "" : ", ",
-                        trial.bucket_mib,
-                        trial.step_ms,
-                        trial.buckets,
-                        trial.buckets == 1 ? "" : "s");
+    append_item(text,
+                fmt::format("{:g} MiB {:.4g} ({} bucket{})",
+                            trial.bucket_mib,
+                            trial.step_ms,
+                            trial.buckets,
+                            plural(trial.buckets)));
   return text;
 }
 

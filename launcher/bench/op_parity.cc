@@ -12,6 +12,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/op_runner.h"
+#include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/lora.h"
 #include "runtime/graph/schema.h"
 
@@ -97,8 +98,8 @@ class Pair {
   // Fills inputs and parameters with random values, rounded so that both have the same.
   void fill(int64_t classes) {
     for (size_t k = 0; k < cpu_graph_.inputs.size(); ++k) {
-      const TensorId id = cpu_graph_.inputs[k];
-      give(id, device_graph_.inputs[k], random(id, classes, 1));
+      const TensorId id = cpu_graph_.inputs.at(k);
+      give(id, device_graph_.inputs.at(k), random(id, classes, 1));
     }
     for (size_t k = 0; k < cpu_graph_.parameters.size(); ++k) {
       const TensorId id = cpu_graph_.parameters[k];
@@ -158,9 +159,9 @@ class Pair {
     const Op &cpu_op = cpu_graph_.ops[mine], &device_op = device_graph_.ops[its];
     cpu_->run(mine);
     for (size_t k = 0; k < cpu_op.outputs.size(); ++k) {
-      const TensorId cpu = cpu_op.outputs[k], device = device_op.outputs[k];
+      const TensorId cpu = cpu_op.outputs.at(k), device = device_op.outputs.at(k);
       if (cpu == kNoTensor) continue;
-      if (is_private(cpu_op, k))
+      if (is_private(cpu_op, OutputName::at(k)))
         absent_.insert(device);
       else
         device_->write(device, cpu_->read(cpu));
@@ -168,8 +169,8 @@ class Pair {
   }
 
   // What attention's forward pass saves for its backward pass has no common format.
-  static bool is_private(const Op& op, size_t output) {
-    return op.kind == OpKind::kAttention && output == 1;
+  static bool is_private(const Op& op, OutputName output) {
+    return op.kind == OpKind::kAttention && output == AttentionOut::kLogSumExp;
   }
 
   void compare_op(size_t mine, size_t its, std::vector<OpDeviation>& found) {
@@ -178,16 +179,17 @@ class Pair {
     cpu_->run(mine);
     device_->run(its);
     for (size_t k = 0; k < cpu_op.outputs.size(); ++k) {
-      const TensorId cpu = cpu_op.outputs[k], device = device_op.outputs[k];
+      const TensorId cpu = cpu_op.outputs.at(k), device = device_op.outputs.at(k);
       if (cpu == kNoTensor) continue;
-      if (is_private(cpu_op, k)) continue;
+      if (is_private(cpu_op, OutputName::at(k))) continue;
       const std::vector<double> expected = cpu_->read(cpu), got = device_->read(device);
-      found.push_back({full_name(cpu_op),
-                       cpu_graph_[cpu].name,
-                       deviation(expected, got, sums_rows(cpu) ? squares_of(cpu_op.inputs[0]) : 0),
-                       limit_for(mode_, cpu_op.kind)});
+      found.push_back(
+          {full_name(cpu_op),
+           cpu_graph_[cpu].name,
+           deviation(expected, got, sums_rows(cpu) ? squares_of(cpu_op.inputs.first()) : 0),
+           limit_for(mode_, cpu_op.kind)});
       // Both continue from the same numbers.
-      if (cpu_op.outputs[k] != cpu_graph_.result) cpu_->write(cpu, got);
+      if (cpu_op.outputs.at(k) != cpu_graph_.result) cpu_->write(cpu, got);
     }
   }
 

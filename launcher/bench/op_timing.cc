@@ -56,9 +56,10 @@ void run_once(const Graph& graph, OpRunner& runner) {
     const int64_t width = shape.rank() > 1 ? shape.elements() / shape[0] : shape[0];
     fill(id, 1.7 / std::sqrt(static_cast<double>(width)));
   }
-  runner.begin({.seed = 1,
-                .valid_rows = graph.shape(graph.inputs[0])[0] * graph.loss_rows_per_sample,
-                .gradient_scale = 1e-4f});
+  runner.begin(
+      {.seed = 1,
+       .valid_rows = graph.shape(graph.inputs[GraphIn::kInput])[0] * graph.loss_rows_per_sample,
+       .gradient_scale = 1e-4f});
   for (size_t i = 0; i < graph.ops.size(); ++i) runner.run(i);
 }
 

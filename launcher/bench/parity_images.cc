@@ -7,8 +7,8 @@
 #include "runtime/graph/ops/image_normalize.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/local_response_norm.h"
-#include "runtime/graph/ops/padded_identity.h"
 #include "runtime/graph/ops/pooling.h"
+#include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/ops/rotary.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
@@ -58,7 +58,10 @@ class ImagesBuilder {
     x = conv("odd", x, 9, {2, 3}, strided(1, {1, 1}, Activation::kRelu), true);
     x = conv("odd_pointwise", x, 11, {1, 1}, strided(1, {0, 0}, Activation::kNone), false);
     x = norm("norm3", x, kNoTensor, Activation::kRelu);
-    x = ops::padded_identity(builder_, "fewer", x, {2, 2, 3});
+    const Shape all = builder_.shape(x);
+    const Shape fewer = {all[0], (all[1] + 1) / 2, (all[2] + 1) / 2, all[3]};
+    x = ops::slice(builder_, "fewer", x, {0, 0, 0, 0}, {1, 2, 2, 1}, fewer);
+    x = ops::pad(builder_, "wider", x, {0, 0, 0, 2}, {0, 0, 0, 3}, 0);
     const TensorId weight = parameter("head.weight", {kImagesClasses, columns(x)});
     x = ops::linear(
         builder_, "head", x, weight, parameter("head.bias", {kImagesClasses}), Activation::kNone);

@@ -7,7 +7,7 @@
 #include "launcher/bench/bucket_record.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/format/folder.h"
 #include "runtime/train/trainer.h"
 
 namespace lockstep {
@@ -51,12 +51,12 @@ std::vector<double> train_steps(RankContext& rank,
                                 int64_t steps,
                                 std::unique_ptr<NodeMemory>& node) {
   Communicator& communicator = rank.communicator();
-  if (trial.plan.topology.shares_memory) {
+  if (trial.plan.sharding.topology.shares_memory) {
     node = NodeMemory::join(communicator, rank.placed);
     if (node == nullptr) throw AgreedError(ExitCode::kMemory, "no memory to share");
     allocate_shared(*node, trial.plan);
   }
-  rank.device.open(trial.recorded, trial.graphs->training, trial.plan.topology);
+  rank.device.open(trial.recorded, trial.graphs->training, trial.plan.sharding.topology);
   const RunContext context =
       context_of(trial, communicator, rank.device.slices(), rank.device.backend(), node.get());
   std::unique_ptr<Trainer> trainer;
@@ -101,7 +101,7 @@ std::optional<std::vector<BucketTrial>> try_sizes(RankContext& rank, const Prepa
   for (const double bucket_mib : bucket_candidates(prepared.defaults.bucket_mib)) {
     const std::optional<PreparedRun> trial = trial_of(rank, prepared, bucket_mib);
     if (!trial) continue;
-    const std::vector<Range>& buckets = trial->plan.buckets;
+    const std::vector<Range>& buckets = trial->plan.layout.buckets;
     if (std::find(tried.begin(), tried.end(), buckets) != tried.end()) continue;
     tried.push_back(buckets);
     const Timing timing = time_steps(rank, *trial);

@@ -1,7 +1,7 @@
 #pragma once
-// The commands. Each file here, scale/scale.cc and launch/launch.cc make one, with its subcommands.
+// The commands. Each file here makes one.
 
-#include "launcher/command_line.h"
+#include "launcher/command_line/command_line.h"
 
 namespace lockstep {
 
@@ -12,15 +12,39 @@ CommandSpec predict_command();
 CommandSpec generate_command();
 CommandSpec sample_command();
 CommandSpec plan_command();
+CommandSpec launch_command();
 CommandSpec scale_command();
 CommandSpec selftest_command();
 CommandSpec bench_command();
-CommandSpec bench_collectives_command();
 CommandSpec inspect_command();
 CommandSpec import_command();
 CommandSpec export_command();
 CommandSpec data_command();
 CommandSpec config_command();
-CommandSpec launch_command();
+
+// In the order of --help.
+inline constexpr CommandSpec (*kCommands[])() = {train_command,
+                                                 replay_command,
+                                                 eval_command,
+                                                 predict_command,
+                                                 generate_command,
+                                                 sample_command,
+                                                 plan_command,
+                                                 launch_command,
+                                                 scale_command,
+                                                 selftest_command,
+                                                 bench_command,
+                                                 inspect_command,
+                                                 import_command,
+                                                 export_command,
+                                                 data_command,
+                                                 config_command};
+
+// Subcommands of bench and data.
+CommandSpec bench_collectives_command();
+CommandSpec data_pack_command();
+CommandSpec data_inspect_command();
+CommandSpec data_bench_command();
+CommandSpec data_tokenize_command();
 
 }  // namespace lockstep

@@ -2,17 +2,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <sstream>
 
 #include "collectives/agreement.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/results.h"
+#include "launcher/ranks/session.h"
 #include "models/huggingface/folder.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
 #include "runtime/data/check_data.h"
 #include "runtime/run/config_checks.h"
+#include "runtime/run/lanes.h"
 #include "runtime/run/read_config.h"
 
 namespace lockstep {
@@ -140,7 +141,9 @@ void check_file(const ConfigOptions& options) {
   if (options.field.empty()) throw ConfigError("--check: needs the path of a config file");
   const RunConfig config =
       read_config(read_config_text(options.field), options.field, {.set = options.set});
-  check_config(open_config(config, /*run_follows=*/false));
+  const OpenedConfig opened = open_config(config, /*run_follows=*/false);
+  check_config(opened);
+  choose_lanes(opened);
   fmt::print("config is valid\n");
 }
 
@@ -164,7 +167,6 @@ ExitCode run_config(Session& session, const ConfigOptions& options) {
     } else {
       print_fields(options);
     }
-    std::fflush(stdout);
   });
   return ExitCode::kOk;
 }

@@ -6,17 +6,17 @@
 #include <cstdio>
 #include <optional>
 
-#include "collectives/agreement.h"
+#include "launcher/command_line/common_options.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/data.h"
-#include "launcher/commands/results.h"
-#include "launcher/common_options.h"
+#include "launcher/ranks/first_rank.h"
 #include "runtime/base/file.h"
-#include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/loader.h"
+#include "runtime/run/lanes.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep {
@@ -156,7 +156,7 @@ Json to_json(const DataSummary& summary,
 
 void bench(const DataBenchOptions& options) {
   require_result_path("--json", options.common.json);
-  const OpenedConfig opened_config = read_config(options.common);
+  const OpenedConfig opened_config = choose_lanes(read_config(options.common)).opened;
   const RunConfig& config = opened_config.config;
   const ModelTraits& model = opened_config.model->traits();
   set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
@@ -172,7 +172,7 @@ void bench(const DataBenchOptions& options) {
       "{} thread{}: {:.1f} samples/s, {:.1f} a second of one core; {:.1f} cores for {:.0f} a "
       "second\n",
       threads,
-      threads == 1 ? "" : "s",
+      plural(threads),
       loader.per_second(),
       loader.per_core(),
       kGpuSamplesPerSecond / loader.per_core(),
@@ -185,14 +185,7 @@ void bench(const DataBenchOptions& options) {
   if (breakdown) print_breakdown(*breakdown, loader);
   const int64_t bad = opened.train->bad_records();
   if (bad > 0) fmt::print("{} bad image{} replaced\n", bad, bad == 1 ? " was" : "s were");
-  std::fflush(stdout);
   write_json(options.common.json, to_json(opened.summary, loader, threads, bad, breakdown));
-}
-
-ExitCode run_bench(Session& session, const DataBenchOptions& options) {
-  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_root(session.communicator(), [&] { bench(options); });
-  return ExitCode::kOk;
 }
 
 }  // namespace
@@ -217,7 +210,9 @@ CommandSpec data_bench_command() {
   command.footer =
       "Reads, decodes and augments the training set over and over and trains nothing. A second of "
       "one core is a second of processor time, so other programs do not count.";
-  command.run = [options](Session& session) { return run_bench(session, *options); };
+  command.run = [options](Session& session) {
+    return on_first_rank(session, options->common.log_level, [&] { bench(*options); });
+  };
   return command;
 }
 

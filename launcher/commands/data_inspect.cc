@@ -8,11 +8,12 @@
 #include <numeric>
 #include <variant>
 
-#include "collectives/agreement.h"
+#include "launcher/command_line/common_options.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/data.h"
-#include "launcher/commands/results.h"
-#include "launcher/common_options.h"
+#include "launcher/data/images_at.h"
+#include "launcher/data/threads.h"
+#include "launcher/ranks/first_rank.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
@@ -144,11 +145,8 @@ void inspect_images(const ImageStores& stores, const InspectOptions& options) {
   if (stores.bad_records > 0) fmt::print("{} bad records left out\n", stores.bad_records);
   json["bad_records"] = stores.bad_records;
   json["doubts"] = stores.warnings;
-  std::fflush(stdout);
   write_json(options.common.json, json);
-  if (bad > 0)
-    throw DataError(
-        "{} bad image{} or record{} found", bad, bad == 1 ? "" : "s", bad == 1 ? "" : "s");
+  if (bad > 0) throw DataError("{} bad image{} or record{} found", bad, plural(bad), plural(bad));
 }
 
 // Reports about a set of samples: how many there are of each class, if they have one, and how long
@@ -195,7 +193,7 @@ void apply_strict(const DataConfig& config, const std::vector<std::string>& warn
   if (field.empty() || warnings.empty()) return;
   throw DataError("the data have {} warning{} (an error because of {})",
                   warnings.size(),
-                  warnings.size() == 1 ? "" : "s",
+                  plural(warnings.size()),
                   field);
 }
 
@@ -236,12 +234,6 @@ void inspect(const InspectOptions& options) {
   apply_strict(config.data, summary.warnings);
 }
 
-ExitCode run_inspect(Session& session, const InspectOptions& options) {
-  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_root(session.communicator(), [&] { inspect(options); });
-  return ExitCode::kOk;
-}
-
 }  // namespace
 
 CommandSpec data_inspect_command() {
@@ -263,7 +255,9 @@ CommandSpec data_inspect_command() {
   command.footer =
       "Bad records of images are counted and left out, whatever data.bad_records is; if there are "
       "any, the exit code is 3. Without --check only the headers of some images are read.";
-  command.run = [options](Session& session) { return run_inspect(session, *options); };
+  command.run = [options](Session& session) {
+    return on_first_rank(session, options->common.log_level, [&] { inspect(*options); });
+  };
   return command;
 }
 

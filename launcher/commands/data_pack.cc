@@ -7,11 +7,12 @@
 #include <filesystem>
 #include <optional>
 
-#include "collectives/agreement.h"
+#include "launcher/command_line/common_options.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/data.h"
-#include "launcher/commands/results.h"
-#include "launcher/common_options.h"
+#include "launcher/data/images_at.h"
+#include "launcher/data/threads.h"
+#include "launcher/ranks/first_rank.h"
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/log.h"
@@ -84,8 +85,6 @@ void print_summary(const Totals& totals,
              static_cast<double>(totals.records) / seconds,
              stores.kind,
              totals.bad > 0 ? fmt::format("; {} bad left out", totals.bad) : "");
-  std::fflush(stdout);
-  if (options.common.json.empty()) return;
   Json json;
   json["file"] = options.out;
   json["records"] = totals.records;
@@ -153,12 +152,6 @@ void pack_all(const PackOptions& options) {
   print_summary(totals, *stores, options, (now_ms() - start_ms) / 1e3);
 }
 
-ExitCode pack(Session& session, const PackOptions& options) {
-  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_root(session.communicator(), [&] { pack_all(options); });
-  return ExitCode::kOk;
-}
-
 }  // namespace
 
 CommandSpec data_pack_command() {
@@ -195,7 +188,9 @@ CommandSpec data_pack_command() {
   command.footer =
       "Every image is decoded once, so that a bad one is found now. The file gets its name only "
       "once it is complete.";
-  command.run = [options](Session& session) { return pack(session, *options); };
+  command.run = [options](Session& session) {
+    return on_first_rank(session, options->common.log_level, [&] { pack_all(*options); });
+  };
   return command;
 }
 

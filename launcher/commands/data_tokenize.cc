@@ -7,14 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "launcher/command_line/common_options.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/data.h"
-#include "launcher/commands/results.h"
-#include "launcher/commands/tokenization.h"
-#include "launcher/common_options.h"
+#include "launcher/data/threads.h"
+#include "launcher/ranks/first_rank.h"
+#include "launcher/text/tokenization.h"
 #include "runtime/base/file.h"
-#include "runtime/base/log.h"
 #include "runtime/base/names.h"
 #include "runtime/base/time.h"
 
@@ -50,7 +49,6 @@ void print_summary(const Json& summary, const std::string& path, double seconds)
              path,
              summary["token_bytes"].get<int64_t>() == 4 ? " format: RAW_UINT32" : "",
              summary["vocabulary"].get<int64_t>());
-  std::fflush(stdout);
 }
 
 TokenizationOptions how_to(const TokenizeOptions& options, const Tokenizer& tokenizer) {
@@ -152,12 +150,6 @@ void tokenize_all(TokenizeOptions options) {
   write_json(options.common.json, summary);
 }
 
-ExitCode tokenize(Session& session, const TokenizeOptions& options) {
-  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_root(session.communicator(), [&] { tokenize_all(options); });
-  return ExitCode::kOk;
-}
-
 void add_reading_options(CommandSpec& command, TokenizeOptions& options) {
   command.add("--format",
               &options.format,
@@ -226,7 +218,9 @@ CommandSpec data_tokenize_command() {
       "NAME.bin has 2 bytes for each token, or 4 if the vocabulary is larger than 65536; "
       "NAME.documents has the offset of each document. The files are the same with any number of "
       "threads, and get their names only once they are complete.";
-  command.run = [options](Session& session) { return tokenize(session, *options); };
+  command.run = [options](Session& session) {
+    return on_first_rank(session, options->common.log_level, [&] { tokenize_all(*options); });
+  };
   return command;
 }
 

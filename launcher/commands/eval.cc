@@ -1,13 +1,14 @@
 // lockstep eval CONFIG --checkpoint DIR
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <optional>
 #include <utility>
 
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/evaluation.h"
-#include "launcher/commands/results.h"
+#include "launcher/run/evaluation.h"
+#include "launcher/run/summary.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
 #include "runtime/train/evaluation/evaluator.h"
 
@@ -20,13 +21,7 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   EvaluatedConfig evaluated = read_evaluated_config(session, options, RunPurpose::kEvaluate);
   const EvaluationRun run(session, options, std::move(evaluated), RunPurpose::kEvaluate);
   const RunContext& context = run.context();
-  const Plan& plan = context.plan;
-  Reducer reducer({context.slices, communicator},
-                  context.backend,
-                  {plan.lanes, false, plan.buckets, plan.topology},
-                  nullptr,
-                  nullptr);
-  const Evaluation result = Evaluator(context, run.memory(), reducer).run();
+  const Evaluation result = Evaluator(context, run.memory()).run();
 
   Json json;
   const CheckpointState& state = run.state();
@@ -34,10 +29,10 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   json["samples"] = result.samples;
   each_metric(
       result, context.model, [&](const std::string& name, double value) { json[name] = value; });
-  json["weights_hash"] = hash_text_of(state.weights_hash);
+  json["weights_hash"] = to_hex(state.weights_hash);
   const std::optional<int64_t> bad_records = count_bad_records(context);
   if (bad_records) json["bad_records"] = *bad_records;
-  write_result(session, options.common.json, json);
+  write_result(session.communicator(), options.common.json, json);
   if (communicator.rank() == 0) {
     fmt::print("step {}: evaluation loss {:.6f}{} on {} samples{}\n",
                state.step,
@@ -45,7 +40,6 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
                words_for(result, context.model),
                result.samples,
                words_for(bad_records));
-    std::fflush(stdout);
   }
   return ExitCode::kOk;
 }

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <optional>
 
-#include "collectives/agreement.h"
-#include "launcher/commands/checkpoint_config.h"
+#include "launcher/command_line/common_options.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/results.h"
-#include "launcher/commands/tensor_names.h"
-#include "launcher/common_options.h"
+#include "launcher/models/tensor_names.h"
+#include "launcher/ranks/first_rank.h"
+#include "launcher/run/checkpoint_config.h"
 #include "models/huggingface/folder.h"
 #include "models/huggingface/lora_layers.h"
 #include "models/huggingface/peft.h"
@@ -18,10 +18,10 @@
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
-#include "runtime/checkpoint/writer.h"
-#include "runtime/train/checkpoints/class_names.h"
+#include "runtime/checkpoint/format/class_names.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/checkpoint/format/writer.h"
 
 namespace lockstep {
 namespace {
@@ -88,7 +88,6 @@ void write_lora(const ExportOptions& options,
              written.tensors.size(),
              folder.string(),
              written.bytes);
-  std::fflush(stdout);
 }
 
 // Writes a Hugging Face folder, with a LoRA merged into the weights.
@@ -125,7 +124,6 @@ void write_hugging_face(const ExportOptions& options,
              written.weights.bytes);
   for (const std::string& name : written.copied)
     fmt::print("{}: {} is that of {}\n", options.out, name, like);
-  std::fflush(stdout);
 }
 
 // Writes the file that the run's network came from, with the learned weights.
@@ -144,7 +142,6 @@ void write_onnx(const ExportOptions& options,
     throw CheckpointError("{}: has no tensor \"{}\" of {}", folder.string(), name, network->file);
   });
   fmt::print("{}: {} with the weights of {}\n", options.out, network->file, folder.string());
-  std::fflush(stdout);
 }
 
 void export_weights(const ExportOptions& options) {
@@ -183,13 +180,6 @@ void export_weights(const ExportOptions& options) {
              written.tensors.size(),
              folder.string(),
              written.bytes);
-  std::fflush(stdout);
-}
-
-ExitCode run_export(Session& session, const ExportOptions& options) {
-  init_log(options.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_root(session.communicator(), [&] { export_weights(options); });
-  return ExitCode::kOk;
 }
 
 }  // namespace
@@ -238,7 +228,9 @@ CommandSpec export_command() {
               "How to name the tensors",
               {.allowed = OneOf{{kOwnNames, kTorchvisionNames}}});
   command.add("--average", &options->average, "Use the average of the weights (train.ema_decay)");
-  command.run = [options](Session& session) { return run_export(session, *options); };
+  command.run = [options](Session& session) {
+    return on_first_rank(session, options->log_level, [&] { export_weights(*options); });
+  };
   return command;
 }
 

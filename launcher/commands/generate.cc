@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "collectives/agreement.h"
-#include "launcher/commands/chat_prompts.h"
-#include "launcher/commands/checkpoint_config.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/generated_text.h"
-#include "launcher/commands/prompts.h"
-#include "launcher/commands/results.h"
-#include "launcher/ranks/devices.h"
+#include "launcher/ranks/first_rank.h"
+#include "launcher/run/checkpoint_config.h"
+#include "launcher/text/chat_prompts.h"
+#include "launcher/text/generated_text.h"
+#include "launcher/text/prompts.h"
 #include "models/huggingface/folder.h"
 #include "models/huggingface/lora_layers.h"
 #include "models/registry.h"
@@ -19,12 +18,12 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/tokenizer_files.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
 #include "runtime/data/format.h"
 #include "runtime/generate/generation.h"
 #include "runtime/run/threads.h"
-#include "runtime/train/checkpoints/initial_weights.h"
+#include "runtime/train/state/initial_weights.h"
 
 namespace lockstep {
 namespace {
@@ -259,13 +258,6 @@ void generate_tokens(const GenerateOptions& options, Device& device) {
     write_json(options.common.json, result_of(weights, texts, sequences), /*indent=*/-1);
 }
 
-ExitCode generate(Session& session, const GenerateOptions& options) {
-  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  const std::unique_ptr<Device> device = choose_device(session, options.common);
-  run_on_root(session.communicator(), [&] { generate_tokens(options, *device); });
-  return ExitCode::kOk;
-}
-
 void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
   command.add(
       "--checkpoint",
@@ -344,7 +336,10 @@ CommandSpec generate_command() {
               &options->stop_texts,
               "Text that ends the generated text and is not part of it; can be repeated",
               {.one_each_time = true});
-  command.run = [options](Session& session) { return generate(session, *options); };
+  command.run = [options](Session& session) {
+    return on_first_device(
+        session, options->common, [&](Device& device) { generate_tokens(*options, device); });
+  };
   return command;
 }
 

@@ -5,30 +5,31 @@
 #include <cstdio>
 #include <set>
 
-#include "collectives/agreement.h"
+#include "launcher/command_line/common_options.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/results.h"
-#include "launcher/commands/tensor_names.h"
-#include "launcher/common_options.h"
+#include "launcher/models/tensor_names.h"
+#include "launcher/ranks/first_rank.h"
 #include "models/huggingface/folder.h"
 #include "models/registry.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/match.h"
-#include "runtime/checkpoint/reader.h"
-#include "runtime/checkpoint/wrapped_names.h"
-#include "runtime/checkpoint/writer.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/match.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/checkpoint/format/wrapped_names.h"
+#include "runtime/checkpoint/format/writer.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/paths.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/layout.h"
-#include "runtime/train/checkpoints/initial_weights.h"
-#include "runtime/train/checkpoints/initialize.h"
-#include "runtime/train/checkpoints/resume_check.h"
-#include "runtime/train/checkpoints/weights.h"
+#include "runtime/run/lanes.h"
 #include "runtime/train/folder/run_folder.h"
+#include "runtime/train/state/initial_weights.h"
+#include "runtime/train/state/initialize.h"
+#include "runtime/train/state/resume_check.h"
+#include "runtime/train/state/weights.h"
 #include "runtime/train/step/optimizer.h"
 
 namespace lockstep {
@@ -180,7 +181,7 @@ ImportedWeights read_hugging_face(const ImportOptions& options, const OpenedConf
 
 void import_weights(const ImportOptions& options) {
   require_result_folder("--out", options.out);
-  const OpenedConfig opened = read_config(options.common);
+  const OpenedConfig opened = choose_lanes(read_config(options.common)).opened;
   const RunConfig& config = opened.config;
   if (config.adapter.lora)
     throw ConfigError(
@@ -216,14 +217,7 @@ void import_weights(const ImportOptions& options) {
              folder.string(),
              weights.layout.parameters,
              slices.size(),
-             hash_text_of(state.weights_hash));
-  std::fflush(stdout);
-}
-
-ExitCode run_import(Session& session, const ImportOptions& options) {
-  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_root(session.communicator(), [&] { import_weights(options); });
-  return ExitCode::kOk;
+             to_hex(state.weights_hash));
 }
 
 }  // namespace
@@ -247,7 +241,9 @@ CommandSpec import_command() {
               &options->names,
               "How the file names the tensors",
               {.allowed = OneOf{{kOwnNames, kTorchvisionNames, kHuggingFaceNames}}});
-  command.run = [options](Session& session) { return run_import(session, *options); };
+  command.run = [options](Session& session) {
+    return on_first_rank(session, options->common.log_level, [&] { import_weights(*options); });
+  };
   return command;
 }
 

@@ -6,15 +6,18 @@
 
 #include "collectives/agreement.h"
 #include "launcher/bench/bucket_record.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/flight.h"
-#include "launcher/commands/inspect_onnx.h"
-#include "launcher/commands/results.h"
+#include "launcher/models/inspect_onnx.h"
+#include "launcher/ranks/session.h"
+#include "launcher/run/flight.h"
 #include "models/huggingface/folder.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/base/text.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
 #include "runtime/train/folder/run_end.h"
 
 namespace lockstep {
@@ -49,7 +52,7 @@ void print_state(const CheckpointState& state, bool tensors) {
   fmt::print("  step {}, {} samples, weights_hash {}\n",
              state.step,
              state.samples,
-             hash_text_of(state.weights_hash));
+             to_hex(state.weights_hash));
   fmt::print(
       "  {} parameters{} in {} tensors; optimizer {} with {} moment{}{}{}\n",
       parameters,
@@ -57,13 +60,13 @@ void print_state(const CheckpointState& state, bool tensors) {
       state.layout.size(),
       state.optimizer,
       moments,
-      moments == 1 ? "" : "s",
+      plural(moments),
       average ? "; with the average of the weights" : "",
       residuals > 0 ? fmt::format("; with {} arrays of compressed gradients", residuals) : "");
   fmt::print("  written by Lockstep {} on {} rank{}, {} lanes, global batch {}, seed {}\n",
              state.lockstep_version,
              state.ranks,
-             state.ranks == 1 ? "" : "s",
+             plural(state.ranks),
              state.lanes,
              state.global_batch,
              state.seed);
@@ -107,7 +110,6 @@ ExitCode report_done(const InspectOptions& options) {
                                folder.string(),
                                newest ? fmt::format("its newest checkpoint has step {}", kept)
                                       : "it has no checkpoint"));
-  std::fflush(stdout);
   write_json(options.json, Json::object({{"done", done}, {"step", end ? end->step : kept}}));
   return done ? ExitCode::kOk : kNotDone;
 }
@@ -195,16 +197,14 @@ ExitCode inspect(Session& session, const InspectOptions& options) {
       Json json;
       json["folder"] = folder.string();
       json["step"] = state.step;
-      json["weights_hash"] = hash_text_of(state.weights_hash);
+      json["weights_hash"] = to_hex(state.weights_hash);
       if (buckets) json["tuned_bucket_mib"] = buckets->bucket_mib;
       json["problems"] = problems;
       write_json(options.json, json);
     }
     if (!problems.empty())
-      throw CheckpointError("{}: {} problem{} found",
-                            folder.string(),
-                            problems.size(),
-                            problems.size() == 1 ? "" : "s");
+      throw CheckpointError(
+          "{}: {} problem{} found", folder.string(), problems.size(), plural(problems.size()));
   });
   return ExitCode::kOk;
 }

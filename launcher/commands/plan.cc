@@ -1,21 +1,23 @@
 // lockstep plan CONFIG --ranks N
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <limits>
 
 #include "collectives/agreement.h"
 #include "launcher/bench/bucket_record.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/predicted_step.h"
-#include "launcher/commands/results.h"
+#include "launcher/forecast/gpu_option.h"
+#include "launcher/forecast/predicted_step.h"
 #include "launcher/ranks/devices.h"
-#include "launcher/ranks/gpu_option.h"
 #include "launcher/ranks/host_memory.h"
+#include "launcher/ranks/session.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/base/threads.h"
 #include "runtime/graph/schema.h"
 #include "runtime/run/fit.h"
+#include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/threads.h"
@@ -46,7 +48,7 @@ void print_placements(const PreparedRun& prepared) {
              "bytes",
              "from op",
              "to op");
-  for (const Placement& placement : prepared.plan.training.placements) {
+  for (const Placement& placement : prepared.plan.programs.training.placements) {
     const std::string name =
         placement.tensor != kNoTensor
             ? prepared.graphs->training[placement.tensor].name
@@ -61,26 +63,28 @@ void print_placements(const PreparedRun& prepared) {
   }
 }
 
-Json to_json(const PreparedRun& prepared, int local, double step_flops) {
+Json to_json(const PreparedRun& prepared, const LaneUse& lanes, int local, double step_flops) {
   Json json;
-  json["ranks"] = prepared.plan.topology.ranks();
-  json["lanes"] = prepared.plan.lanes;
-  json["lanes_per_rank"] = prepared.plan.lanes / prepared.plan.topology.ranks();
+  json["ranks"] = prepared.plan.sharding.topology.ranks();
+  json["lanes"] = prepared.plan.sharding.lanes;
+  json["lanes_per_rank"] = lanes.most;
+  json["lane_efficiency"] = lanes.efficiency;
   json["precision"] = name_of(prepared.config.execution.precision);
   json["parameters"] = prepared.plan.layout.parameters;
-  for (const MemoryRow& row : prepared.plan.memory) json["memory_bytes"][row.name] = row.bytes;
-  json["memory_bytes_total"] = prepared.plan.memory_bytes();
-  if (prepared.ops->separate_memory) json["memory_bytes_gpu"] = prepared.plan.device_bytes();
+  for (const MemoryRow& row : prepared.plan.memory.rows)
+    json["memory_bytes"][name_of(row.kind)] = row.bytes;
+  json["memory_bytes_total"] = prepared.plan.memory.total_bytes();
+  if (prepared.ops->separate_memory) json["memory_bytes_gpu"] = prepared.plan.memory.device_bytes();
   json["flops_per_step_per_rank"] = step_flops;
-  json["wire_bytes_per_step_per_rank"] = prepared.plan.wire_bytes;
+  json["wire_bytes_per_step_per_rank"] = prepared.plan.traffic.wire_bytes;
   // Without a level of nodes the plan does not know which of its ranks are on other nodes.
-  if (prepared.plan.topology.nodes > 1 || local == prepared.plan.topology.ranks())
-    json["network_bytes_per_step_per_rank"] = prepared.plan.network_bytes;
+  if (prepared.plan.sharding.topology.nodes > 1 || local == prepared.plan.sharding.topology.ranks())
+    json["network_bytes_per_step_per_rank"] = prepared.plan.traffic.network_bytes;
   json["bucket_mib"] = prepared.defaults.bucket_mib;
-  json["buckets"] = prepared.plan.buckets.size();
-  for (size_t i = 0; i < prepared.plan.length_bucket_training.size(); ++i)
+  json["buckets"] = prepared.plan.layout.buckets.size();
+  for (size_t i = 0; i < prepared.plan.programs.length_bucket_training.size(); ++i)
     json["arena_bytes_by_length"][std::to_string(prepared.config.execution.length_buckets[i])] =
-        prepared.plan.length_bucket_training[i].arena_bytes;
+        prepared.plan.programs.length_bucket_training[i].arena_bytes;
   json["steps"] = prepared.config.train.steps;
   const std::string& placeholder = prepared.data->summary.placeholder;
   if (!placeholder.empty()) json["assumed"] = placeholder;
@@ -102,9 +106,9 @@ size_t host_memory(const PlanCommandOptions& options) {
 // Prints a line for each length of execution.length_buckets: the cost of a lane whose samples fit.
 void print_lengths(const PreparedRun& prepared) {
   const std::vector<int64_t>& lengths = prepared.config.execution.length_buckets;
-  const ProgramPlan& whole = prepared.plan.training;
+  const ProgramPlan& whole = prepared.plan.programs.training;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    const ProgramPlan& plan = prepared.plan.length_bucket_training[i];
+    const ProgramPlan& plan = prepared.plan.programs.length_bucket_training[i];
     fmt::print("lanes of up to {} tokens: {:.3g} of the work, {} of activations and workspace\n",
                lengths[i],
                static_cast<double>(plan.flops) / static_cast<double>(whole.flops),
@@ -116,49 +120,51 @@ void print_lengths(const PreparedRun& prepared) {
 // run.
 void print_plan(const PlanCommandOptions& options,
                 const PreparedRun& prepared,
-                const std::string& precision,
+                const std::string& choices,
+                const LaneUse& lanes,
                 int local,
                 double step_flops) {
   const Plan& plan = prepared.plan;
-  fmt::print("{}\n\n{}", prepared.data->summary.description, memory_table(plan));
-  const size_t host = plan.host_bytes(local);
+  fmt::print("{}\n\n{}", prepared.data->summary.description, memory_table(plan.memory));
+  const size_t host = plan.memory.host_bytes(local);
   fmt::print("  {} on a host with {} rank{}{}\n\n",
              in_units(static_cast<double>(host)),
              local,
-             local == 1 ? "" : "s",
+             plural(local),
              is_elsewhere(options)
                  ? ""
                  : fmt::format("; {} has {} free",
                                options.host_memory_gib > 0 ? "a host" : "this host",
                                in_units(static_cast<double>(host_memory(options)))));
-  const int rank_lanes = plan.lanes / plan.topology.ranks();
   const std::string traffic =
-      plan.topology.shares_memory && plan.wire_bytes == 0
+      plan.sharding.topology.shares_memory && plan.traffic.wire_bytes == 0
           ? "nothing sent (the ranks share memory)"
-          : in_units(static_cast<double>(plan.wire_bytes)) + " sent and as much received";
+          : in_units(static_cast<double>(plan.traffic.wire_bytes)) + " sent and as much received";
   fmt::print("a step of one rank: {:.3f} GFLOP in {} lane{}, {} in {} bucket{}\n",
              step_flops / 1e9,
-             rank_lanes,
-             rank_lanes == 1 ? "" : "s",
+             lanes.most,
+             plural(lanes.most),
              traffic,
-             plan.buckets.size(),
-             plan.buckets.size() == 1 ? "" : "s");
+             plan.layout.buckets.size(),
+             plural(plan.layout.buckets.size()));
+  if (!lanes.warning.empty()) fmt::print("{}\n", lanes.warning);
   print_lengths(prepared);
-  if (plan.topology.nodes > 1)
-    fmt::print("of that to other nodes: {} a rank, {} a node of {} rank{}\n",
-               in_units(static_cast<double>(plan.network_bytes)),
-               in_units(static_cast<double>(plan.network_bytes * plan.topology.per_node)),
-               plan.topology.per_node,
-               plan.topology.per_node == 1 ? "" : "s");
+  if (plan.sharding.topology.nodes > 1)
+    fmt::print(
+        "of that to other nodes: {} a rank, {} a node of {} rank{}\n",
+        in_units(static_cast<double>(plan.traffic.network_bytes)),
+        in_units(static_cast<double>(plan.traffic.network_bytes * plan.sharding.topology.per_node)),
+        plan.sharding.topology.per_node,
+        plural(plan.sharding.topology.per_node));
   fmt::print("the run: {} steps of {} samples\n",
              prepared.config.train.steps,
              prepared.config.train.global_batch);
-  fmt::print("decided: precision {}, {}\n", precision, to_text(prepared.defaults));
+  fmt::print("decided: {}, {}\n", choices, to_text(prepared.defaults));
 }
 
 // The memory of the run's device: of the GPU that --gpu names, or of a GPU that is here.
 MemoryLimits limits_for(const PlanCommandOptions& options, const PreparedRun& prepared) {
-  MemoryLimits limits{host_memory(options), prepared.plan.device_bytes(), "a GPU"};
+  MemoryLimits limits{host_memory(options), prepared.plan.memory.device_bytes(), "a GPU"};
   if (options.host_memory_gib > 0) limits.host = "a host";
   if (!options.gpu.empty()) {
     limits.device_bytes = planned_gpu(options.gpu).run_bytes;
@@ -190,7 +196,7 @@ void print_tuned_buckets(const RunConfig& config, bool recorded) {
   }
   std::string sizes;
   for (const double size : bucket_candidates(config.comm.bucket_mib))
-    sizes += fmt::format("{}{:g}", sizes.empty() ? "" : ", ", size);
+    append_item(sizes, fmt::format("{:g}", size));
   fmt::print(
       "this is with comm.bucket_mib {:g}; comm.tune_buckets will choose one of {} for the run\n",
       config.comm.bucket_mib,
@@ -225,7 +231,8 @@ void plan_here(const PlanCommandOptions& options, int world) {
   set_compute_threads(threads > 0 ? threads
                                   : choose_threads(config, share_of(find_cpu_limits(), local)));
   const OpSet& ops = ops_to_plan_for(device);
-  const ChosenPrecision precision = choose_precision(opened, RunPurpose::kTrain, ops);
+  const ChosenLanes chosen = choose_lanes(opened);
+  const ChosenPrecision precision = choose_precision(chosen.opened, RunPurpose::kTrain, ops);
   const PreparedRun prepared = prepare_run(precision.opened,
                                            nodes_of(ranks, local),
                                            RunPurpose::kTrain,
@@ -234,14 +241,15 @@ void plan_here(const PlanCommandOptions& options, int world) {
                                             .bucket_mib = record ? record->bucket_mib : 0,
                                             .eager = options.common.eager});
   for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
-  const double step_flops =
-      static_cast<double>(prepared.plan.training.flops) * prepared.plan.lanes / ranks;
-  print_plan(options, prepared, precision.text(), local, step_flops);
+  const LaneUse lanes = lane_use(prepared.config, ranks);
+  const double step_flops = static_cast<double>(prepared.plan.programs.training.flops) * lanes.most;
+  const std::string choices =
+      "precision " + precision.text() + (chosen.text.empty() ? "" : ", lanes " + chosen.text);
+  print_plan(options, prepared, choices, lanes, local, step_flops);
   if (tunes) print_tuned_buckets(prepared.recorded, record.has_value());
-  Json json = to_json(prepared, local, step_flops);
+  Json json = to_json(prepared, lanes, local, step_flops);
   if (gpu.model != nullptr) predict_step(prepared, *gpu.model, json);
   if (options.activations) print_placements(prepared);
-  std::fflush(stdout);
   write_json(options.common.json, json);
   require_memory(prepared, local, limits_for(options, prepared));
 }

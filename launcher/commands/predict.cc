@@ -9,13 +9,15 @@
 #include <utility>
 
 #include "collectives/agreement.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/evaluation.h"
-#include "launcher/commands/results.h"
+#include "launcher/run/evaluation.h"
+#include "launcher/run/summary.h"
 #include "models/registry.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/train/evaluation/predictor.h"
 #include "runtime/train/evaluation/token_losses.h"
 
@@ -153,7 +155,6 @@ void print_summary(const PredictOptions& options,
         kOutputTensor,
         bad);
   }
-  std::fflush(stdout);
 }
 
 ExitCode predict(Session& session, const PredictOptions& options) {
@@ -176,10 +177,10 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   if (of_tokens) add_losses(run, root, &outputs, &json);
   if (!of_tokens || options.logits) add_outputs(run, root, &outputs, &json);
   run_on_root(communicator, [&] { outputs.write(options.out); });
-  json["weights_hash"] = hash_text_of(state.weights_hash);
+  json["weights_hash"] = to_hex(state.weights_hash);
   const std::optional<int64_t> bad_records = count_bad_records(run.context());
   if (bad_records) json["bad_records"] = *bad_records;
-  write_result(session, common.json, json);
+  write_result(session.communicator(), common.json, json);
   if (root) print_summary(options, of_tokens, words_for(bad_records), json);
   return ExitCode::kOk;
 }

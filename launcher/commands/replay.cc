@@ -8,15 +8,17 @@
 #include <optional>
 
 #include "collectives/agreement.h"
-#include "launcher/commands/checkpoint_config.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/results.h"
 #include "launcher/ranks/rank_context.h"
+#include "launcher/run/checkpoint_config.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/same_run.h"
@@ -49,9 +51,9 @@ StepBits bits_of(const StepRecord& record) {
   StepBits bits = {{"loss", Json(record.loss).dump()},
                    {"grad_norm", Json(record.grad_norm).dump()}};
   if (record.state_digest)
-    bits.insert(bits.begin(), {"state_digest", Json(hash_text_of(*record.state_digest)).dump()});
+    bits.insert(bits.begin(), {"state_digest", Json(to_hex(*record.state_digest)).dump()});
   if (record.weights_hash)
-    bits.push_back({"weights_hash", Json(hash_text_of(*record.weights_hash)).dump()});
+    bits.push_back({"weights_hash", Json(to_hex(*record.weights_hash)).dump()});
   return bits;
 }
 
@@ -149,8 +151,10 @@ class Replay {
   ExitCode run() {
     run_on_all(session_.communicator(), [&] { prepare(); });
     std::unique_ptr<Device> device = choose_device(session_, options_.common);
-    // The folder is the record; one without a precision is of a revision that computed in FP32.
+    // The folder is the record; one without a precision is of a revision that computed in FP32, and
+    // one without lanes had 8.
     run_on_all(session_.communicator(), [&] {
+      opened_ = choose_lanes(opened_, 8).opened;
       opened_ =
           choose_precision(opened_, RunPurpose::kTrain, device->ops(), Precision::kFp32).opened;
       require_formats(opened_.config.execution, device->ops(), options_.folder);
@@ -177,7 +181,7 @@ class Replay {
       rank.require_memory(prepared);
     });
     check_same_data(communicator, prepared.data->summary);
-    rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.topology);
+    rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.sharding.topology);
     run_on_all(communicator, [&] { rank.require_memory(prepared); });
     if (rank.node != nullptr) allocate_shared(*rank.node, prepared.plan);
     const RunContext context = context_of(
@@ -262,7 +266,7 @@ class Replay {
       json["differs_at"] = first->step;
       json["field"] = first->field;
     }
-    write_result(session_, options_.common.json, json);
+    write_result(session_.communicator(), options_.common.json, json);
     return first ? ExitCode::kNumeric : ExitCode::kOk;
   }
 

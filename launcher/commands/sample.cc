@@ -5,21 +5,21 @@
 #include <cmath>
 #include <cstdio>
 
-#include "collectives/agreement.h"
-#include "launcher/commands/checkpoint_config.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/results.h"
-#include "launcher/ranks/devices.h"
+#include "launcher/ranks/first_rank.h"
+#include "launcher/run/checkpoint_config.h"
 #include "models/huggingface/lora_layers.h"
 #include "models/registry.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
-#include "runtime/checkpoint/file_layout.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/format/file_layout.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/images/png_encoder.h"
 #include "runtime/generate/image_denoiser.h"
@@ -218,18 +218,16 @@ void sample(const SampleOptions& options, Device& device) {
                        static_cast<int>(model.io.channels),
                        grid.size};
   write_file_atomically(options.out, encode_png(view));
-  const std::string hash = hash_text_of(checksum_of(grid.pixels.data(), grid.pixels.size()));
+  const std::string hash = to_hex(checksum_of(grid.pixels.data(), grid.pixels.size()));
   fmt::print("step {}: {} image{} of {} x {} pixels in {:.1f} s, pixels {}; in {}\n",
              model.state.step,
              count,
-             count == 1 ? "" : "s",
+             plural(count),
              model.io.height,
              model.io.width,
              seconds,
              hash,
              options.out);
-  std::fflush(stdout);
-  if (options.common.json.empty()) return;
   Json json;
   json["step"] = model.state.step;
   if (model.traits().diffusion->with_classes) json["classes"] = classes;
@@ -238,15 +236,8 @@ void sample(const SampleOptions& options, Device& device) {
   json["seed"] = options.sampling.seed;
   json["seconds"] = seconds;
   json["pixels_hash"] = hash;
-  json["weights_hash"] = hash_text_of(model.state.weights_hash);
+  json["weights_hash"] = to_hex(model.state.weights_hash);
   write_json(options.common.json, json);
-}
-
-ExitCode run_sample(Session& session, const SampleOptions& options) {
-  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  const std::unique_ptr<Device> device = choose_device(session, options.common);
-  run_on_root(session.communicator(), [&] { sample(options, *device); });
-  return ExitCode::kOk;
 }
 
 }  // namespace
@@ -299,7 +290,10 @@ CommandSpec sample_command() {
       "about as many as rows",
       {.show_default = true, .allowed = WholeNumbers{0, 100'000}, .also = {"nrow", "cols"}});
   command.add("--average", &options->average, "Use the average of the weights (train.ema_decay)");
-  command.run = [options](Session& session) { return run_sample(session, *options); };
+  command.run = [options](Session& session) {
+    return on_first_device(
+        session, options->common, [&](Device& device) { sample(*options, device); });
+  };
   return command;
 }
 

@@ -7,9 +7,10 @@
 
 #include "collectives/agreement.h"
 #include "launcher/bench/op_parity.h"
+#include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/results.h"
 #include "launcher/ranks/devices.h"
+#include "launcher/ranks/session.h"
 #include "runtime/base/cpus.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"

@@ -10,189 +10,59 @@
 #include "collectives/agreement.h"
 #include "launcher/bench/bf16x3_advice.h"
 #include "launcher/bench/tune_buckets.h"
-#include "launcher/commands/checkpoint_config.h"
+#include "launcher/command_line/results.h"
+#include "launcher/command_line/train_options.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/results.h"
-#include "launcher/commands/resumed_run.h"
-#include "launcher/commands/run_folder.h"
-#include "launcher/commands/train_options.h"
-#include "launcher/commands/watch_run.h"
 #include "launcher/ranks/rank_context.h"
 #include "launcher/ranks/transport.h"
+#include "launcher/run/begin_folder.h"
+#include "launcher/run/checkpoint_config.h"
+#include "launcher/run/resumed_run.h"
+#include "launcher/run/train_result.h"
+#include "launcher/run/watch_run.h"
 #include "models/huggingface/folder.h"
-#include "models/onnx/roles.h"
+#include "models/onnx/bind/roles.h"
 #include "runtime/base/file.h"
-#include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 #include "runtime/base/names.h"
 #include "runtime/base/streams.h"
+#include "runtime/base/text.h"
 #include "runtime/base/threads.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/config/parse.h"
 #include "runtime/config/reference.h"
+#include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
-#include "runtime/train/checkpoints/initial_weights.h"
 #include "runtime/train/folder/run_end.h"
+#include "runtime/train/state/initial_weights.h"
 #include "runtime/train/step/stop_signal.h"
 #include "runtime/train/trainer.h"
 
 namespace lockstep {
 namespace {
 
-Json to_json(const RankTimes& times) {
-  Json json = Json::object({{"rank", times.rank}, {"host", times.host}, {"steps", times.steps}});
-  for (const RankMean& mean : kRankMeans) json[mean.name] = times.*mean.value;
-  return json;
-}
-
-// Adds what is known of a rank's device over the run.
-void add_device(Json& rank, const DeviceReport& device) {
-  const auto add = [&](const char* name, double value) {
-    if (value >= 0) rank[name] = value;
-  };
-  add("gpu_clock_mhz_min", device.clock_mhz_min);
-  add("gpu_clock_mhz_max", device.clock_mhz_max);
-  add("gpu_power_w", device.power_w);
-  add("gpu_temperature_c_max", device.temperature_c_max);
-  add("gpu_energy_j", device.energy_j);
-  if (!device.limits.empty()) rank["gpu_limits"] = device.limits;
-}
-
-// What a step exchanges.
-Json exchange_json(const Plan& plan, double bucket_mib) {
-  Json json;
-  json["bucket_mib"] = bucket_mib;
-  json["buckets"] = plan.buckets.size();
-  json["largest_bucket_bytes"] = largest_bucket(plan.buckets) * static_cast<int64_t>(sizeof(float));
-  json["shares_memory"] = plan.topology.shares_memory;
-  json["wire_bytes_per_step_per_rank"] = plan.wire_bytes;
-  // Without a level of nodes the plan does not tell which of its ranks are on other nodes.
-  if (plan.topology.nodes > 1)
-    json["network_bytes_per_step_per_node"] = plan.network_bytes * plan.topology.per_node;
-  return json;
-}
-
-Json to_json(const TrainResult& result,
-             const RunContext& context,
-             const std::optional<int64_t>& bad_records) {
-  Json json;
-  const std::string transport = name_of_transport(context.slices, context.plan.topology);
-  if (!transport.empty()) json["transport"] = transport;
-  json["step"] = result.step;
-  if (result.loss) json["loss"] = *result.loss;
-  if (result.evaluation) {
-    each_metric(*result.evaluation, context.model, [&](const std::string& name, double value) {
-      json[name] = value;
-    });
-  }
-  if (result.best_metric) json["best_metric"] = *result.best_metric;
-  if (result.best_metric) json["best_step"] = result.best_step;
-  json["weights_hash"] = hash_text_of(result.weights_hash);
-  json["train_seconds"] = result.train_seconds;
-  for (const RankTimes& times : result.rank_times) {
-    Json of_rank = to_json(times);
-    const auto rank = static_cast<size_t>(times.rank);
-    if (rank < result.devices.size()) add_device(of_rank, result.devices[rank]);
-    json["ranks"].push_back(of_rank);
-  }
-  json["exchange"] = exchange_json(context.plan, context.config.comm.bucket_mib);
-  json["preempted"] = result.preempted;
-  json["early_stopped"] = result.early_stopped;
-  json["failed_checkpoints"] = result.failed_checkpoints;
-  json["checkpoint_stall_seconds"] = result.checkpoint_stall_seconds;
-  json["skipped_steps"] = result.skipped_steps;
-  if (bad_records) json["bad_records"] = *bad_records;
-  json["run_dir"] = context.run_dir.string();
-  return json;
-}
-
-std::string summary(const TrainResult& result, const RunContext& context) {
-  if (!result.loss)
-    return fmt::format("nothing left to do: the run is at step {} of {}{}",
-                       result.step,
-                       context.config.train.steps,
-                       result.early_stopped ? ", stopped early" : "");
-  std::string text = fmt::format(
-      "{} at step {} of {} after {:.1f} s of training: loss {:.4f}",
-      result.preempted ? "stopped on request" : (result.early_stopped ? "stopped early" : "done"),
-      result.step,
-      context.config.train.steps,
-      result.train_seconds,
-      *result.loss);
-  if (result.evaluation) {
-    text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss) +
-            words_for(*result.evaluation, context.model);
-  }
-  return text;
-}
-
-void print_summary(const TrainResult& result,
-                   const RunContext& context,
-                   const std::optional<int64_t>& bad_records) {
-  const std::string text = summary(result, context) +
-                           words_for_skipped(result.skipped_steps, context.config) +
-                           words_for(bad_records),
-                    hash = hash_text_of(result.weights_hash);
-  log_record(text + ", weights_hash " + hash);
-  const std::string devices = words_for(result.devices);
-  if (!devices.empty()) log_record(devices);
-  print_result(fmt::format("{}\n{}weights_hash {}\nrun folder   {}\n",
-                           text,
-                           devices.empty() ? "" : devices + "\n",
-                           hash,
-                           context.run_dir.string()));
-}
-
-// Writes into the run folder how the run has ended. All ranks together.
-void write_end(const TrainResult& result,
-               const RunContext& context,
-               const std::optional<int64_t>& bad_records) {
-  const int64_t steps = context.config.train.steps;
-  RunEnd::Reason reason = RunEnd::Reason::kLastStep;
-  if (result.preempted)
-    reason = RunEnd::Reason::kPreempted;
-  else if (result.early_stopped)
-    reason = RunEnd::Reason::kEarlyStopping;
-  else if (result.step < steps)
-    reason = RunEnd::Reason::kMaxSteps;
-  std::vector<int> signalled;
-  if (result.preempted) {
-    const auto of_ranks = gather_texts(context.communicator, stop_requested() ? "signalled" : "");
-    for (size_t rank = 0; rank < of_ranks.size(); ++rank)
-      if (!of_ranks[rank].empty()) signalled.push_back(static_cast<int>(rank));
-  }
-  run_on_root(context.communicator, [&] {
-    context.require_folder();
-    write_run_end(context.run_dir,
-                  {reason,
-                   result.step,
-                   steps,
-                   hash_text_of(result.weights_hash),
-                   signalled,
-                   result.skipped_steps,
-                   bad_records.value_or(0)});
-  });
-}
-
 // Logs what is about to run.
-void describe(const PreparedRun& prepared, const ChosenPrecision& precision, RankContext& rank) {
+void describe(const PreparedRun& prepared, const SameChoices& choices, RankContext& rank) {
   Communicator& communicator = rank.communicator();
   RankDevice& device = rank.device;
   const int ranks = communicator.size();
   log_info("device {}: {} rank{} x {} thread{}; {}",
            device.device().description(),
            ranks,
-           ranks == 1 ? "" : "s",
+           plural(ranks),
            compute_threads(),
-           compute_threads() == 1 ? "" : "s",
+           plural(compute_threads()),
            prepared.data->summary.description);
-  if (precision.worth_logging) log_info("precision: {}", precision.text());
+  if (choices.precision.worth_logging) log_info("precision: {}", choices.precision.text());
+  if (!choices.lanes.empty()) log_info("lanes: {}", choices.lanes);
   if (communicator.rank() == 0) {
+    const std::string unused = lane_use(prepared.config, ranks).warning;
+    if (!unused.empty()) log_warn("{}", unused);
     const std::string advice = measured_bf16x3_advice(device.device(), prepared.config.execution);
     if (!advice.empty()) log_info("{}", advice);
   }
@@ -202,9 +72,9 @@ void describe(const PreparedRun& prepared, const ChosenPrecision& precision, Ran
            frozen > 0 ? fmt::format(", {} of them frozen", frozen) : "",
            prepared.config.train.steps,
            prepared.config.train.global_batch,
-           prepared.plan.lanes,
-           static_cast<double>(prepared.plan.memory_bytes()) / (1024 * 1024));
-  const Topology& topology = prepared.plan.topology;
+           prepared.plan.sharding.lanes,
+           static_cast<double>(prepared.plan.memory.total_bytes()) / (1024 * 1024));
+  const Topology& topology = prepared.plan.sharding.topology;
   const bool tree = prepared.config.comm.order == CommConfig::Order::kTree;
   if (ranks > 1 && topology.nodes == 1)
     log_info("between the ranks: {}{}",
@@ -214,7 +84,7 @@ void describe(const PreparedRun& prepared, const ChosenPrecision& precision, Ran
     log_info("{} nodes of {} rank{}: sums are made within nodes, then between them, over {}",
              topology.nodes,
              topology.per_node,
-             topology.per_node == 1 ? "" : "s",
+             plural(topology.per_node),
              name_of_transport(device.slices(), topology));
   else if (rank.session.local_ranks() < ranks && tree)
     log_warn(
@@ -223,7 +93,7 @@ void describe(const PreparedRun& prepared, const ChosenPrecision& precision, Ran
         "place consecutive ranks on a node");
   if (communicator.rank() == 0)
     for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
-  log_debug("\n{}", memory_table(prepared.plan));
+  log_debug("\n{}", memory_table(prepared.plan.memory));
   log_info("threads a rank: {} ({})",
            compute_threads(),
            reason_for_threads(prepared.config, rank.share));
@@ -303,13 +173,13 @@ PreparedRun tune_buckets(RankContext& rank,
 // together.
 RunContext open_device(RankContext& rank,
                        const PreparedRun& prepared,
-                       const ChosenPrecision& precision,
+                       const SameChoices& choices,
                        RunFolder* folder) {
-  rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.topology);
+  rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.sharding.topology);
   // Again, because the device's libraries have taken memory.
   run_on_all(rank.communicator(), [&] { rank.require_memory(prepared); });
-  describe(prepared, precision, rank);
-  const bool shares_memory = prepared.plan.topology.shares_memory;
+  describe(prepared, choices, rank);
+  const bool shares_memory = prepared.plan.sharding.topology.shares_memory;
   if (shares_memory) allocate_shared(*rank.node, prepared.plan);
   RunContext context = context_of(prepared,
                                   rank.communicator(),
@@ -319,19 +189,6 @@ RunContext open_device(RankContext& rank,
                                   folder);
   context.monitor = rank.device.device().monitor();
   return context;
-}
-
-// Reports the result of a run that has ended. All ranks together.
-ExitCode finish(const TrainResult& result,
-                const RunContext& context,
-                const TrainOptions& options,
-                Session& session) {
-  const std::optional<int64_t> bad_records = count_bad_records(context);
-  write_end(result, context, bad_records);
-  if (context.communicator.rank() == 0) print_summary(result, context, bad_records);
-  write_result(session, options.common.json, to_json(result, context, bad_records));
-  FlightRecorder::here().begin_phase(FlightPhase::kEnded);
-  return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
 
 // Checks paths before the run folder is made, so that a mistake leaves none. All ranks together.
@@ -365,8 +222,8 @@ ExitCode train(Session& session, const TrainOptions& options) {
   install_stop_signals();
   const OpenedConfig given = read_given_config(session, options);
   std::unique_ptr<Device> device = choose_device(session, options.common, /*trains=*/true);
-  const ChosenPrecision precision = choose_same_precision(session, options, given, device->ops());
-  const OpenedConfig& opened = precision.opened;
+  const SameChoices choices = choose_same(session, options, given, device->ops());
+  const OpenedConfig& opened = choices.precision.opened;
   RankContext rank(
       session, options.common, std::move(device), opened.config.comm, RunPurpose::kTrain);
   const ResumedConfig resumed = find_state(rank, options, opened);
@@ -382,13 +239,15 @@ ExitCode train(Session& session, const TrainOptions& options) {
   std::unique_ptr<Trainer> trainer;
   watch.start([&] {
     prepared = tune_buckets(rank, prepared, options.resume);
-    context.emplace(open_device(rank, prepared, precision, folder.get()));
+    context.emplace(open_device(rank, prepared, choices, folder.get()));
     run_on_all(rank.communicator(), [&] { trainer = std::make_unique<Trainer>(*context); });
     trainer->start(options.resume, options.allowed_changes);
   });
   describe_run(session, prepared.recorded, rank.device.device(), folder.get());
   log_in_background();
-  return finish(trainer->run(options.max_steps), *context, options, session);
+  const TrainResult result = trainer->run(options.max_steps);
+  report_result(result, *context, options.common.json);
+  return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
@@ -267,12 +268,12 @@ GpuProbe probe_gpus() {
         continue;
       }
       // A weak GPU may only drive a display; the others count.
-      weak += fmt::format("{}GPU {} ({}) has compute capability {}.{}",
-                          weak.empty() ? "" : ", ",
-                          i,
-                          gpu.name,
-                          gpu.capability / 10,
-                          gpu.capability % 10);
+      append_item(weak,
+                  fmt::format("GPU {} ({}) has compute capability {}.{}",
+                              i,
+                              gpu.name,
+                              gpu.capability / 10,
+                              gpu.capability % 10));
     }
     if (probe.gpus.empty())
       probe.why_none = fmt::format(

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "runtime/base/text.h"
+
 namespace lockstep::cuda {
 namespace {
 
@@ -51,7 +53,7 @@ std::string words_for_limits(uint64_t limits) {
   std::string text;
   for (const Words& words : kLimits) {
     if ((limits & static_cast<uint64_t>(words.number)) == 0) continue;
-    text += (text.empty() ? "" : ", ") + std::string(words.text);
+    append_item(text, words.text);
   }
   return text;
 }

@@ -17,15 +17,16 @@
 #include <vector>
 
 #include "collectives/tcp/socket.h"
-#include "launcher/launch/child.h"
-#include "launcher/launch/handed_config.h"
+#include "launcher/command_line/handed_config.h"
 #include "launcher/launch/messages.h"
-#include "launcher/launch/process_state.h"
 #include "launcher/launch/program.h"
+#include "launcher/processes/child.h"
+#include "launcher/processes/process_state.h"
 #include "runtime/base/file.h"
 #include "runtime/base/host.h"
 #include "runtime/base/json.h"
 #include "runtime/base/stop_signals.h"
+#include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
 namespace lockstep::launch {
@@ -74,8 +75,8 @@ std::string unkillable_text(const std::string& given_up) {
   std::string text;
   for (const GivenUp& process : given_up_from(given_up)) {
     if (!is_there(process)) continue;
-    text += fmt::format(
-        "{}process {}: {}", text.empty() ? "" : "; ", process.process, state_text(process.process));
+    append_item(
+        text, fmt::format("process {}: {}", process.process, state_text(process.process)), "; ");
   }
   return text;
 }

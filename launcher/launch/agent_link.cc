@@ -12,12 +12,6 @@
 namespace lockstep::launch {
 namespace {
 
-std::string quoted(const std::string& word) {
-  std::string result = "'";
-  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
-
 ChildOrder agent_order(const HostSlots& host,
                        const std::string& program,
                        const std::string& remote_shell,
@@ -31,7 +25,7 @@ ChildOrder agent_order(const HostSlots& host,
   } else {
     order.words = words_of(remote_shell);
     order.words.push_back(host.name);
-    order.words.push_back(fmt::format("exec {} {}", quoted(program), fmt::join(words, " ")));
+    order.words.push_back(fmt::format("exec {} {}", shell_word(program), joined(words, " ")));
   }
   return order;
 }

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hostfile.h"
-#include "launcher/launch/child.h"
 #include "launcher/launch/messages.h"
-#include "launcher/launch/process_state.h"
+#include "launcher/processes/child.h"
+#include "launcher/processes/process_state.h"
+#include "launcher/ranks/hostfile.h"
 
 namespace lockstep::launch {
 

@@ -52,7 +52,7 @@ bool HostHealth::can_do_without(const Names& names, double now_s) const {
   int slots = 0;
   for (const Host& host : hosts_)
     if (host.out_until_s <= now_s && !has(names, host.slots.name)) slots += host.slots.slots;
-  return ranks_for(wanted_.ranks, slots, wanted_.lanes, wanted_.fewer) > 0;
+  return ranks_for(wanted_.ranks, slots, wanted_.fewer) > 0;
 }
 
 Names HostHealth::drained(const StartEnd& end, double now_s) const {

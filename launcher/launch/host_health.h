@@ -13,15 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hostfile.h"
 #include "launcher/launch/restarts.h"
+#include "launcher/ranks/hostfile.h"
 
 namespace lockstep::launch {
 
 // The ranks that a start needs.
 struct WantedRanks {
   int ranks = 1;
-  int64_t lanes = 1;
   bool fewer = false;  // the run may be started with fewer ranks
 };
 

@@ -8,12 +8,13 @@
 #include <fstream>
 #include <limits>
 
-#include "launcher/launch/folder_writer.h"
 #include "runtime/base/file.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/json.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/base/text.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/train/folder/run_end.h"
+#include "runtime/train/folder/writer_lock.h"
 
 namespace lockstep::launch {
 namespace {
@@ -58,10 +59,7 @@ std::vector<int> numbers_in(const fs::path& starts) {
   for (fs::directory_iterator entry(starts, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    int number = 0;
-    const auto result = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (result.ec == std::errc() && result.ptr == name.data() + name.size())
-      numbers.push_back(number);
+    if (const auto number = parse_as<int>(name)) numbers.push_back(*number);
   }
   if (error) throw IoError("list", starts, error.value());
   std::sort(numbers.begin(), numbers.end());
@@ -142,7 +140,7 @@ bool Progress::made_steps(const StartEnd& end) const {
 
 // Whether writer.lock is held by a process that is not a rank of this start.
 bool Progress::has_another_writer(const StartEnd& end) const {
-  const std::optional<FolderWriter> writer = writer_of(run_dir_);
+  const std::optional<WriterInfo> writer = writer_of(run_dir_);
   return writer && std::none_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
            return writer->host == rank.host && writer->pid == std::to_string(rank.process);
          });

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/launch/restarts.h"
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/format/folder.h"
 
 namespace lockstep::launch {
 

@@ -76,11 +76,9 @@ std::optional<double> Restarts::next() {
   return std::min(kMaxSeconds, kFirstSeconds * std::exp2(in_a_row_++));
 }
 
-int ranks_for(int wanted, int slots, int64_t lanes, bool fewer) {
+int ranks_for(int wanted, int slots, bool fewer) {
   if (slots >= wanted) return wanted;
-  int ranks = fewer ? slots : 0;
-  while (ranks > 0 && lanes % ranks != 0) --ranks;
-  return ranks;
+  return fewer ? slots : 0;
 }
 
 }  // namespace lockstep::launch

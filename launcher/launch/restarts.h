@@ -64,8 +64,8 @@ class Restarts {
   int in_a_row_ = 0;
 };
 
-// The number of ranks to start on `slots` slots: `wanted` or, if `fewer` allows it, the largest
-// number that fits and divides the lanes. 0: none.
-int ranks_for(int wanted, int slots, int64_t lanes, bool fewer);
+// The number of ranks to start on `slots` slots: `wanted` or, if `fewer` allows it, as many as fit.
+// 0: none.
+int ranks_for(int wanted, int slots, bool fewer);
 
 }  // namespace lockstep::launch

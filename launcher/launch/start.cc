@@ -20,6 +20,7 @@
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/base/passing_error.h"
+#include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
 namespace lockstep::launch {
@@ -139,13 +140,13 @@ bool Start::order_ranks() {
   const int slots = std::accumulate(hosts_.begin(), hosts_.end(), 0, [](int sum, const auto& host) {
     return sum + host->host().slots;
   });
-  const int ranks = ranks_for(setup_.ranks, slots, setup_.lanes, setup_.allow_fewer);
+  const int ranks = ranks_for(setup_.ranks, slots, setup_.allow_fewer);
   if (ranks == 0) {
     trouble(fmt::format("{} rank{} for {} slot{} on the hosts that answer",
                         setup_.ranks,
-                        setup_.ranks == 1 ? "" : "s",
+                        plural(setup_.ranks),
                         slots,
-                        slots == 1 ? "" : "s"));
+                        plural(slots)));
     return false;
   }
   if (ranks < setup_.ranks)

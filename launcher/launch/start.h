@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hostfile.h"
 #include "launcher/launch/output.h"
-#include "launcher/launch/process_state.h"
 #include "launcher/launch/restarts.h"
-#include "launcher/launch/stop_signals.h"
+#include "launcher/processes/process_state.h"
+#include "launcher/processes/stop_signals.h"
+#include "launcher/ranks/hostfile.h"
 #include "runtime/train/folder/run_generation.h"
 
 namespace lockstep::launch {
@@ -22,7 +22,6 @@ struct LaunchSetup {
   std::vector<HostSlots> hosts = {};
   std::string remote_shell;  // runs a command on another host: "ssh -o BatchMode=yes"
   int ranks = 1;
-  int64_t lanes = 1;
   bool allow_fewer = false;
   // How long a rank may be blocked in the kernel without any progress; 0: no limit.
   double blocked_s = 0;

@@ -118,7 +118,7 @@ bool Start::too_few_left() const {
   int slots = 0, lost = 0;
   for (const HostSlots& host : setup_.hosts)
     (records_.at(host.name).given_up.empty() ? slots : lost) += host.slots;
-  return lost > 0 && ranks_for(setup_.ranks, slots, setup_.lanes, setup_.allow_fewer) == 0;
+  return lost > 0 && ranks_for(setup_.ranks, slots, setup_.allow_fewer) == 0;
 }
 
 }  // namespace lockstep::launch

@@ -29,14 +29,15 @@
 #include <sstream>
 
 #include "collectives/tcp/rendezvous_info.h"
-#include "launcher/commands/results.h"
-#include "launcher/launch/in_child.h"
+#include "launcher/command_line/results.h"
 #include "launcher/launch/output.h"
 #include "launcher/launch/program.h"
+#include "launcher/processes/in_child.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/base/passing_error.h"
+#include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
 namespace lockstep::launch {
@@ -77,7 +78,6 @@ LaunchSetup setup_of(const LaunchOptions& options,
   return {.program = program_to_start(),
           .remote_shell = options.remote_shell,
           .ranks = options.ranks,
-          .lanes = config.train.lanes,
           .allow_fewer = options.allow_fewer,
           // A tenth longer than the limit of the ranks' own watchdogs.
           .blocked_s = 1.1 * config.comm.files_timeout_s,
@@ -97,10 +97,6 @@ GivenFiles files_of(const LaunchOptions& options,
               "this run keeps its hosts; for the new ones, end launch and start it again");
   files.add_named_in(config);
   return files;
-}
-
-std::string count_text(int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 // The last lines of a text, at most `lines`.
@@ -127,7 +123,7 @@ Supervisor::Supervisor(const LaunchOptions& options,
       generation_{.number = 0, .launch = fmt::format("{:016x}", random_nonce())},
       progress_(run_dir_),
       restarts_(options.max_restarts),
-      health_(hosts_, {options.ranks, config.train.lanes, options.allow_fewer}),
+      health_(hosts_, {options.ranks, options.allow_fewer}),
       files_(files_of(options, train, config)) {
   if (!options.allow_program_change) setup_.build = build_;
 }
@@ -337,13 +333,13 @@ void Supervisor::report_failure(const StartEnd& end,
     const std::filesystem::path kept = progress_.keep_post_mortem(end, lost, rank_errors);
     log_warn("launch: start {} lost {} ({:.1f} s); its records are in {}",
              account_.starts,
-             count_text(lost.steps, "step"),
+             counted(lost.steps, "step"),
              lost.seconds,
              kept.string());
   } catch (const std::exception& error) {
     log_warn("launch: start {} lost {}; its records cannot be kept: {}",
              account_.starts,
-             count_text(lost.steps, "step"),
+             counted(lost.steps, "step"),
              error.what());
   }
 }
@@ -354,9 +350,9 @@ int Supervisor::sum_up(int code) const {
   const double share = wall > 0 ? kept / wall : 0;
   log_info(
       "launch: {}, {}, {} lost ({:.1f} s); steps that were kept took {:.1f} of {:.1f} s ({:.1f}%)",
-      count_text(account_.starts, "start"),
-      count_text(account_.starts - 1, "restart"),
-      count_text(account_.steps_lost, "step"),
+      counted(account_.starts, "start"),
+      counted(account_.starts - 1, "restart"),
+      counted(account_.steps_lost, "step"),
       account_.seconds_lost,
       kept,
       wall,

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/commands/train_options.h"
+#include "launcher/command_line/train_options.h"
 #include "launcher/launch/first_steps.h"
 #include "launcher/launch/given_files.h"
 #include "launcher/launch/host_health.h"

@@ -20,6 +20,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/base/time.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cuda/planned_ops.h"
@@ -116,12 +117,11 @@ std::string differences(Communicator& communicator, const std::string& mine) {
   const std::vector<std::string> texts = gather_texts(communicator, mine);
   std::map<std::string, std::string> ranks;  // by text
   for (size_t r = 0; r < texts.size(); ++r) {
-    std::string& list = ranks[texts[r]];
-    list += (list.empty() ? "" : ", ") + std::to_string(r);
+    append_item(ranks[texts[r]], std::to_string(r));
   }
   std::string all;
   for (const auto& [text, list] : ranks)
-    all += fmt::format("{}{} on rank {}", all.empty() ? "" : "; ", text, list);
+    append_item(all, fmt::format("{} on rank {}", text, list), "; ");
   return ranks.size() == 1 ? "" : all;
 }
 

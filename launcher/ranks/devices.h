@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "launcher/common_options.h"
+#include "launcher/command_line/common_options.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/device.h"
 #include "runtime/run/fit.h"

@@ -6,15 +6,12 @@
 #include <set>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
 
 std::string name_of(const RankGpus& rank) { return rank.host.substr(0, rank.host.find('/')); }
-
-std::string count_text(size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 [[noreturn]] void throw_too_few_gpus(std::span<const RankGpus> ranks, const RankGpus& without) {
   std::set<std::string> gpus;
@@ -28,8 +25,8 @@ std::string count_text(size_t count, const char* what) {
       "host {} has {} for {}; start at most {} a host, or use --device cpu (or, for tests, "
       "--share-gpu)",
       name_of(without),
-      count_text(gpus.size(), "GPU"),
-      count_text(on_host, "rank"),
+      counted(gpus.size(), "GPU"),
+      counted(on_host, "rank"),
       gpus.size());
 }
 

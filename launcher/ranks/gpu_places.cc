@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -22,23 +23,19 @@ std::string ranges(const std::vector<int>& numbers) {
   std::string text;
   for (size_t first = 0, last = 0; first < numbers.size(); first = ++last) {
     while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[first]);
+    append_item(text, std::to_string(numbers[first]));
     if (last > first) text += fmt::format("-{}", numbers[last]);
   }
   return text;
 }
 
-std::string joined(const std::vector<std::string>& names) {
+std::string names_of(const std::vector<std::string>& gpus) {
   std::vector<int> numbers;
-  for (const std::string& name : names) {
-    if (name.find(':') != std::string::npos) return fmt::format("{}", fmt::join(names, ", "));
+  for (const std::string& name : gpus) {
+    if (name.find(':') != std::string::npos) return joined(gpus);
     numbers.push_back(std::stoi(name));
   }
   return ranges(numbers);
-}
-
-std::string plural(size_t count, const char* what) {
-  return fmt::format("{}{}", what, count == 1 ? "" : "s");
 }
 
 const char* words_for(GpuLink::Pcie pcie) {
@@ -56,10 +53,9 @@ const char* words_for(GpuLink::Pcie pcie) {
 
 std::string words_for(const GpuLink& link) {
   if (link.nvlinks > 0)
-    return fmt::format("NVLink{}, {} {} each",
+    return fmt::format("NVLink{}, {} each",
                        link.nvlink_generation > 0 ? fmt::format(" {}", link.nvlink_generation) : "",
-                       link.nvlinks,
-                       plural(static_cast<size_t>(link.nvlinks), "link"));
+                       counted(link.nvlinks, "link"));
   const char* const pcie = words_for(link.pcie);
   if (pcie == nullptr)
     return link.peer_access < 0    ? "unknown"
@@ -130,7 +126,7 @@ class Links {
           grouped &= c == a || c == b || within(a, c, kind) == within(b, c, kind);
         if (b > a) seen[b] = true;
       }
-      if (!seen[a] && exact) groups.push_back(joined(near));
+      if (!seen[a] && exact) groups.push_back(names_of(near));
     }
     return fmt::format("{}", fmt::join(grouped ? groups : pairs, ", "));
   }
@@ -234,12 +230,12 @@ std::vector<std::string> describe_places(std::span<const GpuPlace> ranks) {
                   " ({} other {} alike)", host.alike - 1, host.alike > 2 ? "hosts are" : "host is")
             : "";
     for (const Group& group : host.groups)
-      lines.push_back(fmt::format("{}, {} {} on {} {}: {}{}",
+      lines.push_back(fmt::format("{}, rank{} {} on GPU{} {}: {}{}",
                                   host.name,
-                                  plural(group.ranks.size(), "rank"),
+                                  plural(group.ranks.size()),
                                   ranges(group.ranks),
-                                  plural(group.gpus.size(), "GPU"),
-                                  joined(group.gpus),
+                                  plural(group.gpus.size()),
+                                  names_of(group.gpus),
                                   group.binding,
                                   others));
     if (!host.links.empty())

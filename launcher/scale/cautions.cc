@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/base/text.h"
+
 namespace lockstep::scale {
 namespace {
 
@@ -56,7 +58,7 @@ std::string caution_of_length(const std::vector<MeasuredRun>& runs, int64_t conf
       min_s,
       name_of(shortest->world.mode),
       shortest->world.ranks,
-      shortest->world.ranks == 1 ? "" : "s",
+      plural(shortest->world.ranks),
       kEnough_s,
       steps,
       kGood_s);
@@ -80,7 +82,7 @@ std::string what_is_missing(const std::vector<MeasuredRun>& runs,
                         &world == &worlds.front() ? "" : ", ",
                         name_of(world.mode),
                         world.ranks,
-                        world.ranks == 1 ? "" : "s",
+                        plural(world.ranks),
                         made);
   }
   return text + ". What ended the measurement: " + reason;

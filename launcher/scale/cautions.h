@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/scale/runs.h"
+#include "launcher/scale/measured_run.h"
 
 namespace lockstep::scale {
 

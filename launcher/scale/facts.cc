@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/ranks/devices.h"
+#include "runtime/base/text.h"
 #include "runtime/metrics/environment.h"
 
 namespace lockstep::scale {
@@ -15,7 +16,7 @@ Fact fact_of_overrides(const std::vector<std::string>& overrides) {
   Fact fact{"set", "--set", Json::array()};
   for (const std::string& text : overrides) {
     fact.value.push_back(text);
-    fact.text += fmt::format("{}`{}`", fact.text.empty() ? "" : " ", text);
+    append_item(fact.text, "`" + text + "`", " ");
   }
   if (overrides.empty()) fact.text = "none";
   return fact;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/common_options.h"
+#include "launcher/command_line/common_options.h"
 #include "launcher/scale/report_text.h"
 #include "runtime/run/prepared_run.h"
 

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "launcher/scale/process.h"
+#include "launcher/processes/run_process.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::scale {
 namespace {
@@ -76,7 +77,7 @@ std::string rings(const Report& report, int column) {
 std::string on_ranks(const Report& report, const std::string& title) {
   std::string tics;
   for (const ScaleRow& row : report.modes[0].rows)
-    tics += fmt::format("{}{}", tics.empty() ? "" : ",", row.world.ranks);
+    append_item(tics, std::to_string(row.world.ranks), ",");
   // The name has no quotation marks: the config does not allow any.
   return fmt::format(
       "set title '{}: {}'\n"

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "launcher/scale/diagnosis.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::scale {
 namespace {
@@ -89,24 +90,9 @@ constexpr const char* kLegend =
     "ranks share memory, caches and clock.\n"
     "- **(gain)**: less than in the ideal step; it makes up for losses elsewhere.\n";
 
-// Quotes a word for a shell if needed.
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string("-_=./,:+@%").find(static_cast<char>(c)) != std::string::npos;
-  });
-  if (plain) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 std::string shell_line(const std::vector<std::string>& command) {
   std::string line;
-  for (const std::string& word : command) {
-    if (!line.empty()) line += ' ';
-    line += quoted(word);
-  }
+  for (const std::string& word : command) append_item(line, shell_word(word), " ");
   return line;
 }
 
@@ -115,7 +101,7 @@ std::string plain(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_structured()) return value.dump();
   std::string text;
-  for (const Json& item : value) text += (text.empty() ? "" : ", ") + plain(item);
+  for (const Json& item : value) append_item(text, plain(item));
   return text;
 }
 
@@ -187,8 +173,7 @@ std::string mode_text(const ModeReport& mode) {
         losses_table(mode.rows);
   text += "\n";
   for (const ScaleRow& row : mode.rows)
-    text += fmt::format(
-        "- {} rank{}: {}.\n", row.world.ranks, row.world.ranks == 1 ? "" : "s", row.diagnosis);
+    text += fmt::format("- {}: {}.\n", counted(row.world.ranks, "rank"), row.diagnosis);
   return text + "\n" + mode.hashes.statement + ".\n";
 }
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <set>
 
-#include "launcher/hostfile.h"
-#include "launcher/scale/process.h"
+#include "launcher/processes/run_process.h"
+#include "launcher/ranks/hostfile.h"
 #include "runtime/base/cpus.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
@@ -153,7 +153,6 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
   if (launcher.kind != Launcher::Kind::kOpenMpi || determines_placement(launcher.command))
     return start;
   const std::string slots = fmt::format("slot:PE={}", threads);
-  const char* plural = threads == 1 ? "" : "s";
   if (start.oversubscribed) {
     add({"--oversubscribe", "--bind-to", "none"});
     start.binding = "none: more threads than CPUs";
@@ -163,11 +162,11 @@ WorldStart start_of(const Launcher& launcher, const Processors& here, int ranks,
     start.binding = fmt::format("none: within {} of the host's {} CPUs", here.cpus, here.online);
   } else if (several || local_threads <= here.cores) {
     add({"--bind-to", "core", "--map-by", slots});
-    start.binding = fmt::format("each rank on {} core{} of its own", threads, plural);
+    start.binding = fmt::format("each rank on {} of its own", counted(threads, "core"));
   } else {
     add({"--use-hwthread-cpus", "--bind-to", "hwthread", "--map-by", slots});
     start.binding =
-        fmt::format("each rank on {} hardware thread{}, which share cores", threads, plural);
+        fmt::format("each rank on {}, which share cores", counted(threads, "hardware thread"));
   }
   return start;
 }

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "launcher/ranks/gpu_option.h"
+#include "launcher/forecast/gpu_option.h"
 #include "runtime/base/error.h"
 #include "runtime/cuda/plan/fused_gelu.h"
 

@@ -12,7 +12,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 const std::vector<HostSlots> kHosts = {{"a", 2}, {"b", 2}, {"c", 2}};
-const WantedRanks kFewer = {.ranks = 6, .lanes = 12, .fewer = true};
+const WantedRanks kFewer = {.ranks = 6, .fewer = true};
 
 // Two ranks on each of the hosts, in the order in which they end.
 StartEnd ended(std::vector<std::pair<int, std::optional<int>>> ranks) {
@@ -79,7 +79,7 @@ TEST(HostHealth, CountsHostsThatDoNotAnswerAndRanksThatStandStill) {
 
 TEST(HostHealth, OnlyNamesAHostThatTheRunNeeds) {
   for (const bool fewer : {false, true}) {
-    HostHealth health({{"a", 0}, {"b", 2}}, {.ranks = 2, .lanes = 4, .fewer = fewer});
+    HostHealth health({{"a", 0}, {"b", 2}}, {.ranks = 2, .fewer = fewer});
     health.note(kBadB, 1, 1);
     health.note(kBadB, 1, 2);
     const auto [lines, left_out] = health.note(kBadB, 1, 3);
@@ -120,7 +120,7 @@ TEST(HostHealth, EndsIfAllHostsOrLaunchAreAskedToStop) {
   EXPECT_TRUE(HostHealth(kHosts, kFewer).drained(end, 1).empty());
   EXPECT_FALSE(decide(end).again);
   end.signalled = {0};
-  EXPECT_TRUE(HostHealth(kHosts, {.ranks = 6, .lanes = 12}).drained(end, 1).empty());
+  EXPECT_TRUE(HostHealth(kHosts, {.ranks = 6}).drained(end, 1).empty());
   end.stop_requested = true;
   EXPECT_TRUE(HostHealth(kHosts, kFewer).drained(end, 1).empty());
   end.drained = {"a"};

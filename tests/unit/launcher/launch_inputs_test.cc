@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/command_line/handed_config.h"
 #include "launcher/launch/given_files.h"
-#include "launcher/launch/handed_config.h"
 #include "launcher/launch/program.h"
 #include "runtime/base/error.h"
 

@@ -1,6 +1,6 @@
 // Catches: a process that does not end whose reason is not named, or that is taken for another one; one
 // that has ended and is taken for one that has not.
-#include "launcher/launch/process_state.h"
+#include "launcher/processes/process_state.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

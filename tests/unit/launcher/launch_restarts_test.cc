@@ -1,5 +1,5 @@
 // Catches: a user's error that is tried again, or a death that is not; a preempted run that starts
-// by itself; restarts without end; ranks that do not divide the lanes.
+// by itself; restarts without end; slots that are left unused.
 #include "launcher/launch/restarts.h"
 
 #include <gtest/gtest.h>
@@ -73,12 +73,12 @@ TEST(Restarts, PauseLongerAndEndUnlessThereIsProgress) {
   EXPECT_EQ(Restarts(0).next(), std::nullopt);
 }
 
-TEST(RanksFor, AreFewerOnlyWhereTheyMayBeAndDivideTheLanes) {
-  EXPECT_EQ(ranks_for(4, 9, 8, false), 4);
-  EXPECT_EQ(ranks_for(4, 3, 8, false), 0);
-  EXPECT_EQ(ranks_for(4, 3, 8, true), 2);
-  EXPECT_EQ(ranks_for(8, 7, 8, true), 4);
-  EXPECT_EQ(ranks_for(8, 0, 8, true), 0);
+TEST(RanksFor, AreFewerOnlyIfTheyMayBe) {
+  EXPECT_EQ(ranks_for(4, 9, false), 4);
+  EXPECT_EQ(ranks_for(4, 3, false), 0);
+  EXPECT_EQ(ranks_for(4, 3, true), 3);
+  EXPECT_EQ(ranks_for(8, 7, true), 7);
+  EXPECT_EQ(ranks_for(8, 0, true), 0);
 }
 
 TEST(RankEnd, IsToldInWords) {

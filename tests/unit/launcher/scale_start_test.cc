@@ -10,7 +10,7 @@
 
 #include <fstream>
 
-#include "launcher/scale/process.h"
+#include "launcher/processes/run_process.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/time.h"

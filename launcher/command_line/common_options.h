@@ -1,0 +1,55 @@
+#pragma once
+// The flags that commands share.
+
+#include <string>
+#include <vector>
+
+#include "launcher/command_line/command_line.h"
+#include "runtime/run/open_config.h"
+
+namespace lockstep {
+
+// Flags that every command about a run shares.
+struct CommonOptions {
+  std::string config;            // path of the config file
+  std::vector<std::string> set;  // --set path.to.field=value
+  std::string device = "auto";   // auto, cpu, cuda
+  bool share_gpu = false;        // --share-gpu: several ranks on one GPU
+  bool eager = false;            // --eager: no CUDA graphs
+  std::string data;              // --data: folder of the data files
+  std::string run_dir;           // --run-dir
+  std::string json;              // --json: the result as a JSON file
+  std::string log_level = "info";
+};
+
+// Reads the config file, applies --set, --data, --run-dir and `walltime` (of --walltime), opens the
+// model, and runs all checks that need no data. A rank started by `launch` uses the text that
+// `launch` has read, even if the file has changed since. Throws ConfigError.
+OpenedConfig read_config(const CommonOptions& options, const std::string& walltime = "");
+// The same, with `text` in place of the file's contents.
+OpenedConfig read_config_of(const std::string& text,
+                            const CommonOptions& options,
+                            const std::string& walltime = "");
+
+// Adds the flags for results and logging.
+void add_output_options(CommandSpec& command, CommonOptions& options);
+
+// The device that the environment chooses, LOCKSTEP_DEVICE; empty if it chooses none.
+std::string device_of_environment();
+
+// Adds the flags for the device.
+void add_device_options(CommandSpec& command, CommonOptions& options);
+
+// Adds CONFIG, the config file.
+void add_config_argument(CommandSpec& command, CommonOptions& options);
+
+// Adds --set, which overrides fields of the config file.
+void add_set_option(CommandSpec& command, CommonOptions& options);
+
+// Adds --set and --data, which override fields of the config file.
+void add_config_options(CommandSpec& command, CommonOptions& options);
+
+// Adds all shared flags to a command, including those above.
+void add_common_options(CommandSpec& command, CommonOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+#pragma once
+// The flags of `train`, which `launch` reads too.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/command_line/common_options.h"
+
+namespace lockstep {
+
+struct TrainOptions {
+  CommonOptions common;
+  std::string resume = "none";
+  std::vector<std::string> allowed_changes;
+  int64_t max_steps = -1;
+  std::string walltime;
+};
+
+// Checks values that the command line's grammar does not. Throws ConfigError.
+void check_train_options(const TrainOptions& options);
+
+void add_train_options(CommandSpec& command, TrainOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+#include "launcher/ranks/first_rank.h"
+
+#include "collectives/agreement.h"
+#include "launcher/ranks/devices.h"
+#include "launcher/ranks/session.h"
+#include "runtime/base/log.h"
+
+namespace lockstep {
+
+ExitCode on_first_rank(Session& session,
+                       const std::string& log_level,
+                       const std::function<void()>& work) {
+  Communicator& communicator = session.communicator();
+  init_log(log_level, communicator.rank(), communicator.size());
+  run_on_root(communicator, work);
+  return ExitCode::kOk;
+}
+
+ExitCode on_first_device(Session& session,
+                         const CommonOptions& options,
+                         const std::function<void(Device&)>& work) {
+  Communicator& communicator = session.communicator();
+  init_log(options.log_level, communicator.rank(), communicator.size());
+  const std::unique_ptr<Device> device = choose_device(session, options);
+  run_on_root(communicator, [&] { work(*device); });
+  return ExitCode::kOk;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+#include "launcher/run/begin_folder.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "collectives/agreement.h"
+#include "runtime/base/host.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+#include "runtime/config/paths.h"
+#include "runtime/metrics/environment.h"
+#include "runtime/train/folder/run_end.h"
+#include "runtime/train/folder/run_generation.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+}  // namespace
+
+std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& config) {
+  std::unique_ptr<RunFolder> folder;
+  run_on_root(session.communicator(), [&] {
+    folder = std::make_unique<RunFolder>(config.output.run_dir);
+    add_log_file(folder->path() / "log.txt");
+  });
+  return folder;
+}
+
+void describe_run(Session& session,
+                  const RunConfig& config,
+                  const Device& device,
+                  RunFolder* folder) {
+  Communicator& communicator = session.communicator();
+  const std::vector<std::string> hosts = gather_texts(communicator, host_name()),
+                                 devices = gather_texts(communicator, device.description());
+  run_on_root(communicator, [&] {
+    remove_run_end(folder->path());
+    OptionalFiles& files = folder->optional_files();
+    files.write(folder->path() / "config.textproto", recorded_text(config));
+    EnvironmentInfo info;
+    info.ranks = communicator.size();
+    info.threads = compute_threads();
+    info.hosts = hosts;
+    info.devices = devices;
+    if (!session.library().empty())
+      info.libraries.push_back({communicator.name(), session.library()});
+    if (!device.bits().empty()) info.libraries.push_back({"gpu", device.bits()});
+    info.git_revision = LOCKSTEP_GIT_REVISION;
+    info.command_line = command_line();
+    if (info.command_line.empty())
+      log_warn(
+          "/proc is not mounted: CPU and memory quotas are unknown, ranks cannot share memory, and "
+          "environment.json lacks the command line");
+    files.write(folder->path() / "environment.json", environment_text(info));
+  });
+}
+
+}  // namespace lockstep

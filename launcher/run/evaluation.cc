@@ -1,0 +1,130 @@
+#include "launcher/run/evaluation.h"
+
+#include <utility>
+
+#include "collectives/agreement.h"
+#include "launcher/command_line/results.h"
+#include "launcher/run/checkpoint_config.h"
+#include "runtime/base/log.h"
+#include "runtime/base/threads.h"
+#include "runtime/checkpoint/format/folder.h"
+#include "runtime/checkpoint/format/reader.h"
+#include "runtime/run/lanes.h"
+#include "runtime/run/precision.h"
+#include "runtime/run/same_run.h"
+#include "runtime/run/threads.h"
+#include "runtime/train/state/initialize.h"
+#include "runtime/train/state/weights.h"
+
+namespace lockstep {
+
+void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
+  add_common_options(command, options.common);
+  command.add("--checkpoint",
+              &options.checkpoint,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
+              {.required = true,
+               .also = {"ckpt",
+                        "weights",
+                        "model_path",
+                        "load",
+                        "resume",
+                        "from",
+                        "checkpoint_path",
+                        "checkpoint_dir",
+                        "ckpt_path",
+                        "pretrained",
+                        "run"}});
+  command.add("--average",
+              &options.average,
+              "Use the checkpoint's average of the weights (train.ema_decay)");
+}
+
+namespace {
+
+// What the checkpoint's run recorded, if the config leaves a choice to it.
+RecordedChoices recorded_by(const EvaluationOptions& options, const RunConfig& config, bool gpu) {
+  if (!has_auto_choice(config)) return {};
+  const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
+  return recorded_choices(read_state(folder), folder.string(), config, gpu);
+}
+
+}  // namespace
+
+EvaluatedConfig read_evaluated_config(Session& session,
+                                      const EvaluationOptions& options,
+                                      RunPurpose purpose) {
+  Communicator& communicator = session.communicator();
+  OpenedConfig given;
+  run_on_all(communicator, [&] {
+    require_result_path("--json", options.common.json);
+    given = read_config(options.common);
+  });
+  std::unique_ptr<Device> device = choose_device(session, options.common);
+  ChosenPrecision chosen;
+  run_on_all(communicator, [&] {
+    const OpSet& ops = device->ops();
+    const RecordedChoices recorded = recorded_by(options, given.config, ops.separate_memory);
+    chosen = choose_precision(
+        choose_lanes(given, recorded.lanes).opened, purpose, ops, recorded.precision);
+  });
+  check_same_config(communicator, chosen.opened.config);
+  if (communicator.rank() == 0 && chosen.worth_logging) log_info("precision: {}", chosen.text());
+  return {std::move(chosen.opened), std::move(device)};
+}
+
+EvaluationRun::EvaluationRun(Session& session,
+                             const EvaluationOptions& options,
+                             EvaluatedConfig evaluated,
+                             RunPurpose purpose)
+    : opened_(std::move(evaluated.opened)),
+      rank_(session, options.common, std::move(evaluated.device), opened_.config.comm, purpose) {
+  Communicator& communicator = session.communicator();
+  run_on_all(communicator, [&] {
+    set_compute_threads(choose_threads(opened_.config, rank_.share));
+    const bool needs_state = depends_on_checkpoint(opened_.config);
+    if (needs_state) {
+      const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
+      state_ = read_state(folder);
+      opened_ = with_recorded_missing(opened_, state_, folder.string());
+      if (const auto older = with_recorded_parameters(opened_, state_)) {
+        opened_ = *older;
+        if (communicator.rank() == 0) warn_of_older_revision(folder.string());
+      }
+    }
+    prepared_ = prepare_run(opened_,
+                            rank_.placed,
+                            purpose,
+                            rank_.device.device().ops(),
+                            {.checkpoint = needs_state ? &state_ : nullptr});
+    add_checksums(*prepared_.data);
+    rank_.require_memory(prepared_);
+  });
+  check_same_data(communicator, prepared_.data->summary);
+  rank_.device.open(
+      prepared_.recorded, prepared_.graphs->training, prepared_.plan.sharding.topology);
+  // Again, because the device's libraries have taken memory.
+  run_on_all(communicator, [&] { rank_.require_memory(prepared_); });
+  if (communicator.rank() == 0)
+    for (const std::string& warning : warnings_of(prepared_)) log_warn("{}", warning);
+  context_.emplace(
+      context_of(prepared_, communicator, rank_.device.slices(), rank_.device.backend()));
+  run_on_all(communicator, [&] { read_weights(options); });
+}
+
+void EvaluationRun::read_weights(const EvaluationOptions& options) {
+  memory_ = allocate_run(context_->backend, prepared_.plan);
+  const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
+  state_ = read_state(folder);
+  const ParameterLayout& layout = prepared_.plan.layout;
+  const std::vector<NamedSlice> slices = named_slices(layout);
+  HostWeights weights(*context_, memory_);
+  if (options.average) {
+    read_average(folder, state_, slices, {weights.data(), static_cast<size_t>(layout.elements)});
+  } else {
+    read_model(folder, state_, slices, weights.data());
+  }
+  weights.write();
+}
+
+}  // namespace lockstep

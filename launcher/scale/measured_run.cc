@@ -1,0 +1,163 @@
+#include "launcher/scale/measured_run.h"
+
+#include <deque>
+#include <sstream>
+
+#include "launcher/processes/run_process.h"
+#include "launcher/scale/other_work.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/host.h"
+#include "runtime/base/text.h"
+#include "runtime/train/folder/run_folder.h"
+
+namespace lockstep::scale {
+namespace {
+
+constexpr size_t kLogLimit = size_t{64} << 20;
+constexpr size_t kTailLines = 12;
+
+// Settings of every run, so that nothing but its steps takes time.
+constexpr const char* kQuiet[] = {"checkpoint.every=0",
+                                  "checkpoint.at_end=false",
+                                  "output.tensorboard=false",
+                                  "output.timeline=false",
+                                  "train.hash_every=0",
+                                  "eval.every=0",
+                                  "eval.early_stop_patience=0",
+                                  "eval.max_samples=1"};
+
+std::vector<std::string> training_command(const RunSetup& setup,
+                                          const World& world,
+                                          const std::filesystem::path& run_dir,
+                                          const std::filesystem::path& result) {
+  std::vector<std::string> words{program_path().string(), "train"};
+  words.insert(words.end(), setup.arguments.begin(), setup.arguments.end());
+  const auto set = [&](const std::string& override_text) {
+    words.push_back("--set");
+    words.push_back(override_text);
+  };
+  set(fmt::format("train.global_batch={}", world.global_batch));
+  set(fmt::format("train.lanes={}", world.lanes));
+  set(fmt::format("execution.threads={}", setup.threads));
+  for (const char* text : kQuiet) set(text);
+  for (const std::string& word : {std::string("--max-steps"),
+                                  std::to_string(setup.steps),
+                                  std::string("--run-dir"),
+                                  run_dir.string(),
+                                  std::string("--json"),
+                                  result.string()})
+    words.push_back(word);
+  return words;
+}
+
+// Removes the folder of an earlier run with the same name, unless that still runs. Anything else
+// than a folder is left to `train`, which rejects it.
+void remove_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(std::filesystem::symlink_status(folder, error))) return;
+  const RunFolder held(folder);
+  std::filesystem::remove_all(folder, error);
+  if (error) throw IoError("remove folder", folder, error.value());
+}
+
+// The exit code that follows from a run's `code`, which may be its launcher's.
+ExitCode exit_code_for(int code) {
+  for (const ExitCode known : {ExitCode::kUsage,
+                               ExitCode::kData,
+                               ExitCode::kCheckpoint,
+                               ExitCode::kMemory,
+                               ExitCode::kPeer,
+                               ExitCode::kNumeric,
+                               ExitCode::kInternal,
+                               ExitCode::kPreempted})
+    if (code == static_cast<int>(known)) return known;
+  return ExitCode::kPeer;
+}
+
+}  // namespace
+
+const char* name_of(Mode mode) { return mode == Mode::kWeak ? "weak" : "strong"; }
+
+void read_result(const Json& result, MeasuredRun& run) {
+  run.weights_hash = result.at("weights_hash").get<std::string>();
+  run.transport = result.value("transport", std::string());
+  const Json& exchange = result.at("exchange");
+  run.exchange = {exchange.at("buckets").get<int64_t>(),
+                  exchange.at("largest_bucket_bytes").get<int64_t>(),
+                  exchange.at("shares_memory").get<bool>(),
+                  exchange.value("network_bytes_per_step_per_node", int64_t{0})};
+  for (const Json& rank : result.at("ranks")) {
+    RankTimes& times = run.ranks.emplace_back();
+    times.rank = rank.at("rank").get<int>();
+    times.host = rank.at("host").get<std::string>();
+    times.steps = rank.at("steps").get<int64_t>();
+    for (const RankMean& mean : kRankMeans) times.*mean.value = rank.at(mean.name).get<double>();
+  }
+}
+
+std::string why_failed(const std::string& log) {
+  std::deque<std::string> own, all;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \t-") == std::string::npos) continue;
+    all.push_back(line);
+    if (line.starts_with("lockstep: ")) own.push_back(line.substr(sizeof("lockstep: ") - 1));
+  }
+  std::deque<std::string>& shown = own.empty() ? all : own;
+  while (shown.size() > kTailLines) shown.pop_front();
+  std::string text;
+  for (const std::string& line : shown) append_item(text, line, "\n  ");
+  return text.empty() ? "it printed nothing" : text;
+}
+
+MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
+  const std::string name = fmt::format("{}-{}-{}", name_of(world.mode), world.ranks, repeat);
+  const std::filesystem::path run_dir = setup.folder / name,
+                              result = setup.folder / (name + ".json"),
+                              log = setup.folder / (name + ".log");
+  MeasuredRun run;
+  run.world = world;
+  run.repeat = repeat;
+  WorldStart start = start_of(setup.launcher, setup.here, world.ranks, setup.threads);
+  run.binding = start.binding;
+  run.oversubscribed = start.oversubscribed;
+  run.command = std::move(start.command);
+  for (std::string& word : training_command(setup, world, run_dir, result))
+    run.command.push_back(std::move(word));
+  std::error_code ignored;
+  std::filesystem::remove(result, ignored);  // of an earlier measurement
+  remove_folder(run_dir);
+  const OtherWork other(setup.here.numbers);
+  const ProcessEnd end = run_process(run.command, log, setup.limit_s);
+  if (setup.launcher.starts_here()) run.other_cpus = other.cpus();
+  const std::string what =
+      fmt::format("{} run of {} rank{}", name_of(world.mode), world.ranks, plural(world.ranks));
+  if (end.out_of_time)
+    throw CommError("{}: not done after {:.0f} s (--limit); its output is in {}",
+                    what,
+                    setup.limit_s,
+                    log.string());
+  if (end.exit_code != 0)
+    throw Error(exit_code_for(end.exit_code),
+                fmt::format("{} failed with exit code {}: {} (all of it: {})",
+                            what,
+                            end.exit_code,
+                            why_failed(read_file(log, kLogLimit)),
+                            log.string()));
+  try {
+    read_result(Json::parse(read_file(result, kLogLimit)), run);
+    run.environment = Json::parse(read_file(run_dir / "environment.json", kLogLimit));
+  } catch (const JsonError& error) {
+    throw CommError("{}: cannot read its result {}: {}", what, result.string(), error.what());
+  }
+  if (run.ranks.size() != static_cast<size_t>(world.ranks) || run.ranks[0].steps == 0)
+    throw CommError("{}: {} has the times of {} ranks over {} steps",
+                    what,
+                    result.string(),
+                    run.ranks.size(),
+                    run.ranks.empty() ? 0 : run.ranks[0].steps);
+  return run;
+}
+
+}  // namespace lockstep::scale
