@@ -19,7 +19,7 @@ usage: tests/run.sh [--preset release|debug|asan|tsan] [--label LABEL] [--filter
   --until    start no test after this time, in seconds since 1970 (date +%s): what is left is named and counted as skipped
 Lines that begin with "time: " say how long each part took. What failed is repeated before the last line, with the end of what it printed.
 Without --label and --filter it also checks the include directions, the lengths of files and lines, who may
-change a config, the links of the pages and, if clang-format 14 is installed, the format.
+change a config, the names of types, the links of the pages and, if clang-format 14 is installed, the format.
 TEXT
 }
 
@@ -118,6 +118,8 @@ if [ "${#selection[@]}" = 0 ]; then
   check "the include checker itself" tests/tools/check_includes_test.py
   check "who may change a config" tests/tools/check_config_flow.py
   check "the checker of configs itself" tests/tools/check_config_flow.py --self-test
+  check "names of types" tests/tools/check_type_names.py
+  check "the checker of names itself" tests/tools/check_type_names.py --self-test
   check "links of the pages" tests/tools/check_links.py
   check "the link checker itself" tests/tools/check_links.py --self-test
   check "lengths of the lines" tests/tools/check_line_lengths.py

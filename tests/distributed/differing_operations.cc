@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/commands/watch_run.h"
 #include "launcher/ranks/session.h"
 #include "launcher/ranks/transport.h"
+#include "launcher/run/watch_run.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 

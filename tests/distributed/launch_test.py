@@ -232,6 +232,7 @@ exec {made.agent} "$@"
         run = trial.launch("hosts", *words, before=made.inside(0))
         said = run.end(0)
         assert run.hash() == trial.expected and "2 nodes of 2 ranks" in said, said
+        hostfile.write_text(f"{hosts.NET}.1 slots=3\n{hosts.NET}.2 slots=1\n")
         run = trial.launch("fewer", *words, "--allow-fewer", before=made.inside(0))
         run.wait_for_steps()
         gone.touch()
@@ -239,9 +240,10 @@ exec {made.agent} "$@"
         said = run.end(0)
         assert run.hash() == trial.expected, f"{run.hash()}, expected {trial.expected}\n{said}"
         assert f"host {hosts.NET}.2 is lost" in said and "no route to" in said, said
-        assert "continues with 2 of 4 ranks" in said, said
+        assert "continues with 3 of 4 ranks" in said, said
+        assert "4 lanes on 3 ranks: 1 rank has 2 lanes and 2 have 1" in said, said
         run = trial.launch("too few", *words, "--max-restarts", 0, before=made.inside(0))
-        assert "4 ranks for 2 slots on the hosts that answer" in run.end(6), run.output()
+        assert "4 ranks for 3 slots on the hosts that answer" in run.end(6), run.output()
 
 
 def main(binary):

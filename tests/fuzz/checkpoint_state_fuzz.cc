@@ -2,8 +2,8 @@
 // not survive a round trip.
 
 #include "runtime/base/checksum.h"
-#include "runtime/checkpoint/shards.h"
-#include "runtime/checkpoint/state.h"
+#include "runtime/checkpoint/format/shards.h"
+#include "runtime/checkpoint/format/state.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace lockstep::fuzz {

@@ -18,6 +18,19 @@ std::vector<std::string> seed_inputs() {
 
 }  // namespace lockstep::fuzz
 
+namespace {
+
+size_t element_bytes(lockstep::NpyType type) {
+  switch (type) {
+    case lockstep::NpyType::kBool:
+    case lockstep::NpyType::kUint8: return 1;
+    case lockstep::NpyType::kInt64: return 8;
+    default: return 4;
+  }
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   const auto bytes = std::as_bytes(std::span(data, size));
@@ -25,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const NpyArray array = parse_npy(bytes, "input");
     size_t elements = 1;
     for (int64_t extent : array.extents) elements *= static_cast<size_t>(extent);
-    if (elements * size_of(array.type) != array.values.size())
+    if (elements * element_bytes(array.type) != array.values.size())
       fuzz::fail("the values do not fill the extents");
     if (array.values.data() + array.values.size() != bytes.data() + bytes.size())
       fuzz::fail("the values do not end with the file");

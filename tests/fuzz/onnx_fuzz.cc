@@ -1,8 +1,8 @@
 // ONNX files: finds reads outside the file, extents that are believed, values without a source that are
 // accepted, and bytes that change where a file is written again without a change.
 
-#include "models/onnx/parse_file.h"
-#include "models/onnx/rewrite.h"
+#include "models/onnx/read/parse_file.h"
+#include "models/onnx/write/rewrite.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/reference/onnx_bytes.h"
 

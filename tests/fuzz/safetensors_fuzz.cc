@@ -1,7 +1,7 @@
 // Safetensors headers: finds reads outside the file, sizes that are believed, and files that are
 // accepted though their tensors are not the whole file exactly once.
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/format/safetensors.h"
 
 #include <cstring>
 

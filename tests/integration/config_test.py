@@ -38,7 +38,7 @@ def lists_and_explains(binary, folder):
 
     explained = good(binary, "train.lanes")
     assert explained == good(binary, "lanes"), explained
-    for part in ("train.lanes\n", "default   8\n", "allowed   1..4096\n", "power of two"):
+    for part in ("train.lanes\n", "default   0\n", "allowed   0..4096\n", "AUTO"):
         assert part in explained, (part, explained)
     order = good(binary, "comm.order")
     assert re.search(r"allowed +TREE +By one fixed tree.*\n +FAST +", order), order
@@ -56,7 +56,7 @@ def refuses(binary):
         (["lanes", "--reference"], ["one of FIELD, --defaults and --reference"]),
         (["--set", "train.lanes=2"], ["--set", "only with --defaults"]),
         (["--defaults", "nowhere.textproto"], ["nowhere.textproto"]),
-        (["--defaults", CONFIG, "--set", "train.lanes=3"], ["train.lanes", "power of two"])):
+        (["--defaults", CONFIG, "--set", "train.lanes=3"], ["train.global_batch", "train.lanes, which is 3"])):
         done = run(binary, *arguments)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, (arguments, done)
         for word in words:
@@ -87,7 +87,9 @@ def checks(binary, folder):
     for arguments, words in (
         (["nowhere.textproto"], ["nowhere.textproto"]),
         ([CONFIG, "--json", folder / "check.json"], ["--check"]),
-        ([CONFIG, "--set", "train.lanes=3"], ["train.lanes", "power of two"]),
+        ([CONFIG, "--set", "train.lanes=3"], ["train.global_batch", "train.lanes, which is 3"]),
+        ([CONFIG, "--set", "comm.error_feedback=true", "--set", "comm.wire_dtype=BF16",
+          "--set", "comm.residual_groups=3"], ["comm.residual_groups", "0, 1, 2, 4, 8 with train.lanes 8"]),
         ([CONFIG, "--set", "model.gpt.heads=7"], ["model.gpt"]),
         ([CONFIG, "--set", "train.mixup=0.5"], ["train.mixup"]),
         ([CONFIG, "--set", "data.image.size=32"], ["data.image"]),

@@ -37,6 +37,7 @@ train { global_batch: 4 lanes: 4 steps: 4 log_every: 100 }
 optimizer { adamw {} }
 output { tensorboard: false }
 """
+RESNET = MLP.replace("mlp { hidden: 8 }", "resnet { depth: 20 }").replace("lanes: 4 ", "")
 CHAT = GPT.replace('text { train: "text.txt" }', 'conversations { train: "chat.jsonl" tokenizer: "tok" }')
 ROWS = "size,colour,label\n" + "".join(
     f"{i * 7 % 10},{'red' if i % 3 else 'blue'},{'yes' if i % 2 else 'no'}\n" for i in range(40))
@@ -196,7 +197,13 @@ def values_of_flags():
     mistake("train c.textproto --set schedule.lr=0.1.2", USAGE, "schedule.lr: value is '0.1.2'")
     mistake("train c.textproto --set schedule.kind=ZIGZAG", USAGE, "'ZIGZAG'", "COSINE")
     mistake("plan c.textproto --ranks 0", USAGE, "--ranks: value is '0'", "1 or more")
-    mistake("plan c.textproto --ranks 3", USAGE, "train.lanes", "3 ranks", "1, 2, 4 ranks")
+    mistake("plan c.textproto --ranks 5", USAGE, "4 lanes cannot be shared by 5 ranks", "up to 4 ranks",
+            "--set train.lanes=8 (shared unevenly)", "--set train.lanes=5 --set train.global_batch=10")
+    mistake("plan c.textproto --ranks 8", USAGE, "train.lanes", "8 ranks", "--set train.lanes=8")
+    mistake("plan c.textproto --ranks 2 --set train.lanes=0 --set train.global_batch=7", USAGE,
+            "1 lane cannot be shared by 2 ranks", "--set train.lanes=7 (shared unevenly)")
+    mistake("plan r.textproto --ranks 2", USAGE, "1 lane cannot be shared by 2 ranks", "--set train.lanes=2",
+            files={"r.textproto": RESNET})
     mistake("plan c.textproto --gpu H9000", USAGE, "--gpu: value is 'H9000'", "H200")
     mistake("plan c.textproto --gpu h100", USAGE, "did you mean H100")
     mistake("plan c.textproto --gpu 80GB", USAGE, "did you mean 80?")
@@ -229,8 +236,8 @@ def launching():
     mistake("launch -n 2 -- train c.textproto --epochs 3", USAGE, "after --",
             "did you mean --set train.epochs=3?")
     mistake("launch -n 2 -- train c.textproto -n 2", USAGE, "unknown flag -n", "lockstep launch -n 2")
-    mistake("launch -n 3 -- train c.textproto", USAGE, "train.lanes", "3 ranks",
-            "1, 2, 4 ranks")
+    mistake("launch -n 5 -- train c.textproto", USAGE, "train.lanes", "5 ranks", "up to 4 ranks",
+            "--set train.lanes=8")
     mistake("launch -n 2 --hostfile nowhere -- train c.textproto", USAGE, "nowhere")
     mistake("launch -n 2 --hostfile hosts -- train c.textproto", USAGE, "hosts", "slots",
             files={"hosts": "node1 slot=2\n"})
@@ -315,8 +322,17 @@ def fields_of_configs():
     config("empty config", "", USAGE, "model: missing")
     config("YAML", "model:\n  type: mlp\n  hidden: 8\ntrain:\n  steps: 4\n", USAGE, "m.textproto:")
     config("curly quotes", TABLE.replace('"t.csv"', "\u201ct.csv\u201d"), USAGE, "m.textproto:2")
-    config("lanes are no power of two", MLP.replace("lanes: 4", "lanes: 6"), USAGE, "train.lanes",
-           "power of two")
+    config("too many lanes", MLP.replace("lanes: 4", "lanes: 5000"), USAGE, "train.lanes", "0..4096")
+    config("groups that are no nodes of the tree",
+           MLP.replace("global_batch: 8 lanes: 4", "global_batch: 12 lanes: 12") +
+           "comm { wire_dtype: BF16 error_feedback: true residual_groups: 4 }\n",
+           USAGE, "comm.residual_groups", "0, 1, 3, 6, 12 with train.lanes 12")
+    config("groups, and AUTO lanes",
+           MLP.replace("lanes: 4 ", "") + "comm { power_sgd_rank: 2 zero_stage: 0 residual_groups: 16 }\n",
+           USAGE, "comm.residual_groups", "0, 1, 2, 4, 8 with train.lanes 8")
+    config("mixup of one image, and AUTO lanes",
+           MLP.replace("mlp { hidden: 8 }", "lenet {}").replace("lanes: 4", "mixup: 0.2"), USAGE,
+           "train.mixup", "2 samples or more in a lane")
     config("batch is no multiple of lanes", MLP.replace("global_batch: 8", "global_batch: 10"), USAGE,
            "train.global_batch", "10", "4")
     config("steps and epochs", MLP.replace("steps: 4", "steps: 4 epochs: 2"), USAGE, "train.steps",

@@ -10,7 +10,7 @@
 #include <map>
 
 #include "models/onnx/network.h"
-#include "models/onnx/write_file.h"
+#include "models/onnx/write/write_file.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 

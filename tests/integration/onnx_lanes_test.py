@@ -121,6 +121,21 @@ def inspect(bench):
         bench.expect(sum(all(part in refusal for part in parts) for refusal in refusals) == 1, f"{parts} in {refusals}")
 
 
+def auto(bench):
+    """Without train.lanes, their number is one with which the network trains."""
+    apart = network(bench.folder / "auto.onnx", node("Relu", ["h"], ["k"]))
+    normed = norm(bench.folder / "auto_norm.onnx", [0.9])
+    centred = network(bench.folder / "auto_centred.onnx", node("ReduceMean", ["h", "val_0"], ["m"]), node("Sub", ["h", "m"], ["k"]))
+    four = network(bench.folder / "auto_four.onnx", node("Relu", ["h"], ["k"]), batch=4, output=("y", [4, CLASSES]))
+    for path, fields, batch, lanes in ((apart, "", 32, 8), (normed, "", 32, 2), (normed, "batch_norm: SYNCHRONISED", 32, 8),
+                                       (normed, "batch_norm: RUNNING", 32, 8), (centred, "", 32, 1), (four, "", 24, 6)):
+        config, out = bench.folder / "auto.textproto", bench.folder / "auto.json"
+        config.write_text(text(path, fields, batch=batch).replace("lanes: 4", ""))
+        done = lockstep_run.run(bench.binary, ["plan", config, "--json", out], ranks=0)
+        bench.expect(done.returncode == 0 and f"lanes {lanes} (AUTO" in done.stdout, f"{path} {fields}: {done.stdout} {done.stderr}")
+        bench.expect(json.loads(out.read_text())["lanes"] == lanes, f"{path} {fields}: {out.read_text()}")
+
+
 class Inspector(Bench):
     def inspect(self, path):
         out = self.folder / "inspected.json"
@@ -136,6 +151,7 @@ def main():
         samples_that_mix(bench)
         norms(bench)
         inspect(bench)
+        auto(bench)
         return 1 if bench.failures else 0
 
 

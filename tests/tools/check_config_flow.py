@@ -15,8 +15,8 @@ import tempfile
 FOLDERS = ("runtime", "models", "collectives", "launcher")
 ALLOWED = ("runtime/config/", "runtime/run/", "models/")
 CARRIERS = "RunConfig|OpenedConfig|ResolvedRun|PreparedRun"
-MUTABLE = re.compile(rf"(?<!const )(?<![\w:])(?:lockstep::)?({CARRIERS})\s*(?:[&*]|&&)")
-COPY = re.compile(rf"[(,]\s*(?:lockstep::)?({CARRIERS})\s+\w+\s*(?=[,)]|$)")
+MUTABLE = re.compile(rf"(?<!const )(?<![\w:])(?:\w+::)*({CARRIERS})\s*(?:[&*]|&&)")
+COPY = re.compile(rf"[(,]\s*(?:\w+::)*({CARRIERS})\s+\w+\s*(?=[,)]|$)")
 COMMENT = re.compile(r"//.*")
 
 
@@ -48,7 +48,8 @@ def self_test():
         "void f(RunConfig *config);": 1,
         "void f(int a, RunConfig config);": 1,
         "void f(lockstep::RunConfig& config, PreparedRun& run);": 2,
-        "void f(const RunConfig& config, const PreparedRun* run);": 0,
+        "void f(run::ResolvedRun& resolved, int a, lockstep::run::OpenedConfig opened);": 2,
+        "void f(const RunConfig& config, const run::PreparedRun* run);": 0,
         "RunConfig f(const std::string& text);": 0,
         "  RunConfig config = read();  // RunConfig& here": 0,
         "  const RunConfig& config() const;": 0,

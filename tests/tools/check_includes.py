@@ -103,6 +103,16 @@ def check_direction(path, line, header, report):
     report.error(path, line, f'"{header}": {folder} may include only itself, {readable}')
 
 
+def find_circle(wings):
+    """Wings of a folder each of which may include the next, and the last one the first; or []."""
+    def walk(wing, way):
+        if wing in way:
+            return way[way.index(wing):]
+        circles = (walk(other, way + [wing]) for other in wings[wing])
+        return next((circle for circle in circles if circle), [])
+    return next((circle for circle in (walk(wing, []) for wing in wings) if circle), [])
+
+
 def check_restricted(path, line, header, report):
     for name, pattern, places in RESTRICTED:
         if pattern.match(header) and not path.startswith(tuple(places)):
@@ -247,6 +257,9 @@ def check_tree(root):
             check_direction(path, line, header, report)
             check_restricted(path, line, header, report)
     check_built(files, built_sources(root, files), includes, report)
+    for folder, wings in WINGS.items():
+        if circle := find_circle(wings):
+            report.error(folder, 1, "wings include each other: " + " -> ".join(circle))
     for path in files:
         if path.endswith(COUNTED_SUFFIXES):
             check_length(root, path, report)

@@ -53,11 +53,12 @@ TREE = {
     "collectives/reduce/reducer.cc":
         '#include "collectives/reduce/reducer.h"\n#include <nccl.h>\n#include <mpi.h>\n',
     "collectives/mpi/world.cc": "#include <mpi.h>\n",
-    "launcher/CMakeLists.txt": "add_executable(l main.cc ranks/bootstrap_mpi.cc command_line.cc)",
+    "launcher/CMakeLists.txt": "add_executable(l main.cc ranks/bootstrap_mpi.cc "
+        "command_line/command_line.cc)",
     "launcher/main.cc":
         '#include "runtime/cpu/matmul/gemm.h"\n#include "runtime/config/run.pb.h"\n'
         '#include <CLI/CLI.hpp>\n',
-    "launcher/command_line.cc": "#include <CLI/CLI.hpp>\n",
+    "launcher/command_line/command_line.cc": "#include <CLI/CLI.hpp>\n",
     "launcher/ranks/bootstrap_mpi.cc": "#include <mpi.h>\n",
 }
 ERRORS = [
@@ -101,6 +102,10 @@ def main():
             else:
                 failures.append(f"expected once: {where}: ...{what}...; found {len(hits)}")
         failures.extend(f"not expected: {line}" for line in unexplained)
+    for wings, circle in (({"a": ["b"], "b": ["c"], "c": []}, []),
+                          ({"a": ["b"], "b": ["c"], "c": ["b"]}, ["b", "c"])):
+        if check_includes.find_circle(wings) != circle:
+            failures.append(f"{wings}: the circle is not {circle}")
     for failure in failures:
         print(failure)
     if not failures:
