@@ -247,7 +247,7 @@ cat <<TEXT
   test accuracy   $(field eval_accuracy | awk '{ printf "%.2f%%", 100 * $1 }')
   training time   $(field train_seconds | awk '{ printf "%.1f", $1 }') s on $ranks rank(s)
   device          $(sed -nE 's/.*device (.*): [0-9]+ ranks? x .*/\1/p' "$run_dir/log.txt" | head -n 1)
-  weights_hash    $(field weights_hash)   (the same on 1, 2, 4 or 8 ranks $where)
+  weights_hash    $(field weights_hash)   (the same on 1 to 8 ranks $where)
   outputs         $run_dir/
                     metrics.jsonl, log.txt, events.out.tfevents.*, checkpoints/, config.textproto
 
