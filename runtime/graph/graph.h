@@ -46,7 +46,7 @@ struct Initializer {
 
 // What a tensor has only if it is a parameter.
 struct ParameterAttributes {
-  Initializer initializer;
+  Initializer initializer = {};
   bool decay = false;  // subject to weight decay by default
   // How the optimizer updates it (see graph/parameter_groups.h). A frozen parameter is not updated
   // and has no gradient. A running statistic is never frozen.
@@ -59,10 +59,10 @@ struct ParameterAttributes {
   // (O, H, W, C) if files hold the parameter as (O, C, H, W). The parameter's shape is this or
   // (O, H W C). Likewise (O, L, C) with one spatial axis and (O, H, W, D, C) with three. Empty if
   // files hold it as it is.
-  Shape channels_last;
+  Shape channels_last = {};
   // The rows of each of the matrices that are stacked in it, such as q, k and v computed by one
   // product. Empty if it is one matrix.
-  std::vector<int64_t> row_parts;
+  std::vector<int64_t> row_parts = {};
 };
 
 struct Tensor : ParameterAttributes {

@@ -25,9 +25,9 @@ ChosenLanes choose_lanes(const OpenedConfig& opened, int64_t recorded = 0);
 
 // How a number of ranks, up to that of the lanes, shares the lanes.
 struct LaneUse {
-  int most = 1;           // lanes of a rank that has the most, for which the others wait
-  double efficiency = 1;  // the share of the ranks' time that is used, at most
-  std::string warning;    // a line if some ranks have fewer; otherwise empty
+  int most = 1;              // lanes of a rank that has the most, for which the others wait
+  double efficiency = 1;     // the share of the ranks' time that is used, at most
+  std::string warning = {};  // a line if some ranks have fewer; otherwise empty
 };
 LaneUse lane_use(const RunConfig& config, int ranks);
 

@@ -12,7 +12,7 @@ namespace lockstep {
 // Averages over one rank's steps.
 struct RankTimes {
   int rank = 0;
-  std::string host;
+  std::string host = {};
   int64_t steps = 0;  // number of steps averaged
   double step_ms = 0;
   double compute_ms = 0;
