@@ -86,7 +86,7 @@ class Communicator {
   }
 
  protected:
-  // Of index i, by `counts` or, if it is empty, one each.
+  // The count of index i; one if `counts` is empty.
   static size_t count_of(std::span<const int> counts, int i) {
     return counts.empty() ? 1 : static_cast<size_t>(counts[static_cast<size_t>(i)]);
   }

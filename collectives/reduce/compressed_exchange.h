@@ -23,7 +23,7 @@ class CompressedExchange final : public GradientExchange {
   size_t group_of(int local_lane) const { return static_cast<size_t>(local_lane / shares_.unit); }
 
   CompressedAllReduce& compressed_;
-  // Of each group; if lanes run in turn, all groups use the same buffers.
+  // One for each group; if lanes run in turn, all groups use the same buffers.
   std::vector<GradientBuffers> buffers_;
   std::vector<LaneSums> group_sums_;
 };

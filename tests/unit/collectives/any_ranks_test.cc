@@ -1,0 +1,107 @@
+// Catches: bits that depend on the number of ranks or of lanes where these are no powers of two, a
+// tree of another form, a lane that uneven shares lose.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <functional>
+
+#include "tests/unit/collectives/gradient_exchange_runs.h"
+
+namespace lockstep {
+namespace {
+
+// Any number of lanes on any number of ranks, in turn, together, or each summed at once.
+TEST(GradientExchange, AnyNumberOfLanesAndRanksGivesTheSameBits) {
+  const std::vector<Topology> topologies = {{1, 2},
+                                            {1, 3},
+                                            {1, 5},
+                                            {1, 6},
+                                            {3, 1},
+                                            {7, 1},
+                                            {2, 3},
+                                            {3, 2},
+                                            {1, 3, true},
+                                            {1, 6, true},
+                                            {1, 7, true},
+                                            {2, 3, true},
+                                            {3, 2, true},
+                                            {2, 2, true}};
+  for (const int lanes : {3, 6, 7, 8, 12, 13, 24}) {
+    for (const DType wire : {DType::kF32, DType::kBF16}) {
+      const auto reduced = [&](const Topology& topology, Sums sums, bool together = false) {
+        return reduce(
+            topology,
+            rough_gradient,
+            {.lanes = lanes, .steps = 2, .sums = sums, .wire = wire, .together = together});
+      };
+      const Outcome alone = reduced({}, Sums::kInPlace);
+      EXPECT_EQ(reduced({}, Sums::kInPlace, true).gradient, alone.gradient);
+      for (const Topology& topology : topologies) {
+        if (topology.ranks() > lanes) continue;
+        SCOPED_TRACE(name_of(topology) + std::to_string(lanes) + " lanes");
+        for (const bool together : {false, true}) {
+          const Outcome many = reduced(topology, Sums::kInPlace, together);
+          EXPECT_EQ(many.gradient, alone.gradient);
+          EXPECT_EQ(many.totals.loss_sum, alone.totals.loss_sum);
+          EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
+        }
+        const Outcome packed = reduced(topology, Sums::kPacked);
+        EXPECT_EQ(packed.gradient,
+                  with_gaps(alone.gradient, buckets_of({.lanes = lanes}, topology.ranks())));
+        EXPECT_EQ(packed.totals.valid_count, alone.totals.valid_count);
+        if (topology.nodes > 1 || !topology.shares_memory) continue;
+        EXPECT_EQ(reduced(topology, Sums::kEverywhere).gradient, alone.gradient);
+      }
+    }
+  }
+}
+
+// The sum of a node over several lanes is that of its two halves, of which the left one is the
+// largest power of two.
+TEST(GradientExchange, TheTreeIsLeftComplete) {
+  const std::function<float(int, int, int64_t)> sum = [&](int first, int count, int64_t i) {
+    if (count == 1) return rough_gradient(first, i);
+    const auto left = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1)));
+    return sum(first, left, i) + sum(first + left, count - left, i);
+  };
+  for (const int lanes : {5, 6, 7, 12, 13}) {
+    const Outcome outcome = reduce({1, 3}, rough_gradient, {.lanes = lanes});
+    for (int64_t i = 0; i < kElements; ++i)
+      ASSERT_EQ(outcome.gradient[static_cast<size_t>(i)], sum(0, lanes, i)) << lanes << " " << i;
+  }
+}
+
+TEST(GradientExchange, TheLibrarySumsAllLanesOnAnyNumberOfRanks) {
+  for (const int lanes : {7, 12}) {
+    const Outcome alone = reduce({}, whole_gradient, {.lanes = lanes});
+    for (const int ranks : {2, 3, 5, 7}) {
+      for (const Sums sums : {Sums::kInPlace, Sums::kPacked}) {
+        const Outcome many = reduce(
+            {1, ranks}, whole_gradient, {.lanes = lanes, .fast = true, .steps = 2, .sums = sums});
+        EXPECT_EQ(many.gradient,
+                  sums == Sums::kPacked
+                      ? with_gaps(alone.gradient, buckets_of({.lanes = lanes}, ranks))
+                      : alone.gradient)
+            << lanes << " lanes, " << ranks << " ranks";
+      }
+    }
+  }
+}
+
+TEST(GradientExchange, ResidualsAreTheSameOnAnyNumberOfRanks) {
+  for (const auto& [lanes, groups] : {std::pair(12, 12), std::pair(12, 6), std::pair(14, 7)}) {
+    const auto reduced = [&, lanes = lanes, groups = groups](const Topology& topology) {
+      return reduce(topology,
+                    rough_gradient,
+                    {.lanes = lanes, .steps = 4, .wire = DType::kBF16, .residual_groups = groups});
+    };
+    const Outcome alone = reduced({});
+    for (const Topology& topology :
+         {Topology{1, 2}, {1, 3}, {1, 5}, {3, 1}, {2, 3}, {3, 2}, {2, 3, true}, {1, 6, true}}) {
+      EXPECT_EQ(reduced(topology).gradient, alone.gradient) << name_of(topology) << lanes;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
