@@ -9,7 +9,7 @@
 #include <memory>
 #include <span>
 
-#include "collectives/topology.h"
+#include "collectives/layout/topology.h"
 
 namespace lockstep {
 

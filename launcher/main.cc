@@ -3,7 +3,7 @@
 #include <exception>
 #include <string_view>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/standard_streams.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/session.h"

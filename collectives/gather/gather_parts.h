@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "collectives/communicator.h"
-#include "collectives/topology.h"
+#include "collectives/layout/topology.h"
 
 namespace lockstep {
 

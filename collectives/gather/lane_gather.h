@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/watchdog_error.h"
+#include "collectives/agree/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 

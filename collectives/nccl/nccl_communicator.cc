@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/nccl/check.h"
 #include "collectives/nccl/device_wait.h"
 #include "collectives/nccl/preparation.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/nccl/check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"

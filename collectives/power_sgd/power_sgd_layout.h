@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "collectives/layout/small_all_reduce_layout.h"
 #include "collectives/power_sgd/power_sgd_math.h"
-#include "collectives/reduce/small_all_reduce_layout.h"
 
 namespace lockstep {
 

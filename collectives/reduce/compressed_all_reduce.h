@@ -2,7 +2,7 @@
 // An all-reduce of gradients that replaces the exchange of gradients. From the sums of groups of
 // lanes it computes their sum, or an approximation of it, on all ranks.
 
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 // Sums the gradients of single lanes to the gradient of the global batch.
 //
 // Three implementations: TreeExchange and LaneExchange add in the order of the lanes' tree
-// (collectives/lane_tree.h), so that the bits are the same on any number of ranks and nodes;
+// (collectives/layout/lane_tree.h), so that the bits are the same on any number of ranks and nodes;
 // LibraryExchange leaves the order across the ranks to the library. With CompressedExchange an
 // approximation of the sum travels instead.
 //
@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "collectives/exchange_observer.h"
+#include "collectives/exchange/exchange_observer.h"
+#include "collectives/exchange/slice_math.h"
+#include "collectives/exchange/timed_waits.h"
 #include "collectives/reduce/gradient_buffers.h"
 #include "collectives/reduce/own_sums.h"
 #include "collectives/reduce/transfer_checksums.h"
-#include "collectives/slice_math.h"
-#include "collectives/timed_waits.h"
 
 namespace lockstep {
 

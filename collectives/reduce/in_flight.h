@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "collectives/ring.h"
-#include "collectives/sharding.h"
+#include "collectives/exchange/ring.h"
+#include "collectives/layout/sharding.h"
 
 namespace lockstep {
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "collectives/reduce/error_feedback_layout.h"
+#include "collectives/exchange/slice_math.h"
+#include "collectives/layout/error_feedback_layout.h"
+#include "collectives/layout/tree_sum_terms.h"
 #include "collectives/reduce/gradient_buffers.h"
-#include "collectives/reduce/tree_sum_terms.h"
-#include "collectives/slice_math.h"
 
 namespace lockstep {
 

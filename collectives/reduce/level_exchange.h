@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "collectives/reduce/exchange_levels.h"
+#include "collectives/layout/exchange_levels.h"
+#include "collectives/layout/topology.h"
 #include "collectives/reduce/gradient_exchange.h"
 #include "collectives/reduce/in_flight.h"
 #include "collectives/reduce/lane_sums.h"
-#include "collectives/topology.h"
 
 namespace lockstep {
 

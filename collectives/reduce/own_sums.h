@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "collectives/exchange/slice_math.h"
 #include "collectives/reduce/gradient_buffers.h"
-#include "collectives/slice_math.h"
 #include "runtime/base/exact_sum.h"
 
 namespace lockstep {

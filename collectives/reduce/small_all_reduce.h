@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collectives/gather/bucket_all_gather.h"
-#include "collectives/reduce/small_all_reduce_layout.h"
+#include "collectives/layout/small_all_reduce_layout.h"
 #include "collectives/reduce/tree_exchange.h"
 
 namespace lockstep {

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "collectives/sharding.h"
-#include "collectives/slice_math.h"
-#include "collectives/topology.h"
+#include "collectives/exchange/slice_math.h"
+#include "collectives/layout/sharding.h"
+#include "collectives/layout/topology.h"
 #include "runtime/base/dtype.h"
 
 namespace lockstep {

@@ -36,8 +36,8 @@
 #include <string>
 #include <utility>
 
-#include "collectives/agreement.h"
-#include "collectives/watchdog_error.h"
+#include "collectives/agree/agreement.h"
+#include "collectives/agree/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/host.h"

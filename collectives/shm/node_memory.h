@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "collectives/layout/topology.h"
 #include "collectives/shm/shared_mapping.h"
-#include "collectives/topology.h"
 
 namespace lockstep {
 

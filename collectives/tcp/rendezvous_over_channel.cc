@@ -1,7 +1,7 @@
 // The rendezvous of ranks that have another channel already: rank 0 sends its address over it.
 #include <algorithm>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/tcp/rendezvous.h"
 #include "runtime/base/host.h"
 

@@ -14,9 +14,9 @@
 #include <cstring>
 #include <vector>
 
+#include "collectives/agree/watchdog_error.h"
 #include "collectives/tcp/connection.h"
 #include "collectives/tcp/rendezvous.h"
-#include "collectives/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"

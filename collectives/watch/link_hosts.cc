@@ -2,7 +2,7 @@
 // ranks have already. The nonce sent with it keeps strangers out.
 #include <map>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/tcp/handshake.h"
 #include "collectives/tcp/rendezvous_info.h"
 #include "collectives/watch/host_links.h"

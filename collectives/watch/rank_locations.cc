@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/host.h"
 
 namespace lockstep {

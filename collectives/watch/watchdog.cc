@@ -41,8 +41,8 @@
 #include <string>
 #include <thread>
 
+#include "collectives/agree/watchdog_error.h"
 #include "collectives/watch/late_device.h"
-#include "collectives/watchdog_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/log.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/gather/bucket_all_gather.h"
 #include "collectives/gather/sum_all_gather.h"
 #include "collectives/reduce/library_exchange.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/slice_math.h"
-#include "collectives/topology.h"
+#include "collectives/exchange/slice_math.h"
+#include "collectives/layout/topology.h"
 #include "runtime/exec/host_copy.h"
 
 namespace lockstep {

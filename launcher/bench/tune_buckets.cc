@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/bench/bucket_record.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"

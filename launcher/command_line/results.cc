@@ -11,7 +11,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/standard_streams.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"

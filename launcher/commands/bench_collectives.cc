@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <string_view>
 
-#include "collectives/agreement.h"
-#include "collectives/find_topology.h"
+#include "collectives/agree/agreement.h"
+#include "collectives/agree/find_topology.h"
 #include "collectives/mpi/mpi_communicator.h"
 #include "launcher/bench/collectives_timing.h"
 #include "launcher/command_line/results.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/session.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/bench/bucket_record.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/results.h"
 #include "launcher/command_line/train_options.h"
 #include "launcher/commands/commands.h"

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/bench/bucket_record.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"

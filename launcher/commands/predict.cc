@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/run/evaluation.h"

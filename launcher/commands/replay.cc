@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/rank_context.h"

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <memory>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/commands/commands.h"
 #include "launcher/processes/run_process.h"
 #include "launcher/ranks/session.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <iterator>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/bench/op_parity.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"

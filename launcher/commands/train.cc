@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/bench/bf16x3_advice.h"
 #include "launcher/bench/tune_buckets.h"
 #include "launcher/command_line/results.h"

@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/nccl/device_wait.h"
 #include "launcher/cuda/first_exchange.h"
 #include "launcher/cuda/gpu_monitor.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::cuda {

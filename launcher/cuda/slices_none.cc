@@ -1,5 +1,5 @@
 // Replaces slices_nccl.cc in builds without NCCL.
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/cuda/slices.h"
 
 namespace lockstep::cuda {

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <thread>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
+#include "collectives/agree/watchdog_error.h"
 #include "collectives/mpi/mpi_communicator.h"
 #include "collectives/tcp/tcp_communicator.h"
 #include "collectives/watch/recorded_communicator.h"
-#include "collectives/watchdog_error.h"
 #include "launcher/ranks/bootstrap.h"
 #include "launcher/ranks/mpi_environment.h"
 #include "launcher/ranks/mpi_segments.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/tcp/tcp_communicator.h"
 #include "collectives/watch/recorded_communicator.h"
 #include "launcher/ranks/bootstrap.h"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
+#include "collectives/agree/watchdog_error.h"
 #include "collectives/watch/recorded_communicator.h"
-#include "collectives/watchdog_error.h"
 #include "launcher/cuda/load.h"
 #include "launcher/ranks/gpu_binding.h"
 #include "launcher/ranks/gpu_choice.h"

@@ -1,6 +1,6 @@
 #include "launcher/ranks/first_rank.h"
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/session.h"
 #include "runtime/base/log.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "collectives/find_topology.h"
+#include "collectives/agree/find_topology.h"
 #include "launcher/ranks/transport.h"
 #include "runtime/run/threads.h"
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "collectives/layout/topology.h"
 #include "collectives/shm/node_memory.h"
-#include "collectives/topology.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/session.h"
 #include "runtime/base/cpus.h"

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/log.h"
 
 namespace lockstep {

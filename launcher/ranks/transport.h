@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "collectives/topology.h"
+#include "collectives/layout/topology.h"
 #include "launcher/ranks/session.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/op_set.h"

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"

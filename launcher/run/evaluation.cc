@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/results.h"
 #include "launcher/run/checkpoint_config.h"
 #include "runtime/base/log.h"

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/run/checkpoint_config.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/text.h"
 
 namespace lockstep {

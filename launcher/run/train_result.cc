@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/results.h"
 #include "launcher/ranks/transport.h"
 #include "launcher/run/summary.h"

@@ -1,6 +1,6 @@
 #include "launcher/run/watch_run.h"
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"

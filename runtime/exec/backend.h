@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "collectives/exchange/slice_math.h"
 #include "collectives/power_sgd/power_sgd_products.h"
-#include "collectives/slice_math.h"
 #include "runtime/base/content_hash.h"
 #include "runtime/exec/op_set.h"
 #include "runtime/exec/optimizers/list.h"

@@ -12,7 +12,7 @@
 // that would not fit into its last bucket, so a parameter larger than a bucket has a block of
 // several buckets (b1 to b3 above). ZeRO stage 3 gathers whole blocks, because an op needs whole
 // parameters. A bucket is the unit of exchange; its parts are what ranks own
-// (collectives/sharding.h).
+// (collectives/layout/sharding.h).
 //
 // Blocks are padded to multiples of slices() * kSliceAlignment and slots begin at multiples of
 // kSliceAlignment. So slices never depend on the number of ranks, and bits do not either. The

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "collectives/reduce/error_feedback_layout.h"
+#include "collectives/layout/error_feedback_layout.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/moment_layout.h"
 #include "runtime/plan/plan_parts.h"

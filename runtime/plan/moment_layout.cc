@@ -1,8 +1,8 @@
 // Which moments a rank keeps, and where.
 //
 // The flat buffer is cut into buckets, and each bucket into one part per rank
-// (collectives/sharding.h). With a sharded optimizer, a rank keeps moments for its parts only,
-// packed in the order of the buckets: see ShardingPlan::owned_index_of().
+// (collectives/layout/sharding.h). With a sharded optimizer, a rank keeps moments for its parts
+// only, packed in the order of the buckets: see ShardingPlan::owned_index_of().
 //
 //    flat buffer               [ bucket 0     ][ bucket 1     ]
 //    parts of ranks 0 and 1    [ 0    ][ 1    ][ 0    ][ 1    ]

@@ -12,7 +12,7 @@
 #include <functional>
 #include <vector>
 
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {

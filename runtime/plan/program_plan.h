@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "collectives/sharding.h"
-#include "collectives/topology.h"
+#include "collectives/layout/sharding.h"
+#include "collectives/layout/topology.h"
 
 namespace lockstep {
 

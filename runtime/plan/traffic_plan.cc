@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collectives/reduce/exchange_levels.h"
+#include "collectives/layout/exchange_levels.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/plan_parts.h"
 

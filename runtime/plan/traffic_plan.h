@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/layout/sharding.h"
 #include "collectives/power_sgd/power_sgd_layout.h"
-#include "collectives/sharding.h"
 #include "runtime/base/dtype.h"
 #include "runtime/plan/muon_layout.h"
 

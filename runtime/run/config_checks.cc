@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "collectives/reduce/exchange_levels.h"
+#include "collectives/layout/exchange_levels.h"
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"

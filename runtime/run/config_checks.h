@@ -5,7 +5,7 @@
 // The values of fields, and fields that exclude each other, are checked when the config is parsed:
 // see config/validate.h.
 
-#include "collectives/topology.h"
+#include "collectives/layout/topology.h"
 #include "runtime/exec/op_set.h"
 #include "runtime/run/open_data.h"
 

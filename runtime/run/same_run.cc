@@ -1,6 +1,6 @@
 #include "runtime/run/same_run.h"
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/checksum.h"
 #include "runtime/config/differences.h"
 

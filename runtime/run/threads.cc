@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"

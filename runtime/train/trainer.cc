@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"

@@ -6,8 +6,8 @@
 #include <deque>
 #include <vector>
 
+#include "collectives/exchange/slice_math.h"
 #include "collectives/power_sgd/power_sgd_products.h"
-#include "collectives/slice_math.h"
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
 #include "tests/reference/power_sgd.h"

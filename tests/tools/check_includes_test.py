@@ -36,7 +36,7 @@ TREE = {
     "runtime/plan/CMakeLists.txt": "include(sources.cmake)\nadd_library(plan ${sources})",
     "runtime/plan/sources.cmake": "set(sources plan.cc)",
     "runtime/plan/plan.cc":
-        '#include "collectives/sharding.h"\n#include "collectives/reduce/reducer.h"\n',
+        '#include "collectives/layout/sharding.h"\n#include "collectives/reduce/reducer.h"\n',
     "runtime/plan/lonely.h": "",
     "runtime/train/CMakeLists.txt": "add_library(train trainer.cc)",
     "runtime/train/trainer.cc":
@@ -48,7 +48,7 @@ TREE = {
     "collectives/CMakeLists.txt":
         "function(transport name)\n add_library(${name} ${name}/world.cc)\nendfunction()\n"
         "transport(mpi)\nadd_library(c reduce/reducer.cc)",
-    "collectives/sharding.h": "",
+    "collectives/layout/sharding.h": "",
     "collectives/reduce/reducer.h": "",
     "collectives/reduce/reducer.cc":
         '#include "collectives/reduce/reducer.h"\n#include <nccl.h>\n#include <mpi.h>\n',

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 #include "runtime/checkpoint/format/state.h"
 
 namespace lockstep {

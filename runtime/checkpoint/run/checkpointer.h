@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/checkpoint/format/writer.h"
 #include "runtime/checkpoint/run/background_task.h"

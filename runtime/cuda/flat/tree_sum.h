@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/reduce/tree_sum_terms.h"
+#include "collectives/layout/tree_sum_terms.h"
 #include "runtime/cuda/stream.h"
 
 namespace lockstep::cuda {

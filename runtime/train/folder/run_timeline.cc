@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"

@@ -3,8 +3,8 @@
 // communication in progress: the exchange of each bucket's gradients on each level, and the gather
 // of its parameters. For each collective it names the rank that arrived last.
 
-#include "collectives/clock_offset.h"
-#include "collectives/exchange_observer.h"
+#include "collectives/agree/clock_offset.h"
+#include "collectives/exchange/exchange_observer.h"
 #include "runtime/exec/op_observer.h"
 #include "runtime/metrics/timeline.h"
 #include "runtime/train/run_context.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/host.h"
 #include "runtime/train/gather_values.h"
 #include "runtime/train/guard/not_finite_text.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep {

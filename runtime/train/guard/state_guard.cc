@@ -21,7 +21,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/host.h"
 #include "runtime/base/text.h"
 #include "runtime/train/gather_values.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <sstream>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/train/state/initial_weights.h"

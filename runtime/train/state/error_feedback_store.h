@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/reduce/error_feedback_layout.h"
+#include "collectives/layout/error_feedback_layout.h"
 #include "runtime/base/half.h"
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/checkpoint/format/writer.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "collectives/sharding.h"
-#include "collectives/timed_waits.h"
+#include "collectives/exchange/timed_waits.h"
+#include "collectives/layout/sharding.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"

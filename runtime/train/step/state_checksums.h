@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 #include "runtime/exec/backend.h"
 
 namespace lockstep {

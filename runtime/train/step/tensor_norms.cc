@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 #include "runtime/base/exact_sum.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "collectives/timed_waits.h"
+#include "collectives/exchange/timed_waits.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
 

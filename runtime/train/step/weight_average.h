@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"

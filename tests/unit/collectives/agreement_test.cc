@@ -1,5 +1,5 @@
 // Catches: a rank that goes on, or reports something else, when another has failed.
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 
 #include <gtest/gtest.h>
 

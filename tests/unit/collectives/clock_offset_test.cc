@@ -1,6 +1,6 @@
 // Catches: clocks brought together the wrong way round, an estimate outside of what the meetings
 // allow, equal clocks that are made to differ.
-#include "collectives/clock_offset.h"
+#include "collectives/agree/clock_offset.h"
 
 #include <gtest/gtest.h>
 

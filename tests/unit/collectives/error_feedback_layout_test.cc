@@ -1,5 +1,5 @@
 // Catches: a residual that no rank keeps, or two do, or that lies on another one's.
-#include "collectives/reduce/error_feedback_layout.h"
+#include "collectives/layout/error_feedback_layout.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/gather/bucket_all_gather.h"
 #include "collectives/reduce/lane_exchange.h"
 #include "collectives/reduce/library_exchange.h"

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <string>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "tests/reference/text_checks.h"
 #include "tests/reference/thread_communicator.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/reduce/compressed_exchange.h"
 #include "collectives/reduce/step_totals.h"
 #include "tests/reference/plain_math.h"

@@ -1,6 +1,6 @@
 // Catches: parts of the ring that overlap while both are taken, room that is never found again, and
 // more parts than are allowed.
-#include "collectives/ring.h"
+#include "collectives/exchange/ring.h"
 
 #include <gtest/gtest.h>
 

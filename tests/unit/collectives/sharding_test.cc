@@ -1,5 +1,5 @@
 // Catches: a bucket or slice that a number of ranks could split, overlap or leave out.
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 
 #include <gtest/gtest.h>
 

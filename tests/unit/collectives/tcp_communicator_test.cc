@@ -14,7 +14,7 @@
 #include <numeric>
 #include <random>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/tcp/socket.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"

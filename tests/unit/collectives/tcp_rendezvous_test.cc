@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "collectives/tcp/handshake.h"
 #include "collectives/tcp/rendezvous_file.h"
 #include "collectives/tcp/socket.h"

@@ -1,6 +1,6 @@
 // Catches: a part of a bucket that no rank or two ranks own, levels that do not meet, and nodes
 // that are taken for even where they are not.
-#include "collectives/find_topology.h"
+#include "collectives/agree/find_topology.h"
 #include "collectives/gather/gather_parts.h"
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/checkpoint/format/reader.h"
 #include "tests/reference/runs.h"

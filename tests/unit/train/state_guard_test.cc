@@ -10,7 +10,7 @@
 #include <barrier>
 #include <fstream>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "tests/reference/runs.h"
 

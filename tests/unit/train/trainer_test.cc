@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "tests/reference/runs.h"
 #include "tests/unit/train/onnx_configs.h"

@@ -1,8 +1,8 @@
-#include "collectives/reduce/small_all_reduce_layout.h"
+#include "collectives/layout/small_all_reduce_layout.h"
 
 #include <algorithm>
 
-#include "collectives/reduce/exchange_levels.h"
+#include "collectives/layout/exchange_levels.h"
 
 namespace lockstep {
 

@@ -25,10 +25,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/lane_tree.h"
-#include "collectives/reduce/tree_sum_terms.h"
-#include "collectives/sharding.h"
-#include "collectives/topology.h"
+#include "collectives/layout/lane_tree.h"
+#include "collectives/layout/sharding.h"
+#include "collectives/layout/topology.h"
+#include "collectives/layout/tree_sum_terms.h"
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 // Which node each rank is on.
 
 #include "collectives/communicator.h"
-#include "collectives/topology.h"
+#include "collectives/layout/topology.h"
 
 namespace lockstep {
 

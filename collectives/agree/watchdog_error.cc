@@ -1,4 +1,4 @@
-#include "collectives/watchdog_error.h"
+#include "collectives/agree/watchdog_error.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "collectives/lane_tree.h"
+#include "collectives/layout/lane_tree.h"
 
 #include <algorithm>
 #include <bit>

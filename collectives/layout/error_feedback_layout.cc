@@ -1,8 +1,8 @@
-#include "collectives/reduce/error_feedback_layout.h"
+#include "collectives/layout/error_feedback_layout.h"
 
 #include <algorithm>
 
-#include "collectives/reduce/exchange_levels.h"
+#include "collectives/layout/exchange_levels.h"
 #include "runtime/base/error.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "collectives/clock_offset.h"
+#include "collectives/agree/clock_offset.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "collectives/topology.h"
+#include "collectives/layout/topology.h"
 
 #include <algorithm>
 

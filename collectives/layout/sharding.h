@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/lane_tree.h"
-#include "collectives/topology.h"
+#include "collectives/layout/lane_tree.h"
+#include "collectives/layout/topology.h"
 #include "runtime/base/exact_sum.h"
 
 namespace lockstep {

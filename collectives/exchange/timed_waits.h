@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "collectives/communicator.h"
-#include "collectives/exchange_observer.h"
+#include "collectives/exchange/exchange_observer.h"
 #include "collectives/shm/node_memory.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"

@@ -1,4 +1,4 @@
-#include "collectives/ring.h"
+#include "collectives/exchange/ring.h"
 
 #include "runtime/base/error.h"
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "collectives/communicator.h"
-#include "collectives/reduce/tree_sum_terms.h"
+#include "collectives/exchange/slice_memory.h"
+#include "collectives/layout/tree_sum_terms.h"
 #include "collectives/shm/node_memory.h"
-#include "collectives/slice_memory.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/exact_sum.h"
 

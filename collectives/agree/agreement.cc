@@ -1,4 +1,4 @@
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/sharding.h"
-#include "collectives/topology.h"
+#include "collectives/layout/sharding.h"
+#include "collectives/layout/topology.h"
 
 namespace lockstep {
 

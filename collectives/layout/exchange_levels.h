@@ -3,17 +3,17 @@
 // Pure arithmetic.
 //
 // A rank offers the sums into which it has added its lanes: often one, more if its lanes are not a
-// node of the tree (collectives/lane_tree.h). At level 0 the ranks of a node exchange them, and
-// each adds its part of all of them as far as the tree goes. At level 1 it exchanges what that has
-// left with the other nodes.
+// node of the tree (collectives/layout/lane_tree.h). At level 0 the ranks of a node exchange them,
+// and each adds its part of all of them as far as the tree goes. At level 1 it exchanges what that
+// has left with the other nodes.
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "collectives/lane_tree.h"
-#include "collectives/sharding.h"
-#include "collectives/topology.h"
+#include "collectives/layout/lane_tree.h"
+#include "collectives/layout/sharding.h"
+#include "collectives/layout/topology.h"
 #include "runtime/base/dtype.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "collectives/reduce/exchange_levels.h"
+#include "collectives/layout/exchange_levels.h"
 
 #include <algorithm>
 #include <numeric>

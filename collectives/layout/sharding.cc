@@ -1,4 +1,4 @@
-#include "collectives/sharding.h"
+#include "collectives/layout/sharding.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-#include "collectives/find_topology.h"
+#include "collectives/agree/find_topology.h"
 
 #include <cstdlib>
 
-#include "collectives/agreement.h"
+#include "collectives/agree/agreement.h"
 #include "runtime/base/host.h"
 
 namespace lockstep {
